@@ -1,0 +1,1 @@
+"""The host agent: owns containers, ports, deadlines, logs and artifacts of one machine."""

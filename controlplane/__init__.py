@@ -1,0 +1,1 @@
+"""The control plane: the HTTP API, tokens, applications and placement."""

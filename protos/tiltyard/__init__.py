@@ -1,0 +1,1 @@
+"""Tiltyard's wire contracts, generated from the .proto files beside them."""

@@ -1,0 +1,204 @@
+"""What the agent asks of a container engine. Pure: the protocol and the data it speaks of.
+
+`DockerEngine` and the tests' `FakeEngine` keep one contract (tests/contract/test_engine.py).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol as Interface
+
+from agent.session import FORMAT, NetworkMode, Port, Process, Resources
+
+LABEL_AGENT = "io.tiltyard.agent"
+"""Id of the agent that owns the container; nothing without it is ever touched."""
+LABEL_SESSION = "io.tiltyard.session"
+"""Internal id of the session."""
+LABEL_FORMAT = "io.tiltyard.format"
+"""Format number of the labels."""
+LABEL_RECORD = "io.tiltyard.record"
+"""The session's spec without arguments and environment, as JSON."""
+
+
+def container_name(internal_id: str) -> str:
+    """The name of a session's container; one name, one session, so a repeated create shows."""
+    return f"tiltyard-{internal_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """A container to create; everything else about it is the same for all (design.md).
+
+    `public_dir` is an absolute path on the host, mounted read-only at /run/tiltyard.
+    """
+
+    internal_id: str
+    agent_id: str
+    image: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    network_mode: NetworkMode
+    ports: tuple[Port, ...]
+    bind_address: str
+    reservation: Resources
+    limits: Resources
+    public_dir: str
+    record: str
+    gpu_ids: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that name the container's session."""
+        return {
+            LABEL_AGENT: self.agent_id,
+            LABEL_SESSION: self.internal_id,
+            LABEL_FORMAT: str(FORMAT),
+            LABEL_RECORD: self.record,
+        }
+
+
+class ContainerStatus(enum.Enum):
+    """What the engine says of a container."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container as the engine describes it at one moment.
+
+    `process` is set only while a live process with that start time exists on this host: an engine
+    may call a container running whose process is gone (M12). `exit_code` and `end_time` are of the
+    last run, None before the first end.
+    """
+
+    container: str
+    name: str
+    status: ContainerStatus
+    labels: Mapping[str, str]
+    process: Process | None = None
+    exit_code: int | None = None
+    oom_killed: bool = False
+    start_time: float | None = None
+    end_time: float | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """The engine and its machine."""
+
+    version: str
+    cpus: int
+    memory_bytes: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PullProgress:
+    """How far a pull has come: layers known, layers on the host, compressed bytes received."""
+
+    layers: int = 0
+    layers_done: int = 0
+    received_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How to log in to a registry; never shown."""
+
+    username: str
+    password: str = field(repr=False)
+
+
+class Engine(Interface):
+    """A container engine. Every call has a deadline of its own.
+
+    All methods raise EngineUnavailable, EngineTimeout (the outcome is unknown: read again) and
+    EngineError; further errors are named with each.
+    """
+
+    async def info(self) -> EngineInfo:
+        """Describe the engine; also the way to ask whether it answers."""
+        ...
+
+    async def create(self, spec: ContainerSpec) -> str:
+        """Create a container and return its id.
+
+        Raises ImageMissing, ImageCannotRun, and ContainerExists when the name is taken.
+        """
+        ...
+
+    async def start(self, container: str) -> None:
+        """Start a created or ended container; nothing happens to one that runs.
+
+        Raises PortTaken, ImageCannotRun, ContainerGone. The container stays behind on failure.
+        """
+        ...
+
+    async def inspect(self, container: str) -> Container:
+        """Describe one container by id or name. Raises ContainerGone."""
+        ...
+
+    async def list(self, agent_id: str) -> list[Container]:
+        """Describe all containers that carry the label of this agent, running or not."""
+        ...
+
+    async def kill(self, container: str, signal: str) -> None:
+        """Send a signal, `SIGTERM` or `SIGKILL`; nothing happens to one that does not run.
+
+        Raises ContainerGone.
+        """
+        ...
+
+    async def remove(self, container: str) -> None:
+        """Remove a container by id or name, running or not; nothing happens when it is gone."""
+        ...
+
+    async def wait_end(self, process: Process) -> None:
+        """Return when the process is gone; seen at the process, not asked of the engine."""
+        ...
+
+    def logs(
+        self, container: str, *, follow: bool = False, since: float | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Read stdout and stderr, each in order; with `follow` until the container's run ends.
+
+        `since` is in seconds of Unix time. Raises ContainerGone.
+        """
+        ...
+
+    def archive(
+        self, container: str, path: str
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Read a file or folder as an uncompressed tar. Raises ContainerGone, PathNotFound.
+
+        The engine holds the container's lock while the body is unread (M9): read at full speed.
+        """
+        ...
+
+    def pull(
+        self, image: str, credentials: Credentials | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[PullProgress]]:
+        """Pull an image by digest; the iterator ends when the image is on the host.
+
+        Raises ImageNotFound, RegistryUnavailable, RegistryTimeout, DiskFull.
+        """
+        ...
+
+    async def images(self) -> frozenset[str]:
+        """References by digest of all images on the host."""
+        ...
+
+    def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+        """Internal ids of sessions whose container changed; a hint, with gaps (M7)."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of threads and connections."""
+        ...

@@ -1,0 +1,304 @@
+"""What can go wrong on a host: a reason, a sentence and typed fields.
+
+The classes know neither gRPC nor Docker. `docker_engine.py` translates the engine's errors into
+them once on the way in; `rpc.py` maps their reasons to gRPC once on the way out.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+
+class ErrorReason(enum.Enum):
+    """Why a call failed; mirrors `ErrorReason` of agent.proto, number by number."""
+
+    INVALID_ARGUMENT = 1
+    SESSION_NOT_FOUND = 2
+    SPEC_CONFLICT = 3
+    SESSION_STOPPED = 4
+    SESSION_LIVE = 5
+    NO_CAPACITY = 6
+    NO_FREE_PORT = 7
+    PORT_TAKEN = 8
+    PORT_OUT_OF_RANGE = 9
+    START_QUEUE_FULL = 10
+    NOT_RECONCILED = 11
+    DRAINING = 12
+    IMAGE_MISSING = 13
+    IMAGE_CANNOT_RUN = 14
+    IMAGE_NOT_FOUND = 15
+    IMAGE_IN_USE = 16
+    REGISTRY_UNAVAILABLE = 17
+    REGISTRY_TIMEOUT = 18
+    ENGINE_UNAVAILABLE = 19
+    ENGINE_TIMEOUT = 20
+    ENGINE_ERROR = 21
+    CANNOT_KILL = 22
+    CONTAINER_GONE = 23
+    PATH_NOT_FOUND = 24
+    ARTIFACT_TOO_LARGE = 25
+    LOG_GONE = 26
+    DISK_FULL = 27
+    STANDBY_NOT_CLAIMABLE = 28
+    STALE_REVISION = 29
+    UNIMPLEMENTED = 30
+    INTERNAL = 31
+
+
+@dataclass(eq=False)
+class AgentError(Exception):
+    """Base of all errors of the agent; the text is `template` filled with the fields."""
+
+    reason: ClassVar[ErrorReason] = ErrorReason.INTERNAL
+    template: ClassVar[str] = "cannot go on: the agent has a defect"
+
+    def __post_init__(self) -> None:
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return self.template.format(**values)
+
+
+@dataclass(eq=False)
+class InvalidArgument(AgentError):
+    """A field of a request is missing, malformed or outside its limits."""
+
+    field: str
+    cause: str
+    reason = ErrorReason.INVALID_ARGUMENT
+    template = "cannot accept {field}: {cause}"
+
+
+@dataclass(eq=False)
+class SessionNotFound(AgentError):
+    """No session of this internal id is known."""
+
+    internal_id: str
+    reason = ErrorReason.SESSION_NOT_FOUND
+    template = "cannot find session {internal_id}"
+
+
+@dataclass(eq=False)
+class SpecConflict(AgentError):
+    """The internal id is known with another spec."""
+
+    internal_id: str
+    reason = ErrorReason.SPEC_CONFLICT
+    template = "cannot start session {internal_id}: it is known with another spec"
+
+
+@dataclass(eq=False)
+class SessionStopped(AgentError):
+    """A stop for this internal id came before or during its start."""
+
+    internal_id: str
+    reason = ErrorReason.SESSION_STOPPED
+    template = "cannot start session {internal_id}: it was told to stop"
+
+
+@dataclass(eq=False)
+class SessionLive(AgentError):
+    """The session has not ended yet."""
+
+    internal_id: str
+    reason = ErrorReason.SESSION_LIVE
+    template = "cannot read from the container of session {internal_id}: it has not ended"
+
+
+@dataclass(eq=False)
+class NoCapacity(AgentError):
+    """The host has not enough of something that a session reserves."""
+
+    resource: str
+    wanted: float
+    free: float
+    reason = ErrorReason.NO_CAPACITY
+    template = "cannot reserve {wanted:g} {resource}: {free:g} free"
+
+
+@dataclass(eq=False)
+class NoFreePort(AgentError):
+    """No port of the host's range is free."""
+
+    protocol: str
+    reason = ErrorReason.NO_FREE_PORT
+    template = "cannot reserve a {protocol} port: none of the range is free"
+
+
+@dataclass(eq=False)
+class PortTaken(AgentError):
+    """A host port is in use; known to the agent, or found out by the engine (`port` 0 then)."""
+
+    protocol: str
+    port: int
+    reason = ErrorReason.PORT_TAKEN
+    template = "cannot reserve {protocol} port {port}: it is in use"
+
+
+@dataclass(eq=False)
+class PortOutOfRange(AgentError):
+    """A pinned port is outside the host's range."""
+
+    port: int
+    first: int
+    last: int
+    reason = ErrorReason.PORT_OUT_OF_RANGE
+    template = "cannot reserve port {port}: the range is {first}-{last}"
+
+
+@dataclass(eq=False)
+class StartQueueFull(AgentError):
+    """The host is starting as many containers as it can."""
+
+    slots: int
+    reason = ErrorReason.START_QUEUE_FULL
+    template = "cannot begin the start: {slots} starts are under way"
+
+
+@dataclass(eq=False)
+class NotReconciled(AgentError):
+    """The agent has not yet compared its records with the engine."""
+
+    reason = ErrorReason.NOT_RECONCILED
+    template = "cannot start sessions yet: records are not compared with the engine"
+
+
+@dataclass(eq=False)
+class ImageMissing(AgentError):
+    """The image is not on this host."""
+
+    image: str
+    reason = ErrorReason.IMAGE_MISSING
+    template = "cannot run {image}: it is not on this host"
+
+
+@dataclass(eq=False)
+class ImageCannotRun(AgentError):
+    """The engine refuses to start this image, here and on any host."""
+
+    cause: str
+    reason = ErrorReason.IMAGE_CANNOT_RUN
+    template = "cannot run the image: {cause}"
+
+
+@dataclass(eq=False)
+class ImageNotFound(AgentError):
+    """The registry does not have the image."""
+
+    image: str
+    reason = ErrorReason.IMAGE_NOT_FOUND
+    template = "cannot pull {image}: the registry does not have it"
+
+
+@dataclass(eq=False)
+class RegistryUnavailable(AgentError):
+    """The registry cannot be reached, refuses, or sends what cannot be used."""
+
+    image: str
+    cause: str
+    reason = ErrorReason.REGISTRY_UNAVAILABLE
+    template = "cannot pull {image}: {cause}"
+
+
+@dataclass(eq=False)
+class RegistryTimeout(AgentError):
+    """The registry did not answer in time."""
+
+    image: str
+    reason = ErrorReason.REGISTRY_TIMEOUT
+    template = "cannot pull {image}: the registry did not answer in time"
+
+
+@dataclass(eq=False)
+class EngineUnavailable(AgentError):
+    """The container engine cannot be reached."""
+
+    cause: str
+    reason = ErrorReason.ENGINE_UNAVAILABLE
+    template = "cannot reach the container engine: {cause}"
+
+
+@dataclass(eq=False)
+class EngineTimeout(AgentError):
+    """The engine did not answer in time; what it did is unknown until it is read again."""
+
+    call: str
+    reason = ErrorReason.ENGINE_TIMEOUT
+    template = "cannot tell whether {call} took place: the container engine did not answer in time"
+
+
+@dataclass(eq=False)
+class EngineError(AgentError):
+    """The engine failed in a way that has no reason of its own."""
+
+    call: str
+    cause: str
+    reason = ErrorReason.ENGINE_ERROR
+    template = "cannot {call}: {cause}"
+
+
+@dataclass(eq=False)
+class CannotKill(AgentError):
+    """The container does not end, not even by SIGKILL."""
+
+    internal_id: str
+    reason = ErrorReason.CANNOT_KILL
+    template = "cannot end session {internal_id}: its process survives SIGKILL"
+
+
+@dataclass(eq=False)
+class ContainerGone(AgentError):
+    """The container is no longer on the host."""
+
+    container: str
+    reason = ErrorReason.CONTAINER_GONE
+    template = "cannot find container {container}"
+
+
+@dataclass(eq=False)
+class ContainerExists(AgentError):
+    """A container of this name exists; the engine's answer to a create that took place before."""
+
+    name: str
+    reason = ErrorReason.ENGINE_ERROR
+    template = "cannot create container {name}: the name is taken"
+
+
+@dataclass(eq=False)
+class PathNotFound(AgentError):
+    """The path does not exist in the container."""
+
+    path: str
+    reason = ErrorReason.PATH_NOT_FOUND
+    template = "cannot find {path!r} in the container"
+
+
+@dataclass(eq=False)
+class ArtifactTooLarge(AgentError):
+    """The artifact is larger than a download may be; `limit` in bytes of uncompressed tar."""
+
+    limit: int
+    reason = ErrorReason.ARTIFACT_TOO_LARGE
+    template = "cannot send the artifact: it is larger than {limit} bytes"
+
+
+@dataclass(eq=False)
+class LogGone(AgentError):
+    """The log is no longer on the host."""
+
+    internal_id: str
+    reason = ErrorReason.LOG_GONE
+    template = "cannot read the log of session {internal_id}: it is no longer on this host"
+
+
+@dataclass(eq=False)
+class DiskFull(AgentError):
+    """A disk of the host is full or cannot be written."""
+
+    path: str
+    cause: str
+    reason = ErrorReason.DISK_FULL
+    template = "cannot write {path}: {cause}"

@@ -1,0 +1,251 @@
+"""A session on its host: what was asked, what is recorded, and which changes are allowed. Pure.
+
+                     ┌──────────────────────────────┐
+                     │                              ▼
+    created ──▶ running ──▶ restarting ──▶ ... shuttingdown ──▶ exited
+       │          ▲ │           │ │                             dead
+       │          └─┼───────────┘ │                               ▲
+       └────────────┴─────────────┴───────────────────────────────┘
+
+`exited` and `dead` are ended; nothing leaves them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.errors import InvalidArgument
+
+FORMAT = 1
+"""Number of the layout of records and labels; a reader refuses one that it does not know."""
+
+
+class State(enum.Enum):
+    """Where a session stands; the names are those that callers see."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    SHUTTINGDOWN = "shuttingdown"
+    EXITED = "exited"
+    DEAD = "dead"
+
+    @property
+    def ended(self) -> bool:
+        """True once nothing runs and nothing will."""
+        return self in {State.EXITED, State.DEAD}
+
+
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.CREATED: frozenset({State.RUNNING, State.SHUTTINGDOWN, State.EXITED, State.DEAD}),
+    State.RUNNING: frozenset({State.RESTARTING, State.SHUTTINGDOWN, State.EXITED, State.DEAD}),
+    State.RESTARTING: frozenset({State.RUNNING, State.SHUTTINGDOWN, State.EXITED, State.DEAD}),
+    State.SHUTTINGDOWN: frozenset({State.EXITED, State.DEAD}),
+    State.EXITED: frozenset(),
+    State.DEAD: frozenset(),
+}
+
+
+class EndReason(enum.Enum):
+    """Why a session ended (decisions.md, `end_reason`)."""
+
+    STOPPED = "stopped"
+    TTL = "ttl"
+    EXITED = "exited"
+    OOM = "oom"
+    DRAIN = "drain"
+    HOST_RESTART = "host_restart"
+    HOST_LOST = "host_lost"
+    ENGINE_ERROR = "engine_error"
+
+
+class Protocol(enum.Enum):
+    """Transport protocol of a port."""
+
+    TCP = "tcp"
+    UDP = "udp"
+
+
+class NetworkMode(enum.Enum):
+    """How a container is connected."""
+
+    BRIDGE = "bridge"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """An amount of a host: billionths of a core, bytes of memory, whole GPUs."""
+
+    nano_cpus: int = 0
+    memory_bytes: int = 0
+    gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PortRequest:
+    """A port that a session asks for; `pinned` is the host port to take, 0 for any."""
+
+    container: int
+    protocol: Protocol
+    tls: bool = False
+    pinned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port that a session has."""
+
+    container: int
+    protocol: Protocol
+    host: int
+    tls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose a session is; kept and shown, never interpreted by the agent."""
+
+    account: str
+    session_id: str
+    application: str
+    tag: str
+    location: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    external_id: str = ""
+    ticket: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpec:
+    """Everything that a start needs; two starts of one internal id must carry equal specs.
+
+    `image` is a reference by digest, `ttl` is in seconds from the start of the container.
+    """
+
+    identity: Identity
+    image: str
+    network_mode: NetworkMode
+    reservation: Resources
+    limits: Resources
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    restart: bool = False
+    ttl: float | None = None
+    ports: tuple[PortRequest, ...] = ()
+
+    @property
+    def tells_no_secrets(self) -> SessionSpec:
+        """The spec without the caller's arguments and environment, for labels."""
+        return replace(self, args=(), env={})
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process on this boot: its id and its start time in clock ticks since boot.
+
+    The start time tells a process from a later one that was given the same id.
+    """
+
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When a lifetime is over (design.md, Time).
+
+    `expire_time` is in seconds of Unix time; `boottime` in seconds of CLOCK_BOOTTIME and decides
+    while `boot_id` is that of the running kernel.
+    """
+
+    expire_time: float
+    boot_id: str
+    boottime: float
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session as its host records it; immutable, so a reader's copy never changes.
+
+    Times are seconds of Unix time. `sequence` is the agent's counter at the last change.
+    """
+
+    internal_id: str
+    spec: SessionSpec
+    create_time: float
+    state: State = State.CREATED
+    ports: tuple[Port, ...] = ()
+    gpu_ids: tuple[str, ...] = ()
+    injected_env: Mapping[str, str] = field(default_factory=dict)
+    host: str = ""
+    container: str = ""
+    process: Process | None = None
+    start_time: float | None = None
+    deadline: Deadline | None = None
+    end_time: float | None = None
+    exit_code: int | None = None
+    end_reason: EndReason | None = None
+    stop_reason: EndReason | None = None
+    restart_count: int = 0
+    log_sealed: bool = False
+    container_removed: bool = False
+    detail: str = ""
+    sequence: int = 0
+
+    def to(self, state: State, **changes: object) -> Session:
+        """A copy in `state` with `changes`; ValueError when the table does not allow it."""
+        if state not in TRANSITIONS[self.state]:
+            msg = f"session {self.internal_id} cannot go from {self.state.value} to {state.value}"
+            raise ValueError(msg)
+        return replace(self, state=state, **changes)  # type: ignore[arg-type]  # names are checked
+
+    def with_changes(self, **changes: object) -> Session:
+        """A copy with `changes` in the same state."""
+        if "state" in changes:
+            raise ValueError("a state changes by `to` alone")
+        return replace(self, **changes)  # type: ignore[arg-type]  # names are checked
+
+
+def injected_environment(
+    prefixes: tuple[str, ...], session_id: str, host: str, ports: tuple[Port, ...]
+) -> dict[str, str]:
+    """The variables that a container is told about itself (decisions.md, injected environment)."""
+    values = {"SESSION_ID": session_id, "CONTAINER": session_id, "HOST": host, "IP": host}
+    for port in ports:
+        values[f"PORT_{port.protocol.value.upper()}_{port.container}"] = str(port.host)
+    return {f"{prefix}_{name}": value for prefix in prefixes for name, value in values.items()}
+
+
+def container_environment(
+    caller: Mapping[str, str], injected: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment of the container: the caller's with injected names expanded, and these.
+
+    `$NAME` and `${NAME}` are expanded for exactly the injected names, longest first; any other
+    `$` stays. InvalidArgument when the caller sets an injected name.
+    """
+    for name in caller:
+        if name in injected:
+            raise InvalidArgument("env", f"{name} is set by the host")
+    return {name: _expand(value, injected) for name, value in caller.items()} | dict(injected)
+
+
+def _expand(value: str, injected: Mapping[str, str]) -> str:
+    names = sorted(injected, key=len, reverse=True)
+    parts: list[str] = []
+    rest = value
+    while "$" in rest:
+        before, _, rest = rest.partition("$")
+        parts.append(before)
+        for name in names:
+            taken = next((form for form in (name, f"{{{name}}}") if rest.startswith(form)), None)
+            if taken is not None:
+                parts.append(injected[name])
+                rest = rest[len(taken) :]
+                break
+        else:
+            parts.append("$")
+    return "".join([*parts, rest])

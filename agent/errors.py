@@ -302,3 +302,12 @@ class DiskFull(AgentError):
     cause: str
     reason = ErrorReason.DISK_FULL
     template = "cannot write {path}: {cause}"
+
+
+@dataclass(eq=False)
+class Unimplemented(AgentError):
+    """The agent does not offer a method yet."""
+
+    method: str
+    reason = ErrorReason.UNIMPLEMENTED
+    template = "cannot do {method}: this agent does not offer it yet"

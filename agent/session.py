@@ -106,7 +106,10 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose a session is; kept and shown, never interpreted by the agent."""
+    """Whose a session is; kept and shown, never interpreted by the agent.
+
+    `ticket` is in hexadecimal digits.
+    """
 
     account: str
     session_id: str
@@ -115,7 +118,7 @@ class Identity:
     location: str
     labels: Mapping[str, str] = field(default_factory=dict)
     external_id: str = ""
-    ticket: bytes = b""
+    ticket: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,8 @@ class Deadline:
 class Session:
     """A session as its host records it; immutable, so a reader's copy never changes.
 
-    Times are seconds of Unix time. `sequence` is the agent's counter at the last change.
+    Times are seconds of Unix time, `restart_delay` is in seconds. `sequence` is the agent's
+    counter at the last change.
     """
 
     internal_id: str
@@ -190,6 +194,7 @@ class Session:
     end_reason: EndReason | None = None
     stop_reason: EndReason | None = None
     restart_count: int = 0
+    restart_delay: float = 0.0
     log_sealed: bool = False
     container_removed: bool = False
     detail: str = ""

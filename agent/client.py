@@ -1,0 +1,111 @@
+"""The debug commands' client: AgentService over the agent's unix socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+from google.protobuf.json_format import MessageToDict
+
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+CALL_SECONDS = 10.0
+STOP_SECONDS = 60.0
+"""Longer than any grace period an operator would set by hand; the stop goes on after that."""
+PULL_SECONDS = 3600.0
+
+
+class ClientError(Exception):
+    """The agent refused or did not answer; the text is for people."""
+
+
+class AgentClient:
+    """Blocking calls to one agent; messages come back as plain dictionaries in proto's names."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._channel = grpc.insecure_channel(f"unix:{socket}")
+        self._stub = agent_pb2_grpc.AgentServiceStub(self._channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._channel.close()
+        if isinstance(error, grpc.RpcError):
+            raise ClientError(self._explain(error)) from error
+
+    def host(self) -> dict[str, Any]:
+        """What the host is and has."""
+        return _plain(self._stub.GetHost(pb.GetHostRequest(), timeout=CALL_SECONDS))
+
+    def sessions(self, *, live_only: bool) -> Iterator[dict[str, Any]]:
+        """All sessions by creation."""
+        token = ""
+        while True:
+            page = self._stub.ListSessions(
+                pb.ListSessionsRequest(live_only=live_only, page_token=token),
+                timeout=CALL_SECONDS,
+            )
+            yield from map(_plain, page.sessions)
+            token = page.next_page_token
+            if not token:
+                return
+
+    def session(self, internal_id: str) -> dict[str, Any]:
+        """One session."""
+        request = pb.GetSessionRequest(internal_id=internal_id)
+        return _plain(self._stub.GetSession(request, timeout=CALL_SECONDS).session)
+
+    def stop(self, internal_id: str) -> dict[str, Any]:
+        """Stop a session and wait for its end."""
+        request = pb.StopSessionRequest(internal_id=internal_id)
+        return _plain(self._stub.StopSession(request, timeout=STOP_SECONDS).session)
+
+    def logs(self, internal_id: str, *, follow: bool) -> Iterator[bytes]:
+        """A session's output."""
+        request = pb.StreamLogsRequest(internal_id=internal_id, follow=follow)
+        for chunk in self._stub.StreamLogs(request):
+            yield chunk.data
+
+    def artifact(self, internal_id: str, path: str) -> Iterator[bytes]:
+        """A file or folder of an ended session as .tar.gz."""
+        request = pb.FetchArtifactRequest(internal_id=internal_id, path=path)
+        for chunk in self._stub.FetchArtifact(request):
+            yield chunk.data
+
+    def pull(self, image: str) -> Iterator[dict[str, Any]]:
+        """Pull an image, telling the progress."""
+        request = pb.PullImageRequest(image=image)
+        for progress in self._stub.PullImage(request, timeout=PULL_SECONDS):
+            yield _plain(progress)
+
+    def _explain(self, error: grpc.RpcError) -> str:
+        code, details = error.code(), error.details()
+        if code is grpc.StatusCode.UNAVAILABLE and not _reason(error):
+            return (
+                f"cannot reach the agent at {self._socket}: is it running, and are you its user?"
+            )
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return "the agent did not answer in time; what was asked may still be done"
+        return f"{_reason(error) or code.name}: {details}"
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    return MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+
+
+def _reason(error: grpc.RpcError) -> str:
+    metadata: Any = error.trailing_metadata() or ()
+    return next((value for key, value in metadata if key == "tiltyard-error-reason"), "")

@@ -1,0 +1,73 @@
+"""The time, injected: tests bring a clock that they turn by hand (design.md, Time)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Protocol
+
+SUSPEND_CHECK_SECONDS = 1.0
+"""Timers run on CLOCK_MONOTONIC, which stands still while a machine sleeps: look this often."""
+
+
+class Clock(Protocol):
+    """Wall time for people and reboots, boot time for lifetimes, monotonic time for intervals."""
+
+    def time(self) -> float:
+        """Seconds of Unix time; may jump."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never jump; not counted while the machine sleeps."""
+        ...
+
+    def boottime(self) -> float:
+        """Seconds since boot, time asleep included; never jumps."""
+        ...
+
+    @property
+    def boot_id(self) -> str:
+        """Tells one boot of the machine from another."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for an interval."""
+        ...
+
+    async def sleep_until_boottime(self, deadline: float) -> None:
+        """Wait until boot time has reached `deadline`, a suspended machine included."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def __init__(self) -> None:
+        self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+
+    def time(self) -> float:
+        """Seconds of Unix time."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds of CLOCK_MONOTONIC."""
+        return time.monotonic()
+
+    def boottime(self) -> float:
+        """Seconds of CLOCK_BOOTTIME."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    @property
+    def boot_id(self) -> str:
+        """The kernel's random id of this boot."""
+        return self._boot_id
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait on the event loop's clock."""
+        await asyncio.sleep(seconds)
+
+    async def sleep_until_boottime(self, deadline: float) -> None:
+        """Wait in short steps, so that waking from a suspend is noticed."""
+        while (rest := deadline - self.boottime()) > 0:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(min(rest, SUSPEND_CHECK_SECONDS))

@@ -1,0 +1,151 @@
+"""The agent's settings: one TOML file, every key overridable by environment, read once."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import socket
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+ENVIRONMENT_PREFIX = "TILTYARD_AGENT_"
+SMALLEST_PORT = 1024
+DEFAULT_CONFIG = Path("/etc/tiltyard/agent.toml")
+
+_PORT_RANGE = re.compile(r"([0-9]{1,5})-([0-9]{1,5})", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+class ConfigError(Exception):
+    """A setting is unknown or does not fit; the text names it and the mend."""
+
+
+def _address(value: str) -> str:
+    return str(ipaddress.ip_address(value))
+
+
+def _absolute(value: Path) -> Path:
+    if not value.is_absolute():
+        raise ValueError("it must be an absolute path")
+    return value
+
+
+def _ipv4(value: str) -> str:
+    return str(ipaddress.IPv4Address(value))
+
+
+def _prefix(value: str) -> str:
+    if not _VARIABLE.fullmatch(value):
+        raise ValueError(f"{value!r} cannot begin the name of a variable")
+    return value
+
+
+def _split(value: Any) -> Any:
+    """Lists come from the environment as words parted by commas."""
+    return [word for word in value.split(",") if word] if isinstance(value, str) else value
+
+
+def default_public_address() -> str:
+    """The address of the default route; ValueError when there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Connecting a datagram socket sends nothing; it only asks the routing table.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            raise ValueError("public_address must be set: there is no default route") from None
+        return str(probe.getsockname()[0])
+
+
+Absolute = Annotated[Path, AfterValidator(_absolute)]
+Address = Annotated[str, AfterValidator(_address)]
+
+
+class AgentConfig(BaseModel):
+    """The settings of one agent; docs/operations.md says what each is for.
+
+    `cpu` in cores, `ram` in MiB, all spans in seconds unless the name says hours or days.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    state_dir: Absolute = Path("/var/lib/tiltyard-agent")
+    socket: Absolute = Path("/run/tiltyard/agent.sock")
+    docker_socket: Absolute = Path("/run/docker.sock")
+    public_address: Address = Field(default_factory=default_public_address)
+    bind_address: Address = "0.0.0.0"  # noqa: S104 - games are played from outside
+    latency_addresses: Annotated[
+        tuple[Annotated[str, AfterValidator(_ipv4)], ...], BeforeValidator(_split)
+    ] = ()
+    port_range: str = "20000-30000"
+    env_prefixes: Annotated[
+        tuple[Annotated[str, AfterValidator(_prefix)], ...], BeforeValidator(_split)
+    ] = ("TILTYARD",)
+    cpu: Annotated[float, Field(gt=0)] | None = None
+    ram: Annotated[int, Field(gt=0)] | None = None
+    gpus: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
+    max_sessions: Annotated[int, Field(ge=1, le=1000)] = 1000
+    start_slots: Annotated[int, Field(ge=1)] = Field(
+        default_factory=lambda: 2 * (os.cpu_count() or 1)
+    )
+    stop_grace: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    container_retention_hours: Annotated[float, Field(ge=0)] = 4.0
+    log_retention_days: Annotated[float, Field(ge=0)] = 7.0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    failpoint: str = ""
+
+    @model_validator(mode="after")
+    def _fits(self) -> AgentConfig:
+        self.ports()
+        if not self.env_prefixes:
+            raise ValueError("env_prefixes must name at least one prefix")
+        if ipaddress.ip_address(self.public_address).is_unspecified:
+            raise ValueError("public_address must be an address that players can reach")
+        return self
+
+    def ports(self) -> tuple[int, int]:
+        """The first and the last host port; ValueError when it is no range."""
+        found = _PORT_RANGE.fullmatch(self.port_range)
+        first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+        if not SMALLEST_PORT <= first <= last <= 65535:
+            raise ValueError(f"port_range must be FIRST-LAST within {SMALLEST_PORT}-65535")
+        return first, last
+
+    def pinged(self) -> tuple[str, ...]:
+        """The addresses for latency measurement: as set, else the public one if it is IPv4."""
+        public = ipaddress.ip_address(self.public_address)
+        return self.latency_addresses or ((str(public),) if public.version == 4 else ())
+
+
+def load_config(path: Path | None, environment: Mapping[str, str] = os.environ) -> AgentConfig:
+    """Read the settings; raises ConfigError. Without a path the defaults and the environment."""
+    settings: dict[str, Any] = {}
+    if path is not None:
+        try:
+            settings = tomllib.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot read {path}: {error}") from error
+    for key in AgentConfig.model_fields:
+        variable = ENVIRONMENT_PREFIX + key.upper()
+        if variable in environment:
+            settings[key] = environment[variable]
+    try:
+        return AgentConfig.model_validate(settings)
+    except ValidationError as error:
+        found = [
+            f"{'.'.join(map(str, one['loc'])) or 'settings'}: {one['msg']}"
+            for one in error.errors()
+        ]
+        raise ConfigError("; ".join(found)) from error

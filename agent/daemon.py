@@ -1,0 +1,179 @@
+"""The agent's parts put together, started in order and stopped in stages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from importlib import metadata
+from pathlib import Path
+
+import grpc
+
+from agent.adoption import Reconciler, Timekeeper
+from agent.artifacts import Artifacts
+from agent.capacity import Capacity
+from agent.clock import Clock, SystemClock
+from agent.config import AgentConfig
+from agent.deadlines import Deadlines
+from agent.engine import Engine, EngineInfo
+from agent.failpoints import failpoint
+from agent.feed import Feed
+from agent.host import Host, HostReport, HostSettings
+from agent.images import Images
+from agent.ports import PortPool
+from agent.record import Records
+from agent.rpc import AgentService, Services
+from agent.session import Protocol, Resources
+from agent.sessions import SessionManager
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+log = logging.getLogger(__name__)
+
+MEBIBYTE = 1024**2
+KEPT_FOR_THE_HOST_BYTES = 512 * MEBIBYTE
+"""Memory that is not lent when `ram` is not set: the engine, the agent and the kernel live too."""
+LARGEST_MESSAGE_BYTES = 4 * MEBIBYTE
+SERVER_GRACE_SECONDS = 2.0
+"""How long calls under way may take when the agent stops; systemd allows 90 s for all of it."""
+SOCKET_MODE = 0o660
+"""Owner and group may order containers, which is as good as root: nobody else."""
+
+
+class Daemon:
+    """One agent. `run` serves until it is cancelled; containers run on after that."""
+
+    def __init__(self, config: AgentConfig, engine: Engine, *, clock: Clock | None = None) -> None:
+        self._config = config
+        self._engine = engine
+        self._clock = clock or SystemClock()
+        self._records = Records(config.state_dir)
+        self._feed = Feed()
+        self._images = Images(engine, self._feed)
+        self._info: EngineInfo | None = None
+        self.serving = asyncio.Event()
+        """Set once the socket answers; the records need not have been compared by then."""
+
+    async def run(self) -> None:
+        """Serve. If one of the critical loops dies, so does the agent, and is started again."""
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self._records.close)
+            stack.push_async_callback(self._engine.close)
+            host = await self._make_host()
+            sessions = SessionManager(host)
+            await sessions.load()
+            stack.push_async_callback(sessions.close)
+            stack.push_async_callback(self._images.close)
+            self._reconciler = Reconciler(
+                host,
+                sessions,
+                self._images,
+                learn=lambda info: self._learn(host, info),
+                container_retention=self._config.container_retention_hours * 3600,
+                log_retention=self._config.log_retention_days * 86400,
+            )
+            await stack.enter_async_context(self._served(host, sessions))
+            self.serving.set()
+            async with asyncio.TaskGroup() as loops:
+                loops.create_task(self._reconciler.run(), name="reconciler")
+                loops.create_task(Timekeeper(host, sessions).run(), name="timekeeper")
+
+    async def _make_host(self) -> Host:
+        config = self._config
+        total = Resources(
+            nano_cpus=round((config.cpu or 0) * 10**9),
+            memory_bytes=(config.ram or 0) * MEBIBYTE,
+        )
+        return Host(
+            settings=HostSettings(
+                agent_id=await self._records.open(),
+                public_address=config.public_address,
+                bind_address=config.bind_address,
+                env_prefixes=config.env_prefixes,
+                stop_grace=config.stop_grace,
+                start_slots=config.start_slots,
+            ),
+            engine=self._engine,
+            records=self._records,
+            capacity=Capacity(total, config.max_sessions, config.gpus),
+            ports=PortPool(*config.ports()),
+            deadlines=Deadlines(),
+            feed=self._feed,
+            clock=self._clock,
+            start_slots=asyncio.Semaphore(config.start_slots),
+            reach=failpoint(config.failpoint),
+        )
+
+    @contextlib.asynccontextmanager
+    async def _served(self, host: Host, sessions: SessionManager) -> AsyncIterator[None]:
+        server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
+                ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
+                ("grpc.so_reuseport", 0),
+            ]
+        )
+        services = Services(
+            sessions=sessions,
+            images=self._images,
+            artifacts=Artifacts(self._engine, self._records),
+            engine=self._engine,
+            records=self._records,
+            feed=self._feed,
+            describe_host=lambda: self._report(host),
+        )
+        agent_pb2_grpc.add_AgentServiceServicer_to_server(AgentService(services), server)
+        await self._records.run(_make_way, self._config.socket)
+        server.add_insecure_port(f"unix:{self._config.socket}")
+        await server.start()
+        await self._records.run(self._config.socket.chmod, SOCKET_MODE)
+        log.info("serving on unix:%s", self._config.socket)
+        try:
+            yield
+        finally:
+            await server.stop(SERVER_GRACE_SECONDS)
+
+    def _learn(self, host: Host, info: EngineInfo) -> None:
+        """Take in what the engine is, and lend what the settings leave open."""
+        self._info = info
+        host.capacity.lend(self._lent(info))
+        for warning in info.warnings:
+            log.warning("%s", warning)
+        self._feed.tell_host()
+
+    def _lent(self, info: EngineInfo) -> Resources:
+        config = self._config
+        cpus = info.cpus if config.cpu is None else config.cpu
+        memory = (
+            max(0, info.memory_bytes - KEPT_FOR_THE_HOST_BYTES)
+            if config.ram is None
+            else config.ram * MEBIBYTE
+        )
+        return Resources(nano_cpus=round(cpus * 10**9), memory_bytes=memory)
+
+    def _report(self, host: Host) -> HostReport:
+        config, info = self._config, self._info
+        return HostReport(
+            agent_id=host.settings.agent_id,
+            version=metadata.version("tiltyard"),
+            public_address=config.public_address,
+            latency_addresses=config.pinged(),
+            capacity=host.capacity.total,
+            reserved=host.capacity.reserved,
+            free_sessions=host.capacity.free_sessions,
+            port_range=config.ports(),
+            free_tcp_ports=host.ports.free(Protocol.TCP),
+            free_udp_ports=host.ports.free(Protocol.UDP),
+            images=tuple(sorted(self._images.here)),
+            engine_available=self._reconciler.engine_available,
+            engine_version=info.version if info else "",
+            start_slots=config.start_slots,
+            warnings=info.warnings if info else (),
+        )
+
+
+def _make_way(socket: Path) -> None:
+    """Make the socket's folder, and remove a socket that a killed agent left."""
+    socket.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    socket.unlink(missing_ok=True)

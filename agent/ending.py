@@ -1,0 +1,129 @@
+"""The end of a session: asked for, seen at the process, confirmed by the engine, recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from agent import logs
+from agent.engine import Container, ContainerStatus, container_name
+from agent.errors import AgentError, ContainerGone
+from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
+from agent.session import EndReason, Process, Session, State
+
+log = logging.getLogger(__name__)
+
+KILL_SECONDS = 10.0
+"""How long a process may take to vanish after SIGKILL before the session counts as unkillable."""
+CONFIRM_SECONDS = 30.0
+"""How long the engine may call a container running whose process is gone (M12, M29)."""
+CONFIRM_STEP_SECONDS = 0.02
+
+
+async def end_process(host: Host, session: Session, process: Process) -> bool:
+    """SIGTERM, the host's grace period, SIGKILL; False when the process survives that."""
+    await _signal(host, session, "SIGTERM")
+    if await ends_within(host, process, host.settings.stop_grace):
+        return True
+    log.info("session %s: still there after the grace period", session.internal_id)
+    return await kill_process(host, session, process)
+
+
+async def kill_process(host: Host, session: Session, process: Process) -> bool:
+    """SIGKILL; False when the process is still there after KILL_SECONDS."""
+    await _signal(host, session, "SIGKILL")
+    return await ends_within(host, process, KILL_SECONDS)
+
+
+async def ends_within(host: Host, process: Process, seconds: float) -> bool:
+    """Wait for the end of a process, at most so long; True when it has ended."""
+    end = asyncio.create_task(host.engine.wait_end(process), name=f"end-{process.pid}")
+    late = asyncio.create_task(host.clock.sleep(seconds), name=f"grace-{process.pid}")
+    try:
+        await asyncio.wait({end, late}, return_when=asyncio.FIRST_COMPLETED)
+        return end.done()
+    finally:
+        end.cancel()
+        late.cancel()
+        await asyncio.gather(end, late, return_exceptions=True)
+
+
+async def ended_container(host: Host, session: Session) -> Container | None:
+    """The container once the engine has seen that its process ended; None when it is gone.
+
+    A container with a live process was started again by somebody else. One that the engine calls
+    running without a process for CONFIRM_SECONDS is answered as it is. An engine that does not
+    answer is asked again: how a process ended is unknown until then.
+    """
+    name, clock = container_name(session.internal_id), host.clock
+    step, first_lie = CONFIRM_STEP_SECONDS, None
+    while True:
+        try:
+            container = await host.engine.inspect(name)
+        except ContainerGone:
+            return None
+        except AgentError as error:
+            log.warning("session %s: cannot confirm its end: %s", session.internal_id, error)
+        else:
+            if container.status is not ContainerStatus.RUNNING or container.process is not None:
+                return container
+            first_lie = clock.monotonic() if first_lie is None else first_lie
+            if clock.monotonic() - first_lie >= CONFIRM_SECONDS:
+                return container
+        await clock.sleep(step)
+        step = min(step * 2, 1.0)
+
+
+def ended(session: Session, container: Container | None, *, now: float) -> Session:
+    """The session as it is once its container has ended for good.
+
+    Dead rather than exited when there is nothing to ask: no container, or one that the engine
+    does not let go of.
+    """
+    if container is None:
+        detail = session.detail or "its container vanished"
+    elif container.status is ContainerStatus.RUNNING:
+        detail = "the engine calls it running, but its process is gone"
+    else:
+        detail = container.error
+    known = container is not None and container.status is not ContainerStatus.RUNNING
+    return session.to(
+        State.EXITED if known else State.DEAD,
+        process=None,
+        end_time=container.end_time if container and container.end_time else now,
+        exit_code=container.exit_code if container else session.exit_code,
+        end_reason=_reason(session, container if known else None),
+        detail=detail,
+    )
+
+
+async def seal_log(host: Host, session: Session) -> bool:
+    """Take the log into the host's keeping, however long that takes; False when it is gone."""
+    wait = RETRY_FIRST_SECONDS
+    while True:
+        try:
+            await logs.seal(host.engine, host.records, session.internal_id)
+        except ContainerGone:
+            return False
+        except AgentError as error:
+            log.warning("session %s: cannot seal its log: %s", session.internal_id, error)
+            await host.clock.sleep(wait)
+            wait = min(wait * 2, RETRY_LONGEST_SECONDS)
+        else:
+            return True
+
+
+def _reason(session: Session, container: Container | None) -> EndReason:
+    if session.stop_reason is not None:
+        return session.stop_reason
+    if container is None:
+        return EndReason.ENGINE_ERROR
+    return EndReason.OOM if container.oom_killed else EndReason.EXITED
+
+
+async def _signal(host: Host, session: Session, signal: str) -> None:
+    """Send a signal; a failure shows by the process that stays."""
+    try:
+        await host.engine.kill(container_name(session.internal_id), signal)
+    except AgentError as error:
+        log.warning("session %s: cannot send %s: %s", session.internal_id, signal, error)

@@ -1,0 +1,39 @@
+"""Named steps at which a test breaks the agent: `failpoint = "start.created:kill"`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+from agent.host import Reach
+
+HANG_SECONDS = 3600.0
+
+
+async def _go_on(_step: str) -> None:
+    return
+
+
+def failpoint(setting: str) -> Reach:
+    """What is called at every named step; nothing happens there without a setting.
+
+    `NAME:kill` ends this process by SIGKILL at the step, `NAME:hang` stays there, `NAME:fail`
+    raises RuntimeError. ValueError for anything else.
+    """
+    if not setting:
+        return _go_on
+    name, _, action = setting.partition(":")
+    if not name or action not in {"kill", "hang", "fail"}:
+        raise ValueError("failpoint must be NAME:kill, NAME:hang or NAME:fail")
+
+    async def reach(step: str) -> None:
+        if step != name:
+            return
+        if action == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if action == "hang":
+            await asyncio.sleep(HANG_SECONDS)
+        raise RuntimeError(f"failpoint {name}")
+
+    return reach

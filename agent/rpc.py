@@ -1,0 +1,345 @@
+"""Protobuf in, protobuf out: AgentService over the agent's parts.
+
+Handlers hold no `try`: one decorator turns errors into gRPC statuses, by one table.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+
+from agent import logs, wire
+from agent.artifacts import Artifacts, checked_path
+from agent.engine import Credentials, Engine, container_name
+from agent.errors import (
+    AgentError,
+    ContainerGone,
+    ErrorReason,
+    InvalidArgument,
+    SessionLive,
+    Unimplemented,
+)
+from agent.feed import Changes, Feed, Subscription
+from agent.host import HostReport
+from agent.images import Images
+from agent.record import Records
+from agent.session import EndReason, Session
+from agent.sessions import SessionManager
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+log = logging.getLogger(__name__)
+
+ERROR_REASON_KEY = "tiltyard-error-reason"
+HEARTBEAT_SECONDS = 2.0
+SNAPSHOT_CHUNK_BYTES = 1024 * 1024
+PAGE_DEFAULT = 100
+PAGE_LARGEST = 1000
+
+GRPC_CODES: dict[ErrorReason, grpc.StatusCode] = {
+    ErrorReason.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
+    ErrorReason.SESSION_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    ErrorReason.SPEC_CONFLICT: grpc.StatusCode.INVALID_ARGUMENT,
+    ErrorReason.SESSION_STOPPED: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.SESSION_LIVE: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.NO_CAPACITY: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorReason.NO_FREE_PORT: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorReason.PORT_TAKEN: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorReason.PORT_OUT_OF_RANGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorReason.START_QUEUE_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorReason.NOT_RECONCILED: grpc.StatusCode.UNAVAILABLE,
+    ErrorReason.DRAINING: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.IMAGE_MISSING: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.IMAGE_CANNOT_RUN: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.IMAGE_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    ErrorReason.IMAGE_IN_USE: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.REGISTRY_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    ErrorReason.REGISTRY_TIMEOUT: grpc.StatusCode.UNAVAILABLE,
+    ErrorReason.ENGINE_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    ErrorReason.ENGINE_TIMEOUT: grpc.StatusCode.UNAVAILABLE,
+    ErrorReason.ENGINE_ERROR: grpc.StatusCode.INTERNAL,
+    ErrorReason.CANNOT_KILL: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.CONTAINER_GONE: grpc.StatusCode.NOT_FOUND,
+    ErrorReason.PATH_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    ErrorReason.ARTIFACT_TOO_LARGE: grpc.StatusCode.OUT_OF_RANGE,
+    ErrorReason.LOG_GONE: grpc.StatusCode.NOT_FOUND,
+    ErrorReason.DISK_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorReason.STANDBY_NOT_CLAIMABLE: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.STALE_REVISION: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.UNIMPLEMENTED: grpc.StatusCode.UNIMPLEMENTED,
+    ErrorReason.INTERNAL: grpc.StatusCode.INTERNAL,
+}
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+async def _abort(context: Context, error: AgentError) -> NoReturn:
+    await context.abort(
+        GRPC_CODES[error.reason],
+        str(error),
+        trailing_metadata=((ERROR_REASON_KEY, error.reason.name),),
+    )
+
+
+def _answers(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Turn errors of a unary handler into statuses; a defect is logged and tells nothing."""
+
+    @functools.wraps(handler)
+    async def answer(self: AgentService, request: Any, context: Context) -> Any:
+        try:
+            return await handler(self, request, context)
+        except AgentError as error:
+            await _abort(context, error)
+        except Exception:
+            log.exception("%s failed by a defect", handler.__name__)
+            await _abort(context, AgentError())
+
+    return answer
+
+
+def _streams(handler: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
+    """Turn errors of a streaming handler into statuses."""
+
+    @functools.wraps(handler)
+    async def answer(self: AgentService, request: Any, context: Context) -> AsyncIterator[Any]:
+        try:
+            async for message in handler(self, request, context):
+                yield message
+        except AgentError as error:
+            await _abort(context, error)
+        except Exception:
+            log.exception("%s failed by a defect", handler.__name__)
+            await _abort(context, AgentError())
+
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the handlers speak to."""
+
+    sessions: SessionManager
+    images: Images
+    artifacts: Artifacts
+    engine: Engine
+    records: Records
+    feed: Feed
+    describe_host: Callable[[], HostReport]
+
+
+class AgentService(agent_pb2_grpc.AgentServiceServicer):
+    """AgentService of agent.proto; the methods at its end answer UNIMPLEMENTED for now."""
+
+    def __init__(self, services: Services) -> None:
+        self._parts = services
+
+    @_answers
+    async def GetHost(self, request: pb.GetHostRequest, context: Context) -> pb.GetHostResponse:
+        """Tell what the host is and has."""
+        feed = self._parts.feed
+        return pb.GetHostResponse(
+            host=wire.host_to_proto(self._parts.describe_host()),
+            incarnation=feed.incarnation,
+            sequence=feed.sequence,
+            reconciled=self._parts.sessions.reconciled,
+        )
+
+    @_streams
+    async def Watch(
+        self, request: pb.WatchRequest, context: Context
+    ) -> AsyncIterator[pb.WatchResponse]:
+        """Stream a snapshot, then changes."""
+        feed = self._parts.feed
+        acked = request.acked_sequence if request.incarnation == feed.incarnation else 0
+        with feed.subscribe() as subscription:
+            for message in self._snapshot(acked):
+                yield message
+            while True:
+                for message in await self._news(subscription):
+                    yield message
+
+    @_answers
+    async def StartSession(
+        self, request: pb.StartSessionRequest, context: Context
+    ) -> pb.StartSessionResponse:
+        """Start a session or join its start."""
+        session = await self._parts.sessions.start(
+            request.internal_id, wire.spec_from_proto(request.spec)
+        )
+        return pb.StartSessionResponse(
+            session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
+        )
+
+    @_answers
+    async def StopSession(
+        self, request: pb.StopSessionRequest, context: Context
+    ) -> pb.StopSessionResponse:
+        """Stop a session and wait for its end."""
+        session = await self._parts.sessions.stop(
+            request.internal_id, _asked_reason(request.reason)
+        )
+        return pb.StopSessionResponse(
+            session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
+        )
+
+    @_answers
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Context
+    ) -> pb.GetSessionResponse:
+        """Read one session."""
+        session = self._parts.sessions.life(request.internal_id).session
+        return pb.GetSessionResponse(
+            session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
+        )
+
+    @_answers
+    async def ListSessions(
+        self, request: pb.ListSessionsRequest, context: Context
+    ) -> pb.ListSessionsResponse:
+        """Read a page of sessions."""
+        if request.page_size < 0:
+            raise InvalidArgument("page_size", "it is negative")
+        size = min(request.page_size or PAGE_DEFAULT, PAGE_LARGEST)
+        after = wire.page_from_token(request.page_token)
+        found = [
+            session
+            for session in self._parts.sessions.all()
+            if (session.create_time, session.internal_id) > after
+            and not (request.live_only and session.state.ended)
+        ]
+        page = found[:size]
+        return pb.ListSessionsResponse(
+            sessions=[wire.session_to_proto(session) for session in page],
+            next_page_token=wire.page_to_token(page[-1]) if len(found) > size else "",
+            incarnation=self._parts.feed.incarnation,
+        )
+
+    @_streams
+    async def StreamLogs(
+        self, request: pb.StreamLogsRequest, context: Context
+    ) -> AsyncIterator[pb.StreamLogsResponse]:
+        """Stream a session's output."""
+        life = self._parts.sessions.life(request.internal_id)
+        chunks = logs.read(self._parts.engine, self._parts.records, life, follow=request.follow)
+        async for chunk in chunks:
+            yield pb.StreamLogsResponse(data=chunk)
+
+    @_streams
+    async def FetchArtifact(
+        self, request: pb.FetchArtifactRequest, context: Context
+    ) -> AsyncIterator[pb.FetchArtifactResponse]:
+        """Stream a file or folder of an ended session."""
+        path = checked_path(request.path)
+        session = self._parts.sessions.life(request.internal_id).session
+        if not session.state.ended:
+            raise SessionLive(session.internal_id)
+        name = container_name(session.internal_id)
+        if session.container_removed:
+            raise ContainerGone(name)
+        async for chunk in self._parts.artifacts.fetch(name, path):
+            yield pb.FetchArtifactResponse(data=chunk)
+
+    @_streams
+    async def PullImage(
+        self, request: pb.PullImageRequest, context: Context
+    ) -> AsyncIterator[pb.PullImageResponse]:
+        """Pull an image and stream the progress."""
+        credentials = None
+        if request.HasField("credentials"):
+            credentials = Credentials(request.credentials.username, request.credentials.password)
+        async for progress in self._parts.images.pull(request.image, credentials):
+            yield pb.PullImageResponse(
+                layers=progress.layers,
+                layers_done=progress.layers_done,
+                received_bytes=progress.received_bytes,
+            )
+        yield pb.PullImageResponse(done=True)
+
+    @_answers
+    async def ClaimSession(
+        self, request: pb.ClaimSessionRequest, context: Context
+    ) -> pb.ClaimSessionResponse:
+        """Claim a standby."""
+        raise Unimplemented("ClaimSession")
+
+    @_answers
+    async def RemoveImage(
+        self, request: pb.RemoveImageRequest, context: Context
+    ) -> pb.RemoveImageResponse:
+        """Remove an image."""
+        raise Unimplemented("RemoveImage")
+
+    @_answers
+    async def SetWarmPool(
+        self, request: pb.SetWarmPoolRequest, context: Context
+    ) -> pb.SetWarmPoolResponse:
+        """Set the size of a warm pool."""
+        raise Unimplemented("SetWarmPool")
+
+    @_answers
+    async def SetDrain(self, request: pb.SetDrainRequest, context: Context) -> pb.SetDrainResponse:
+        """Begin or call off a drain."""
+        raise Unimplemented("SetDrain")
+
+    @_answers
+    async def RenewCertificate(
+        self, request: pb.RenewCertificateRequest, context: Context
+    ) -> pb.RenewCertificateResponse:
+        """Renew the certificate."""
+        raise Unimplemented("RenewCertificate")
+
+    def _snapshot(self, acked: int) -> list[pb.WatchResponse]:
+        """All that a new watcher is told, as of one moment."""
+        told = [
+            session
+            for session in self._parts.sessions.settled()
+            if not (session.state.ended and session.sequence <= acked)
+        ]
+        reconciled = self._parts.sessions.reconciled
+        return [
+            self._message(snapshot_begin=pb.SnapshotBegin()),
+            self._host_message(),
+            *self._batches(told),
+            self._message(snapshot_end=pb.SnapshotEnd(reconciled=reconciled)),
+        ]
+
+    async def _news(self, subscription: Subscription) -> list[pb.WatchResponse]:
+        """What has changed since the last message; a heartbeat when nothing has."""
+        changes: Changes = await subscription.take(HEARTBEAT_SECONDS)
+        if changes.snapshot:
+            return self._snapshot(acked=0)
+        # The host goes first: who has seen a sequence has seen what the host lends by then.
+        news = [self._host_message()] if changes.host else []
+        news += self._batches(changes.sessions)
+        return news or [self._message(heartbeat=pb.Heartbeat())]
+
+    def _host_message(self) -> pb.WatchResponse:
+        return self._message(host=wire.host_to_proto(self._parts.describe_host()))
+
+    def _batches(self, sessions: list[Session] | tuple[Session, ...]) -> list[pb.WatchResponse]:
+        return [
+            self._message(sessions=batch)
+            for batch in wire.batches(sessions, limit=SNAPSHOT_CHUNK_BYTES)
+        ]
+
+    def _message(self, **event: Any) -> pb.WatchResponse:
+        feed = self._parts.feed
+        return pb.WatchResponse(incarnation=feed.incarnation, sequence=feed.sequence, **event)
+
+
+def _asked_reason(reason: pb.EndReason.ValueType) -> EndReason:
+    allowed = {
+        pb.END_REASON_UNSPECIFIED: EndReason.STOPPED,
+        pb.END_REASON_STOPPED: EndReason.STOPPED,
+        pb.END_REASON_DRAIN: EndReason.DRAIN,
+        pb.END_REASON_HOST_LOST: EndReason.HOST_LOST,
+    }
+    if reason not in allowed:
+        raise InvalidArgument("reason", "a caller cannot give this reason")
+    return allowed[reason]

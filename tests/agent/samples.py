@@ -1,0 +1,51 @@
+"""Sessions and specs as the agent's tests use them."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from typing import Any
+
+from agent.session import (
+    Identity,
+    NetworkMode,
+    PortRequest,
+    Protocol,
+    Resources,
+    Session,
+    SessionSpec,
+)
+
+MEBIBYTE = 1024**2
+IMAGE = "127.0.0.1:5000/game@sha256:" + "a" * 64
+
+
+def an_id() -> str:
+    return str(uuid.uuid4())
+
+
+def a_spec(**changes: Any) -> SessionSpec:
+    """A small session with one UDP and one TCP port."""
+    spec = SessionSpec(
+        identity=Identity(
+            account="acme",
+            session_id="match/1 ü",
+            application="game",
+            tag="v1",
+            location="local",
+            labels={"mode": "duel"},
+            external_id="x-1",
+            ticket="00ff",
+        ),
+        image=IMAGE,
+        network_mode=NetworkMode.BRIDGE,
+        reservation=Resources(nano_cpus=10**8, memory_bytes=32 * MEBIBYTE),
+        limits=Resources(nano_cpus=10**9, memory_bytes=64 * MEBIBYTE),
+        ports=(PortRequest(7777, Protocol.UDP), PortRequest(7778, Protocol.TCP)),
+    )
+    return dataclasses.replace(spec, **changes)
+
+
+def a_session(**changes: Any) -> Session:
+    session = Session(internal_id=an_id(), spec=a_spec(), create_time=1_700_000_000.0)
+    return dataclasses.replace(session, **changes)

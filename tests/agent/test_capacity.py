@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.capacity import Capacity
+from agent.errors import NoCapacity
+from agent.session import Resources
+
+TOTAL = Resources(nano_cpus=4_000, memory_bytes=1_000)
+
+
+def test_a_reservation_is_held_until_it_is_released() -> None:
+    capacity = Capacity(TOTAL, max_sessions=10)
+    capacity.reserve("a", Resources(1_000, 300))
+    assert capacity.reserved == Resources(1_000, 300)
+    capacity.release("a")
+    capacity.release("a")
+    assert capacity.reserved == Resources()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named"),
+    [
+        (Resources(4_001, 1), "cores"),
+        (Resources(1, 1_001), "MiB"),
+        (Resources(1, 1, 3), "GPUs"),
+    ],
+)
+def test_what_does_not_fit_is_named_and_nothing_is_held(wanted: Resources, named: str) -> None:
+    capacity = Capacity(TOTAL, max_sessions=10, gpu_ids=["g0", "g1"])
+    with pytest.raises(NoCapacity) as refused:
+        capacity.reserve("a", wanted)
+    assert refused.value.resource == named
+    assert capacity.reserved == Resources()
+
+
+def test_the_number_of_sessions_is_bounded() -> None:
+    capacity = Capacity(TOTAL, max_sessions=1)
+    capacity.reserve("a", Resources(1, 1))
+    assert capacity.free_sessions == 0
+    with pytest.raises(NoCapacity, match="sessions"):
+        capacity.reserve("b", Resources(1, 1))
+
+
+def test_gpus_are_lent_to_one_session_at_a_time() -> None:
+    capacity = Capacity(TOTAL, max_sessions=10, gpu_ids=["g0", "g1"])
+    assert capacity.reserve("a", Resources(1, 1, 1)) == ("g0",)
+    assert capacity.reserve("b", Resources(1, 1, 1)) == ("g1",)
+    capacity.release("a")
+    assert capacity.reserve("c", Resources(1, 1, 1)) == ("g0",)
+
+
+def test_adopted_sessions_hold_even_what_the_host_no_longer_lends() -> None:
+    capacity = Capacity(TOTAL, max_sessions=10)
+    capacity.adopt("a", Resources(9_000, 10), ())
+    assert capacity.reserved.nano_cpus == 9_000
+    with pytest.raises(NoCapacity, match="0 free"):
+        capacity.reserve("b", Resources(1, 1))
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 2_000), st.booleans())))
+def test_never_more_is_held_than_lent(moves: list[tuple[int, int, bool]]) -> None:
+    capacity = Capacity(TOTAL, max_sessions=3)
+    held: dict[str, int] = {}
+    for number, amount, take in moves:
+        name = str(number)
+        if not take or name in held:
+            capacity.release(name)
+            held.pop(name, None)
+            continue
+        try:
+            capacity.reserve(name, Resources(amount, 1))
+        except NoCapacity:
+            assert sum(held.values()) + amount > TOTAL.nano_cpus or len(held) == 3
+        else:
+            held[name] = amount
+        assert capacity.reserved.nano_cpus == sum(held.values()) <= TOTAL.nano_cpus

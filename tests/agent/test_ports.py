@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.errors import AgentError, NoFreePort, PortOutOfRange, PortTaken
+from agent.ports import PortPool
+from agent.session import Port, PortRequest, Protocol
+
+UDP = PortRequest(7777, Protocol.UDP)
+TCP = PortRequest(7778, Protocol.TCP)
+
+
+def pinned(port: int, protocol: Protocol = Protocol.UDP) -> PortRequest:
+    return PortRequest(7777, protocol, pinned=port)
+
+
+def test_ports_come_in_the_order_of_the_request() -> None:
+    ports = PortPool(20000, 20009).reserve("a", [TCP, UDP])
+    assert [port.container for port in ports] == [7778, 7777]
+
+
+def test_tcp_and_udp_are_separate_spaces() -> None:
+    pool = PortPool(20000, 20000)
+    assert [port.host for port in pool.reserve("a", [TCP, UDP])] == [20000, 20000]
+
+
+def test_a_port_returns_only_after_all_others() -> None:
+    pool = PortPool(20000, 20002)
+    taken = []
+    for number in range(6):
+        taken.append(pool.reserve(str(number), [UDP])[0].host)
+        pool.release(str(number))
+    assert taken == [20000, 20001, 20002, 20000, 20001, 20002]
+
+
+def test_all_or_none() -> None:
+    pool = PortPool(20000, 20001)
+    pool.reserve("a", [UDP])
+    with pytest.raises(NoFreePort):
+        pool.reserve("b", [TCP, UDP, PortRequest(7779, Protocol.UDP)])
+    assert pool.free(Protocol.TCP) == 2
+    assert pool.free(Protocol.UDP) == 1
+    assert pool.reserve("c", [UDP])[0].host == 20001
+
+
+def test_a_pinned_port_is_taken_before_others_choose() -> None:
+    pool = PortPool(20000, 20001)
+    ports = pool.reserve("a", [UDP, PortRequest(7779, Protocol.UDP, pinned=20000)])
+    assert [port.host for port in ports] == [20001, 20000]
+
+
+def test_a_pinned_port_that_is_held_or_outside_is_refused() -> None:
+    pool = PortPool(20000, 20009)
+    pool.reserve("a", [pinned(20003)])
+    with pytest.raises(PortTaken):
+        pool.reserve("b", [pinned(20003)])
+    pool.reserve("b", [pinned(20003, Protocol.TCP)])
+    for outside in (1, 22, 19999, 20010, 65535):
+        with pytest.raises(PortOutOfRange):
+            pool.reserve("c", [pinned(outside)])
+
+
+def test_adopted_ports_are_held_and_return_only_if_of_the_range() -> None:
+    pool = PortPool(20000, 20001)
+    pool.adopt("a", (Port(1, Protocol.UDP, 20000), Port(2, Protocol.UDP, 31000)))
+    assert pool.reserve("b", [UDP])[0].host == 20001
+    pool.release("a")
+    assert pool.free(Protocol.UDP) == 1
+
+
+def test_avoided_ports_go_to_the_end_of_the_queue() -> None:
+    pool = PortPool(20000, 20002)
+    pool.avoid([Port(1, Protocol.UDP, 20000), Port(1, Protocol.UDP, 4)])
+    assert [pool.reserve(str(n), [UDP])[0].host for n in range(3)] == [20001, 20002, 20000]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 4),
+            st.lists(
+                st.builds(
+                    PortRequest,
+                    container=st.integers(1, 9),
+                    protocol=st.sampled_from(Protocol),
+                    pinned=st.sampled_from([0, 0, 20000, 20001, 20002, 20003, 5]),
+                ),
+                max_size=3,
+            ),
+        )
+    )
+)
+def test_no_port_is_held_twice_and_none_is_lost(
+    moves: list[tuple[int, list[PortRequest]]],
+) -> None:
+    pool = PortPool(20000, 20003)
+    held: dict[str, tuple[Port, ...]] = {}
+    for number, requests in moves:
+        name = str(number)
+        if name in held:
+            pool.release(name)
+            del held[name]
+            continue
+        with contextlib.suppress(AgentError):
+            held[name] = pool.reserve(name, requests)
+        taken = [(port.protocol, port.host) for ports in held.values() for port in ports]
+        assert len(taken) == len(set(taken))
+        for protocol in Protocol:
+            mine = sum(1 for kind, _ in taken if kind is protocol)
+            assert pool.free(protocol) == 4 - mine

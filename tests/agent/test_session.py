@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+
+from agent.errors import InvalidArgument
+from agent.session import (
+    TRANSITIONS,
+    Port,
+    Protocol,
+    State,
+    container_environment,
+    injected_environment,
+)
+from tests.agent.samples import a_session, a_spec
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(State, State)))
+def test_only_the_table_allows_a_transition(before: State, after: State) -> None:
+    session = dataclasses.replace(a_session(), state=before)
+    if after in TRANSITIONS[before]:
+        assert session.to(after).state is after
+    else:
+        with pytest.raises(ValueError, match="cannot go from"):
+            session.to(after)
+
+
+def test_nothing_leaves_an_ended_state() -> None:
+    assert not TRANSITIONS[State.EXITED]
+    assert not TRANSITIONS[State.DEAD]
+
+
+def test_every_live_state_can_end() -> None:
+    for state in State:
+        if not state.ended:
+            assert {State.EXITED, State.DEAD} <= TRANSITIONS[state]
+
+
+def test_a_state_changes_by_to_alone() -> None:
+    with pytest.raises(ValueError, match="by `to` alone"):
+        a_session().with_changes(state=State.RUNNING)
+
+
+def test_the_injected_environment_names_the_session_the_host_and_every_port() -> None:
+    ports = (
+        Port(7777, Protocol.UDP, 20001),
+        Port(7777, Protocol.TCP, 20002),
+    )
+    assert injected_environment(("TILTYARD", "GAMEYE"), "match-1", "192.0.2.7", ports) == {
+        f"{prefix}_{name}": value
+        for prefix in ("TILTYARD", "GAMEYE")
+        for name, value in {
+            "SESSION_ID": "match-1",
+            "CONTAINER": "match-1",
+            "HOST": "192.0.2.7",
+            "IP": "192.0.2.7",
+            "PORT_UDP_7777": "20001",
+            "PORT_TCP_7777": "20002",
+        }.items()
+    }
+
+
+INJECTED = {"T_HOST": "h", "T_PORT_UDP_77": "1", "T_PORT_UDP_7777": "2"}
+
+
+@pytest.mark.parametrize(
+    ("value", "expanded"),
+    [
+        ("plain", "plain"),
+        ("", ""),
+        ("$T_HOST", "h"),
+        ("${T_HOST}:${T_PORT_UDP_7777}", "h:2"),
+        ("$T_PORT_UDP_7777", "2"),
+        ("$T_PORT_UDP_77", "1"),
+        ("$T_PORT_UDP_777", "17"),
+        ("$T_HOST$T_HOST", "hh"),
+        ("$HOME ${HOME} $", "$HOME ${HOME} $"),
+        ("$$T_HOST", "$h"),
+        ("${T_HOST", "${T_HOST"),
+        ("$T_HOSTILE", "hILE"),
+        ("100$", "100$"),
+    ],
+)
+def test_exactly_the_injected_names_are_expanded_longest_first(value: str, expanded: str) -> None:
+    assert container_environment({"X": value}, INJECTED)["X"] == expanded
+
+
+def test_values_that_were_put_in_are_not_expanded_again() -> None:
+    injected = {"T_A": "$T_B", "T_B": "b"}
+    assert container_environment({"X": "$T_A"}, injected)["X"] == "$T_B"
+
+
+def test_a_caller_cannot_set_an_injected_name_but_may_use_the_prefix() -> None:
+    with pytest.raises(InvalidArgument, match="T_HOST is set by the host"):
+        container_environment({"T_HOST": "mine"}, INJECTED)
+    assert container_environment({"T_OTHER": "mine"}, INJECTED)["T_OTHER"] == "mine"
+
+
+def test_the_spec_for_labels_tells_no_secrets() -> None:
+    spec = dataclasses.replace(a_spec(), args=("--password=x",), env={"KEY": "secret"})
+    assert not spec.tells_no_secrets.args
+    assert not spec.tells_no_secrets.env
+    assert spec.tells_no_secrets.identity == spec.identity

@@ -7,7 +7,7 @@ into a bounded file, counted on the way, and served from there.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import tempfile
 import zlib
 from collections.abc import AsyncIterator
@@ -52,19 +52,18 @@ class Artifacts:
         Raises PathNotFound, ContainerGone, ArtifactTooLarge, DiskFull before the first chunk.
         """
         checked_path(path)
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                # Unlinked at once: however this ends, nothing stays behind.
-                spool = await self._records.run(_nameless, self._records.spool_dir)
-                stack.push_async_callback(self._records.run, spool.close)
+        try:
+            # Unlinked from the beginning: however this ends, nothing stays behind.
+            opener = functools.partial(_nameless, self._records.spool_dir)
+            async with self._records.opened(opener) as spool:
                 async with self._slots:
                     await self._pack(container, path, spool)
-            except OSError as error:
-                cause = error.strerror or str(error)
-                raise DiskFull(str(self._records.spool_dir), cause) from error
-            await self._records.run(spool.seek, 0)
-            while chunk := await self._records.run(spool.read, CHUNK_BYTES):
-                yield chunk
+                await self._records.run(spool.seek, 0)
+                while chunk := await self._records.run(spool.read, CHUNK_BYTES):
+                    yield chunk
+        except OSError as error:
+            cause = error.strerror or str(error)
+            raise DiskFull(str(self._records.spool_dir), cause) from error
 
     async def _pack(self, container: str, path: str, spool: BinaryIO) -> None:
         pack = zlib.compressobj(1, zlib.DEFLATED, _GZIP)

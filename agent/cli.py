@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from agent.client import AgentClient, ClientError
+from agent.clock import SystemClock
 from agent.config import DEFAULT_CONFIG, AgentConfig, ConfigError, load_config
 from agent.daemon import Daemon
 from agent.docker_engine import DockerEngine
@@ -68,14 +69,13 @@ def serve(path: Path | None) -> None:
         stream=sys.stderr,
     )
     try:
-        asyncio.run(_serve(config))
+        asyncio.run(_serve(Daemon(config, DockerEngine(str(config.docker_socket)), SystemClock())))
     except RuntimeError as error:
         click.echo(f"tiltyard-agent: {error}", err=True)
         sys.exit(1)
 
 
-async def _serve(config: AgentConfig) -> None:
-    daemon = Daemon(config, DockerEngine(str(config.docker_socket)))
+async def _serve(daemon: Daemon) -> None:
     work = asyncio.create_task(daemon.run(), name="daemon")
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, work.cancel)

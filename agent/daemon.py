@@ -14,7 +14,7 @@ import grpc
 from agent.adoption import Reconciler, Timekeeper
 from agent.artifacts import Artifacts
 from agent.capacity import Capacity
-from agent.clock import Clock, SystemClock
+from agent.clock import Clock
 from agent.config import AgentConfig
 from agent.deadlines import Deadlines
 from agent.engine import Engine, EngineInfo
@@ -31,6 +31,7 @@ from tiltyard.agent.v1 import agent_pb2_grpc
 
 log = logging.getLogger(__name__)
 
+VERSION = metadata.version("tiltyard")
 MEBIBYTE = 1024**2
 KEPT_FOR_THE_HOST_BYTES = 512 * MEBIBYTE
 """Memory that is not lent when `ram` is not set: the engine, the agent and the kernel live too."""
@@ -44,10 +45,10 @@ SOCKET_MODE = 0o660
 class Daemon:
     """One agent. `run` serves until it is cancelled; containers run on after that."""
 
-    def __init__(self, config: AgentConfig, engine: Engine, *, clock: Clock | None = None) -> None:
+    def __init__(self, config: AgentConfig, engine: Engine, clock: Clock) -> None:
         self._config = config
         self._engine = engine
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._records = Records(config.state_dir)
         self._feed = Feed()
         self._images = Images(engine, self._feed)
@@ -156,7 +157,7 @@ class Daemon:
         config, info = self._config, self._info
         return HostReport(
             agent_id=host.settings.agent_id,
-            version=metadata.version("tiltyard"),
+            version=VERSION,
             public_address=config.public_address,
             latency_addresses=config.pinged(),
             capacity=host.capacity.total,

@@ -6,7 +6,7 @@ anything may remove it, its log is read once into the session's directory.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -46,14 +46,13 @@ async def seal(engine: Engine, records: Records, internal_id: str) -> None:
     path = records.log_path(internal_id)
     beside = path.with_name(".log.new")
     try:
-        file = await records.run(beside.open, "wb")
-        try:
-            async with engine.logs(container_name(internal_id)) as chunks:
-                async for chunk in chunks:
-                    await records.run(file.write, chunk)
+        async with (
+            records.opened(functools.partial(beside.open, "wb")) as file,
+            engine.logs(container_name(internal_id)) as chunks,
+        ):
+            async for chunk in chunks:
+                await records.run(file.write, chunk)
             await records.run(_finish, file, beside, path)
-        finally:
-            await records.run(file.close)
     except OSError as error:
         raise DiskFull(str(path), error.strerror or str(error)) from error
 
@@ -101,14 +100,13 @@ async def _live(
 
 
 async def _sealed(records: Records, internal_id: str) -> AsyncIterator[bytes]:
-    async with contextlib.AsyncExitStack() as stack:
-        try:
-            file = await records.run(records.log_path(internal_id).open, "rb")
-        except FileNotFoundError:
-            raise LogGone(internal_id) from None
-        stack.push_async_callback(records.run, file.close)
-        while chunk := await records.run(file.read, CHUNK_BYTES):
-            yield chunk
+    opener = functools.partial(records.log_path(internal_id).open, "rb")
+    try:
+        async with records.opened(opener) as file:
+            while chunk := await records.run(file.read, CHUNK_BYTES):
+                yield chunk
+    except FileNotFoundError:
+        raise LogGone(internal_id) from None
 
 
 def _finish(file: BinaryIO, beside: Path, path: Path) -> None:

@@ -27,7 +27,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, ParamSpec, TypeVar
@@ -125,6 +125,20 @@ class Records:
         self._running.add(running)
         running.add_done_callback(self._running.discard)
         return await asyncio.shield(running)
+
+    @contextlib.asynccontextmanager
+    async def opened(self, opener: Callable[[], BinaryIO]) -> AsyncIterator[BinaryIO]:
+        """Open a file on the pool and close it there, however the wait for either ends."""
+        opening = asyncio.ensure_future(self.run(opener))
+        try:
+            file = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_late)
+            raise
+        try:
+            yield file
+        finally:
+            await self.run(file.close)
 
     async def open(self) -> str:
         """Make what is missing, empty the spool, and return the agent's id.
@@ -239,6 +253,11 @@ class Records:
                 path.unlink(missing_ok=True)
                 del made[path.name]
         return made
+
+
+def _close_late(opening: asyncio.Future[BinaryIO]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 def _dump(value: Any) -> bytes:

@@ -63,7 +63,7 @@ class SessionManager:
 
         Raises what StartSession of agent.proto names.
         """
-        life = self._lives.get(checked_internal_id(internal_id))
+        life = self._find(internal_id)
         if life is None:
             life = self._admit(internal_id, spec)
         elif life.session.spec != spec:
@@ -77,7 +77,7 @@ class SessionManager:
         Raises SessionNotFound for an unknown id, leaving a tombstone that refuses a late start,
         and CannotKill.
         """
-        life = self._lives.get(checked_internal_id(internal_id))
+        life = self._find(internal_id)
         if life is not None and not life.session.state.ended:
             life.ask_stop(reason)
             await life.wait_for(lambda session: session.state.ended)
@@ -90,7 +90,7 @@ class SessionManager:
 
     def life(self, internal_id: str) -> Lifecycle:
         """A session to wait on; raises SessionNotFound."""
-        life = self._lives.get(checked_internal_id(internal_id))
+        life = self._find(internal_id)
         if life is None:
             raise SessionNotFound(internal_id)
         return life
@@ -98,7 +98,7 @@ class SessionManager:
     def all(self) -> list[Session]:
         """All sessions by creation, those whose start has not settled included."""
         return sorted(
-            (life.session for life in self._lives.values()),
+            (life.session for life in self._lives.values() if not life.gone.is_set()),
             key=lambda session: (session.create_time, session.internal_id),
         )
 
@@ -170,6 +170,11 @@ class SessionManager:
 
     # -- inside --------------------------------------------------------------------------------
 
+    def _find(self, internal_id: str) -> Lifecycle | None:
+        """The session of this id, but for one whose start has left nothing."""
+        life = self._lives.get(checked_internal_id(internal_id))
+        return None if life is None or life.gone.is_set() else life
+
     def _admit(self, internal_id: str, spec: SessionSpec) -> Lifecycle:
         """Reserve and begin in one step of the event loop, or refuse."""
         host, now = self._host, self._host.clock.time()
@@ -210,9 +215,9 @@ class SessionManager:
         task.add_done_callback(lambda done: self._task_done(internal_id, done))
 
     def _task_done(self, internal_id: str, task: asyncio.Task[None]) -> None:
-        del self._tasks[internal_id]
-        life = self._lives.get(internal_id)
-        if life is not None and life.gone.is_set():
+        if self._tasks.get(internal_id) is task:
+            del self._tasks[internal_id]
+        if internal_id in self._lives and self._lives[internal_id].gone.is_set():
             del self._lives[internal_id]
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("session %s: its task failed by a defect", internal_id, exc_info=error)

@@ -1,0 +1,73 @@
+# Every target works as the first command after a clone on Debian 12+ or Ubuntu 24.04+ as root:
+# it installs what is missing, says so, and stops what it starts.
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help lint test test-ci demo up bench clean lock install
+.DELETE_ON_ERROR:
+
+PYTEST := .venv/bin/python -m pytest
+STAMP := .venv/.tiltyard-installed
+
+help: ## show what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+# A .venv whose Python is gone, as after an upgrade of the system, is made anew.
+define VENV
+@.venv/bin/python -c '' 2>/dev/null || rm -f $(STAMP) 2>/dev/null \
+  || { echo 'install: .venv is another user'"'"'s: be that user, or remove it' >&2; exit 1; }
+@$(MAKE) --silent $(STAMP)
+endef
+
+install: ## make .venv with the locked packages and the two programs
+	@.ci/prerequisites python
+	$(VENV)
+
+lint: install ## ruff and mypy
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+test: everything ## all tests but the slow ones, real Docker included; PYTEST_ARGS=...
+	@exec $(PYTEST) -m "not slow" $(PYTEST_ARGS)
+
+test-ci: everything ## the slow tests; PYTEST_ARGS=...
+	@exec $(PYTEST) -m slow $(PYTEST_ARGS)
+
+demo: everything ## play one session through the public API, step by step
+	@exec .venv/bin/python -m tests.demo
+
+up: everything ## serve until Ctrl-C; .tiltyard/dev.json says how to call it
+	@exec .venv/bin/python -m tests.up
+
+bench: everything ## measure; ONLY=cold
+	@exec .venv/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY))
+
+lock: install ## resolve the dependencies of pyproject.toml anew
+	.venv/bin/pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --strip-extras \
+	  --no-emit-find-links --no-emit-index-url --no-emit-options \
+	  --output-file=requirements.txt pyproject.toml
+	.venv/bin/pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --strip-extras \
+	  --no-emit-find-links --no-emit-index-url --no-emit-options \
+	  --extra=dev --constraint=requirements.txt \
+	  --output-file=requirements-dev.txt pyproject.toml
+
+clean: ## remove what these targets made in this folder, .venv included
+	@[ ! -e .tiltyard/dev.json ] || { echo 'make up is running here: end it first' >&2; exit 1; }
+	rm -rf .venv .tiltyard build dist bench *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: everything
+everything:
+	@.ci/prerequisites all $(firstword $(MAKECMDGOALS))
+	$(VENV)
+
+# pyproject.toml, too: it names the programs that are installed.
+$(STAMP): requirements-dev.txt pyproject.toml
+	@.venv/bin/python -c 'import sys' 2>/dev/null \
+	  || { rm -rf .venv; "$$(.ci/prerequisites find-python)" -m venv .venv; }
+	@echo 'install: locked packages into .venv' >&2
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+	  --require-hashes -r requirements-dev.txt
+	@.venv/bin/python -m pip install -qq --disable-pip-version-check --no-input \
+	  --no-deps --no-build-isolation --no-index --editable .
+	@touch $@

@@ -1,0 +1,153 @@
+"""A whole host in memory but for its disk, and named steps to break it at."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.adoption import Reconciler, Timekeeper
+from agent.capacity import Capacity
+from agent.deadlines import Deadlines
+from agent.feed import Feed
+from agent.host import Host, HostSettings
+from agent.images import Images
+from agent.ports import PortPool
+from agent.record import Records
+from agent.session import Protocol, Resources
+from agent.sessions import SessionManager
+from tests.agent.samples import IMAGE, MEBIBYTE
+from tests.fakes import FakeClock, FakeEngine
+
+START_STEPS = (
+    "start.reserved",
+    "start.recorded",
+    "start.created",
+    "start.started",
+    "start.saved",
+)
+STOP_STEPS = ("stop.recorded", "stop.killed", "end.confirmed", "end.saved", "log.sealed")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let tasks go on until the condition holds; the test's own limit bounds it."""
+    while not condition():
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Steps:
+    """Holds whoever reaches a named step until it is let go."""
+
+    _held: dict[str, asyncio.Event] = field(default_factory=dict)
+    _reached: dict[str, asyncio.Event] = field(default_factory=dict)
+
+    async def __call__(self, step: str) -> None:
+        if step in self._held:
+            self._reached[step].set()
+            await self._held[step].wait()
+
+    def hold(self, step: str) -> None:
+        self._held[step] = asyncio.Event()
+        self._reached[step] = asyncio.Event()
+
+    async def reached(self, step: str) -> None:
+        await self._reached[step].wait()
+
+    def release(self, step: str) -> None:
+        self._held[step].set()
+
+
+@dataclass
+class Agent:
+    """The parts of one run of an agent that tests speak to."""
+
+    host: Host
+    sessions: SessionManager
+    images: Images
+    reconciler: Reconciler
+    timekeeper: Timekeeper
+    records: Records
+    engine: FakeEngine
+    clock: FakeClock
+    steps: Steps
+
+    def nothing_is_held(self) -> bool:
+        """No capacity, port or deadline is in use."""
+        ports = self.host.ports
+        return (
+            self.host.capacity.reserved == Resources()
+            and all(ports.free(p) == ports.last - ports.first + 1 for p in Protocol)
+            and self.host.deadlines.next_due() is None
+        )
+
+    def directories(self) -> list[str]:
+        folder = self.records.directory("x").parent
+        return sorted(path.name for path in folder.iterdir())
+
+
+@contextlib.asynccontextmanager
+async def an_agent(
+    tmp_path: Path,
+    engine: FakeEngine,
+    clock: FakeClock,
+    *,
+    ports: tuple[int, int] = (20000, 20099),
+    cores: int = 100,
+    max_sessions: int = 1000,
+    start_slots: int = 4,
+    reconcile: bool = True,
+) -> AsyncIterator[Agent]:
+    """An agent on `tmp_path`; leaving ends it as SIGKILL would, its containers run on."""
+    records = Records(tmp_path / "state")
+    feed, steps = Feed(), Steps()
+    host = Host(
+        settings=HostSettings(
+            agent_id=await records.open(),
+            public_address="192.0.2.1",
+            bind_address="0.0.0.0",
+            env_prefixes=("TILTYARD",),
+            stop_grace=10.0,
+            start_slots=start_slots,
+        ),
+        engine=engine,
+        records=records,
+        capacity=Capacity(Resources(cores * 10**9, 64 * 1024 * MEBIBYTE), max_sessions),
+        ports=PortPool(*ports),
+        deadlines=Deadlines(),
+        feed=feed,
+        clock=clock,
+        start_slots=asyncio.Semaphore(start_slots),
+        reach=steps,
+    )
+    sessions, images = SessionManager(host), Images(engine, feed)
+    reconciler = Reconciler(
+        host,
+        sessions,
+        images,
+        learn=lambda _info: None,
+        container_retention=4 * 3600,
+        log_retention=7 * 86400,
+    )
+    await sessions.load()
+    engine.add_image(IMAGE)
+    if reconcile:
+        await reconciler.pass_once()
+    try:
+        yield Agent(
+            host=host,
+            sessions=sessions,
+            images=images,
+            reconciler=reconciler,
+            timekeeper=Timekeeper(host, sessions),
+            records=records,
+            engine=engine,
+            clock=clock,
+            steps=steps,
+        )
+    finally:
+        await sessions.close()
+        await images.close()
+        await records.close()

@@ -1,0 +1,187 @@
+"""An agent that is killed anywhere and comes back: nothing doubled, nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agent.errors import EngineUnavailable, SessionNotFound
+from agent.session import EndReason, State
+from tests.agent.hosts import START_STEPS, STOP_STEPS, an_agent, until
+from tests.agent.samples import a_spec, an_id
+from tests.fakes import FakeClock, FakeEngine
+
+
+@pytest.fixture
+def engine(clock: FakeClock) -> FakeEngine:
+    return FakeEngine(clock)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+async def test_a_running_session_is_adopted_as_it_was(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        before = await agent.sessions.start(an_id(), a_spec(ttl=600.0))
+        agent_id = agent.host.settings.agent_id
+    async with an_agent(tmp_path, engine, clock) as agent:
+        assert agent.host.settings.agent_id == agent_id
+        after = agent.sessions.life(before.internal_id).session
+        assert after.with_changes(sequence=before.sequence) == before
+        assert agent.host.capacity.reserved == before.spec.reservation
+        assert before.deadline is not None
+        await until(lambda: agent.host.deadlines.next_due() is not None)
+        assert agent.host.deadlines.snapshot() == [(before.deadline.boottime, before.internal_id)]
+        other = await agent.sessions.start(an_id(), a_spec())
+        assert {port.host for port in other.ports}.isdisjoint(p.host for p in before.ports)
+
+
+@pytest.mark.parametrize("step", START_STEPS)
+async def test_a_kill_at_any_step_of_a_start_leaves_all_of_it_or_nothing(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, step: str
+) -> None:
+    internal_id = an_id()
+    async with an_agent(tmp_path, engine, clock) as agent:
+        agent.steps.hold(step)
+        starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+        await agent.steps.reached(step)
+        starter.cancel()
+        await asyncio.gather(starter, return_exceptions=True)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        for session in agent.sessions.all():
+            await agent.sessions.life(session.internal_id).wait_for(
+                lambda now: now.state is State.RUNNING
+            )
+        found = await engine.list(agent.host.settings.agent_id)
+        if step in {"start.started", "start.saved"}:
+            assert [session.state for session in agent.sessions.settled()] == [State.RUNNING]
+            assert len(found) == 1
+        else:
+            await until(lambda: agent.sessions.all() == [])
+            assert found == []
+            assert agent.nothing_is_held()
+            assert agent.directories() == []
+        again = await agent.sessions.start(internal_id, a_spec())
+        assert again.state is State.RUNNING
+        assert len(await engine.list(agent.host.settings.agent_id)) == 1
+
+
+@pytest.mark.parametrize("step", STOP_STEPS)
+async def test_a_kill_at_any_step_of_a_stop_still_ends_it(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, step: str
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(restart=True))
+        engine.write_log(f"tiltyard-{session.internal_id}", b"last words\n")
+        agent.steps.hold(step)
+        stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
+        await agent.steps.reached(step)
+        stopper.cancel()
+        await asyncio.gather(stopper, return_exceptions=True)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.log_sealed)
+        assert life.session.state is State.EXITED
+        assert life.session.end_reason is EndReason.STOPPED
+        assert life.session.restart_count == 0
+        assert agent.records.log_path(session.internal_id).read_bytes() == b"last words\n"
+        assert agent.nothing_is_held()
+
+
+async def test_an_end_while_the_agent_was_away_is_found(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        ended = await agent.sessions.start(an_id(), a_spec())
+        failed = await agent.sessions.start(an_id(), a_spec(restart=True))
+        vanished = await agent.sessions.start(an_id(), a_spec())
+    engine.end(f"tiltyard-{ended.internal_id}", 4)
+    engine.end(f"tiltyard-{failed.internal_id}", 4)
+    await engine.remove(f"tiltyard-{vanished.internal_id}")
+    async with an_agent(tmp_path, engine, clock) as agent:
+        states = {}
+        for session, state in (
+            (ended, State.EXITED),
+            (failed, State.RESTARTING),
+            (vanished, State.DEAD),
+        ):
+            life = agent.sessions.life(session.internal_id)
+            await life.wait_for(lambda now, state=state: now.state is state)  # type: ignore[misc]
+            states[session.internal_id] = life.session
+        assert states[ended.internal_id].exit_code == 4
+        assert states[vanished.internal_id].end_reason is EndReason.ENGINE_ERROR
+
+
+async def test_a_lifetime_that_ran_out_meanwhile_ends_the_session_on_return(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+    await clock.advance(3600)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await until(lambda: agent.host.deadlines.next_due() is not None)
+        agent.sessions.expire_due()
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.state.ended)
+        assert life.session.end_reason is EndReason.TTL
+
+
+async def test_a_stop_before_the_engine_answers_is_carried_out_when_it_does(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+    engine.unavailable = True
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        with pytest.raises(EngineUnavailable):
+            await agent.reconciler.pass_once()
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
+        await asyncio.sleep(0)
+        engine.unavailable = False
+        await agent.reconciler.pass_once()
+        assert (await stopper).state is State.EXITED
+
+
+async def test_orphans_of_ours_go_after_a_grace_period_and_strangers_stay(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        ours = agent.host.settings.agent_id
+        await agent.records.delete(session.internal_id)
+    async with an_agent(tmp_path / "stranger", engine, clock) as stranger:
+        other = await stranger.sessions.start(an_id(), a_spec())
+        theirs = stranger.host.settings.agent_id
+    async with an_agent(tmp_path, engine, clock) as agent:
+        with pytest.raises(SessionNotFound):
+            agent.sessions.life(session.internal_id)
+        await clock.advance(59)
+        await agent.reconciler.pass_once()
+        assert len(await engine.list(ours)) == 1
+        await clock.advance(2)
+        await agent.reconciler.pass_once()
+        assert await engine.list(ours) == []
+        assert [found.name for found in await engine.list(theirs)] == [
+            f"tiltyard-{other.internal_id}"
+        ]
+
+
+async def test_a_container_that_somebody_restarted_is_still_the_session(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    engine.end(name, 0)
+    await engine.start(name)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.process not in {None, session.process})
+        assert life.session.state is State.RUNNING

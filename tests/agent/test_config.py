@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from agent.cli import EXIT_CONFIG, main
+from agent.config import AgentConfig, ConfigError, load_config
+from agent.failpoints import failpoint
+
+BASE = 'public_address = "192.0.2.1"\n'
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "agent.toml"
+    path.write_text(BASE + text)
+    return path
+
+
+def test_every_setting_has_a_default_but_the_address(tmp_path: Path) -> None:
+    config = load_config(written(tmp_path, ""), {})
+    assert config.ports() == (20000, 30000)
+    assert config.env_prefixes == ("TILTYARD",)
+    assert config.pinged() == ("192.0.2.1",)
+
+
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
+    config = load_config(
+        written(tmp_path, "max_sessions = 5\n"),
+        {
+            "TILTYARD_AGENT_MAX_SESSIONS": "7",
+            "TILTYARD_AGENT_ENV_PREFIXES": "TILTYARD,GAMEYE",
+            "TILTYARD_AGENT_LATENCY_ADDRESSES": "192.0.2.9",
+        },
+    )
+    assert config.max_sessions == 7
+    assert config.env_prefixes == ("TILTYARD", "GAMEYE")
+    assert config.pinged() == ("192.0.2.9",)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("max_sesions = 5\n", "max_sesions"),
+        ("max_sessions = 0\n", "max_sessions"),
+        ("max_sessions = 1001\n", "max_sessions"),
+        ('cpu = "many"\n', "cpu"),
+        ("cpu = -1\n", "cpu"),
+        ("ram = 0\n", "ram"),
+        ('port_range = "20000"\n', "port_range"),
+        ('port_range = "30000-20000"\n', "port_range"),
+        ('port_range = "80-90"\n', "port_range"),
+        ('port_range = "60000-70000"\n', "port_range"),
+        ('state_dir = "relative"\n', "state_dir"),
+        ('bind_address = "localhost"\n', "bind_address"),
+        ('latency_addresses = ["::1"]\n', "latency_addresses"),
+        ("env_prefixes = []\n", "env_prefixes"),
+        ('env_prefixes = ["A B"]\n', "env_prefixes"),
+        ("stop_grace = -1\n", "stop_grace"),
+        ('log_level = "loud"\n', "log_level"),
+        ("= broken", "cannot read"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, text: str, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        load_config(written(tmp_path, text), {})
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"absent\.toml"):
+        load_config(tmp_path / "absent.toml", {})
+
+
+def test_players_cannot_reach_an_unspecified_address() -> None:
+    with pytest.raises(ConfigError, match="public_address"):
+        load_config(None, {"TILTYARD_AGENT_PUBLIC_ADDRESS": "0.0.0.0"})
+
+
+def test_the_environment_knows_every_setting() -> None:
+    for key in AgentConfig.model_fields:
+        with pytest.raises(ConfigError):
+            load_config(
+                None,
+                {
+                    "TILTYARD_AGENT_PUBLIC_ADDRESS": "x",
+                    f"TILTYARD_AGENT_{key.upper()}": "\0",
+                },
+            )
+
+
+@pytest.mark.parametrize("setting", ["start.created", ":kill", "x:explode"])
+def test_a_failpoint_is_a_step_and_an_action(setting: str) -> None:
+    with pytest.raises(ValueError, match="failpoint must be"):
+        failpoint(setting)
+
+
+def test_config_check_shows_the_settings_or_the_mistake(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(main, ["config", "check", "--config", str(written(tmp_path, ""))])
+    assert shown.exit_code == 0
+    assert '"public_address": "192.0.2.1"' in shown.output
+    wrong = written(tmp_path, "cpus = 4\n")
+    refused = CliRunner().invoke(main, ["config", "check", "--config", str(wrong)])
+    assert refused.exit_code == EXIT_CONFIG
+    assert "cpus" in refused.output
+
+
+def test_a_command_without_an_agent_says_so_in_one_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["status", "--socket", str(tmp_path / "none.sock")])
+    assert result.exit_code == 1
+    assert result.output.startswith("tiltyard-agent: cannot reach the agent at")
+    assert result.output.count("\n") == 1

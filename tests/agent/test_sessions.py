@@ -1,0 +1,422 @@
+"""Start, stop and end of sessions on a host whose engine and clock are in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent.errors import (
+    AgentError,
+    EngineError,
+    EngineTimeout,
+    EngineUnavailable,
+    ImageCannotRun,
+    ImageMissing,
+    InvalidArgument,
+    NoCapacity,
+    NoFreePort,
+    NotReconciled,
+    PortTaken,
+    SessionNotFound,
+    SessionStopped,
+    SpecConflict,
+)
+from agent.session import EndReason, PortRequest, Protocol, Resources, State
+from tests.agent.hosts import START_STEPS, Agent, an_agent
+from tests.agent.samples import a_spec, an_id
+from tests.fakes import FakeClock, FakeEngine
+
+
+@pytest.fixture
+def engine(clock: FakeClock) -> FakeEngine:
+    return FakeEngine(clock)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def agent(tmp_path: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIterator[Agent]:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        yield agent
+
+
+async def assert_nothing_is_left(agent: Agent) -> None:
+    assert agent.nothing_is_held()
+    assert agent.directories() == []
+    assert agent.sessions.all() == []
+    assert await agent.engine.list(agent.host.settings.agent_id) == []
+
+
+async def until_sealed(agent: Agent, internal_id: str) -> None:
+    await agent.sessions.life(internal_id).wait_for(lambda session: session.log_sealed)
+
+
+# -- start -------------------------------------------------------------------------------------
+
+
+async def test_a_started_session_runs_and_is_recorded(agent: Agent) -> None:
+    internal_id = an_id()
+    session = await agent.sessions.start(internal_id, a_spec())
+    assert session.state is State.RUNNING
+    assert [(port.container, port.host) for port in session.ports] == [
+        (7777, 20000),
+        (7778, 20000),
+    ]
+    assert session.injected_env["TILTYARD_PORT_UDP_7777"] == "20000"
+    record = json.loads((agent.records.directory(internal_id) / "record.json").read_text())
+    assert record["format"] == 1
+    assert record["session"]["state"] == "running"
+    assert record["session"]["spec"]["identity"]["session_id"] == "match/1 ü"
+    public = json.loads((agent.records.public_dir(internal_id) / "session.json").read_text())
+    assert public["ports"][0] == {"type": "udp", "container": 7777, "host": 20000}
+    assert agent.host.capacity.reserved == a_spec().reservation
+
+
+async def test_a_repeat_joins_and_another_spec_is_refused(agent: Agent) -> None:
+    internal_id = an_id()
+    agent.steps.hold("start.created")
+    first = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+    await agent.steps.reached("start.created")
+    again = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+    with pytest.raises(SpecConflict):
+        await agent.sessions.start(internal_id, a_spec(args=("other",)))
+    agent.steps.release("start.created")
+    assert await first == await again
+    assert len(await agent.engine.list(agent.host.settings.agent_id)) == 1
+    assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING
+
+
+@pytest.mark.parametrize("step", START_STEPS)
+async def test_a_cancelled_wait_at_any_step_leaves_no_orphan(agent: Agent, step: str) -> None:
+    internal_id = an_id()
+    agent.steps.hold(step)
+    caller = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+    await agent.steps.reached(step)
+    caller.cancel()
+    await asyncio.gather(caller, return_exceptions=True)
+    agent.steps.release(step)
+    session = await agent.sessions.start(internal_id, a_spec())
+    assert session.state is State.RUNNING
+    assert [s.internal_id for s in agent.sessions.all()] == [internal_id]
+    await agent.sessions.stop(internal_id, EndReason.STOPPED)
+    assert agent.nothing_is_held()
+
+
+@pytest.mark.parametrize("step", START_STEPS)
+async def test_a_stop_at_any_step_of_a_start_undoes_it(agent: Agent, step: str) -> None:
+    internal_id = an_id()
+    agent.steps.hold(step)
+    starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+    await agent.steps.reached(step)
+    stopper = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
+    await asyncio.sleep(0)
+    agent.steps.release(step)
+    with pytest.raises(SessionStopped):
+        await starter
+    with pytest.raises(SessionNotFound):
+        await stopper
+    await assert_nothing_is_left(agent)
+    with pytest.raises(SessionStopped):
+        await agent.sessions.start(internal_id, a_spec())
+
+
+@pytest.mark.parametrize("call", ["create", "start", "inspect"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImageMissing("game"),
+        ImageCannotRun("no such entrypoint"),
+        EngineError("start", "no space"),
+        EngineTimeout("start"),
+        EngineUnavailable("gone"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_whatever_the_engine_refuses_nothing_is_left(
+    agent: Agent, call: str, error: AgentError
+) -> None:
+    agent.engine.fail_next(call, error)
+    if call == "start" and isinstance(error, EngineTimeout):
+        error = EngineTimeout("start")
+    with pytest.raises(type(error)):
+        await agent.sessions.start(an_id(), a_spec())
+    if isinstance(error, EngineUnavailable) and call != "create":
+        # What it had made may still be there: the next passes find and remove it.
+        await agent.reconciler.pass_once()
+        await agent.clock.advance(61)
+        await agent.reconciler.pass_once()
+    await assert_nothing_is_left(agent)
+
+
+@pytest.mark.parametrize("call", ["create", "start"])
+async def test_a_lost_answer_of_the_engine_is_read_again(agent: Agent, call: str) -> None:
+    agent.engine.answer_lost_next(call)
+    internal_id = an_id()
+    try:
+        session = await agent.sessions.start(internal_id, a_spec())
+    except EngineTimeout:
+        await assert_nothing_is_left(agent)
+    else:
+        assert call == "start"
+        assert session.state is State.RUNNING
+
+
+async def test_undoing_goes_on_when_the_engine_cannot_help_at_once(agent: Agent) -> None:
+    agent.engine.fail_next("start", EngineTimeout("start"))
+    agent.engine.fail_next("inspect", EngineTimeout("inspect"))
+    agent.engine.fail_next("remove", EngineTimeout("remove"))
+    with pytest.raises(EngineTimeout):
+        await agent.sessions.start(an_id(), a_spec())
+    assert not agent.nothing_is_held()
+    assert agent.sessions.settled() == []
+    await agent.clock.advance(31)
+    [life] = [agent.sessions.life(session.internal_id) for session in agent.sessions.all()] or [
+        None
+    ]
+    if life is not None:
+        await life.gone.wait()
+        await asyncio.sleep(0)
+    await assert_nothing_is_left(agent)
+
+
+async def test_a_port_that_somebody_else_uses_is_passed_over(agent: Agent) -> None:
+    agent.engine.occupy("udp", 20000)
+    session = await agent.sessions.start(an_id(), a_spec())
+    assert session.ports[0].host == 20001
+    public = json.loads(
+        (agent.records.public_dir(session.internal_id) / "session.json").read_text()
+    )
+    assert public["ports"][0]["host"] == 20001
+    assert session.injected_env["TILTYARD_PORT_UDP_7777"] == "20001"
+
+
+async def test_a_pinned_port_that_somebody_else_uses_is_refused(agent: Agent) -> None:
+    agent.engine.occupy("udp", 20050)
+    with pytest.raises(PortTaken):
+        await agent.sessions.start(
+            an_id(), a_spec(ports=(PortRequest(7777, Protocol.UDP, pinned=20050),))
+        )
+    await assert_nothing_is_left(agent)
+
+
+async def test_ports_all_used_by_others_are_refused_with_nothing_left(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    for port in range(20000, 20003):
+        engine.occupy("udp", port)
+    async with an_agent(tmp_path, engine, clock, ports=(20000, 20002)) as agent:
+        with pytest.raises(PortTaken):
+            await agent.sessions.start(an_id(), a_spec())
+        await assert_nothing_is_left(agent)
+
+
+async def test_an_exhausted_range_refuses_and_recovers(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, ports=(20000, 20002)) as agent:
+        ids = [an_id() for _ in range(50)]
+        answers = await asyncio.gather(
+            *(agent.sessions.start(internal_id, a_spec()) for internal_id in ids),
+            return_exceptions=True,
+        )
+        started = [a.internal_id for a in answers if not isinstance(a, BaseException)]
+        refused = [a for a in answers if isinstance(a, BaseException)]
+        assert len(started) == 3
+        assert all(isinstance(a, NoFreePort) for a in refused)
+        await agent.sessions.stop(started[0], EndReason.STOPPED)
+        assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
+
+
+async def test_admission_is_atomic_under_fifty_callers(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, cores=1, start_slots=50) as agent:
+        answers = await asyncio.gather(
+            *(agent.sessions.start(an_id(), a_spec()) for _ in range(50)), return_exceptions=True
+        )
+        refused = [a for a in answers if isinstance(a, BaseException)]
+        assert len(refused) == 40
+        assert all(isinstance(a, NoCapacity) for a in refused)
+        assert agent.host.capacity.reserved.nano_cpus == 10**9
+
+
+async def test_a_reservation_that_does_not_fit_leaves_nothing(agent: Agent) -> None:
+    with pytest.raises(NoCapacity):
+        await agent.sessions.start(
+            an_id(),
+            a_spec(reservation=Resources(10**12, 1), limits=Resources(10**12, 1)),
+        )
+    await assert_nothing_is_left(agent)
+
+
+async def test_names_that_the_host_sets_are_refused(agent: Agent) -> None:
+    for name in ("TILTYARD_HOST", "TILTYARD_PORT_UDP_7777"):
+        with pytest.raises(InvalidArgument):
+            await agent.sessions.start(an_id(), a_spec(env={name: "mine"}))
+    await assert_nothing_is_left(agent)
+
+
+@pytest.mark.parametrize(
+    "internal_id", ["", "x", "../../etc", an_id().upper(), an_id() + "\n", an_id() + "/.."]
+)
+async def test_only_a_lower_case_uuid_names_a_session(agent: Agent, internal_id: str) -> None:
+    with pytest.raises(InvalidArgument):
+        await agent.sessions.start(internal_id, a_spec())
+    with pytest.raises(InvalidArgument):
+        await agent.sessions.stop(internal_id, EndReason.STOPPED)
+
+
+async def test_nothing_starts_before_records_and_engine_were_compared(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        with pytest.raises(NotReconciled):
+            await agent.sessions.start(an_id(), a_spec())
+
+
+# -- end ---------------------------------------------------------------------------------------
+
+
+async def test_a_stopped_session_has_ended_when_the_answer_comes(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    assert ended.state is State.EXITED
+    assert ended.end_reason is EndReason.STOPPED
+    assert ended.exit_code == 143
+    assert ended.process is None
+    assert agent.nothing_is_held()
+    again = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    assert again.state is State.EXITED
+    await until_sealed(agent, session.internal_id)
+
+
+async def test_a_game_that_ignores_sigterm_is_killed_after_the_grace_period(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.engine.ignores_sigterm.add(f"tiltyard-{session.internal_id}")
+    stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
+    await agent.clock.advance(9)
+    assert agent.sessions.life(session.internal_id).session.state is State.SHUTTINGDOWN
+    assert not stopper.done()
+    await agent.clock.advance(2)
+    assert (await stopper).exit_code == 137
+
+
+@pytest.mark.parametrize("exit_code", [0, 3, 139])
+async def test_a_process_that_ends_by_itself_leaves_its_exit_code(
+    agent: Agent, exit_code: int
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.engine.end(f"tiltyard-{session.internal_id}", exit_code)
+    await until_sealed(agent, session.internal_id)
+    ended = agent.sessions.life(session.internal_id).session
+    assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.EXITED)
+    assert ended.exit_code == exit_code
+    assert agent.nothing_is_held()
+
+
+async def test_want_of_memory_is_told_as_such(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.engine.end(f"tiltyard-{session.internal_id}", 137, oom=True)
+    await until_sealed(agent, session.internal_id)
+    assert agent.sessions.life(session.internal_id).session.end_reason is EndReason.OOM
+
+
+async def test_a_failure_is_restarted_with_a_growing_delay_until_it_succeeds(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    life, name = agent.sessions.life(session.internal_id), f"tiltyard-{session.internal_id}"
+    for count, delay in enumerate((1, 2, 4), start=1):
+        agent.engine.end(name, 1)
+        await life.wait_for(lambda now: now.state is State.RESTARTING)
+        assert life.session.restart_delay == delay
+        await agent.clock.advance(delay)
+        await life.wait_for(lambda now, count=count: now.restart_count == count)  # type: ignore[misc]
+        assert life.session.state is State.RUNNING
+        assert life.session.ports == session.ports
+    agent.engine.end(name, 0)
+    await until_sealed(agent, session.internal_id)
+    assert life.session.state is State.EXITED
+    assert life.session.restart_count == 3
+
+
+async def test_a_stop_while_it_waits_to_restart_is_final(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    life = agent.sessions.life(session.internal_id)
+    agent.engine.end(f"tiltyard-{session.internal_id}", 1)
+    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.STOPPED)
+    assert ended.exit_code == 1
+
+
+async def test_a_restart_that_the_engine_refuses_is_the_death_of_it(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    life = agent.sessions.life(session.internal_id)
+    agent.engine.fail_next("start", PortTaken("udp", 20000))
+    agent.engine.end(f"tiltyard-{session.internal_id}", 1)
+    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    await agent.clock.advance(1)
+    await life.wait_for(lambda now: now.state is State.DEAD)
+    assert life.session.end_reason is EndReason.ENGINE_ERROR
+    assert "cannot restart" in life.session.detail
+    assert agent.nothing_is_held()
+
+
+async def test_a_container_that_vanishes_is_a_dead_session(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.engine.remove(f"tiltyard-{session.internal_id}")
+    life = agent.sessions.life(session.internal_id)
+    await life.wait_for(lambda now: now.state is State.DEAD)
+    assert life.session.end_reason is EndReason.ENGINE_ERROR
+    assert agent.nothing_is_held()
+
+
+async def test_a_lifetime_ends_the_session_and_not_before(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+    keeper = asyncio.create_task(agent.timekeeper.run())
+    try:
+        await agent.clock.advance(59.9)
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        await agent.clock.advance(1.2)
+        await until_sealed(agent, session.internal_id)
+        assert agent.sessions.life(session.internal_id).session.end_reason is EndReason.TTL
+    finally:
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
+
+
+async def test_a_stop_of_an_unknown_id_refuses_its_late_start_for_an_hour(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    internal_id = an_id()
+    async with an_agent(tmp_path, engine, clock) as agent:
+        with pytest.raises(SessionNotFound):
+            await agent.sessions.stop(internal_id, EndReason.STOPPED)
+        with pytest.raises(SessionStopped):
+            await agent.sessions.start(internal_id, a_spec())
+    async with an_agent(tmp_path, engine, clock) as agent:
+        with pytest.raises(SessionStopped):
+            await agent.sessions.start(internal_id, a_spec())
+        await clock.advance(3601)
+        assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING
+
+
+async def test_an_ended_container_and_later_the_session_itself_are_forgotten(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await until_sealed(agent, session.internal_id)
+    await agent.reconciler.pass_once()
+    assert len(await agent.engine.list(agent.host.settings.agent_id)) == 1
+    await agent.clock.advance(4 * 3600 + 1)
+    await agent.reconciler.pass_once()
+    assert await agent.engine.list(agent.host.settings.agent_id) == []
+    assert agent.sessions.life(session.internal_id).session.log_sealed
+    await agent.clock.advance(7 * 86400)
+    await agent.reconciler.pass_once()
+    await assert_nothing_is_left(agent)

@@ -1,0 +1,120 @@
+"""A small client of the public HTTP API, for tests, the demo and the benchmark."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+
+class ApiError(Exception):
+    """An answer with another status than the one that was expected."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer of the API."""
+
+    request: str
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+    def json(self) -> Any:
+        """Return the body as JSON."""
+        return json.loads(self.body)
+
+    def expect(self, status: int) -> Answer:
+        """Return this answer when it has this status, else raise ApiError with what it says."""
+        if self.status != status:
+            text = self.body.decode(errors="replace").strip() or "no body"
+            raise ApiError(f"{self.request}: {self.status} instead of {status}: {text}")
+        return self
+
+
+class ApiClient:
+    """Calls of one token. Every call has a connection of its own, so threads may share it."""
+
+    def __init__(self, base_url: str, token: str, *, timeout: float = 30.0) -> None:
+        self.base_url = base_url
+        self.token = token
+        self._timeout = timeout
+        self._address = urlsplit(base_url).netloc
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
+        """Send one request and read the whole answer; `body` is sent as JSON unless None."""
+        with self._send(
+            method, path, body=body, query=query, headers=headers, timeout=timeout
+        ) as response:
+            return Answer(
+                f"{method} {path}",
+                response.status,
+                {name.lower(): value for name, value in response.getheaders()},
+                response.read(),
+            )
+
+    def get(self, path: str, /, **query: str) -> Answer:
+        """GET `path`."""
+        return self.request("GET", path, query=query)
+
+    def post(self, path: str, body: object) -> Answer:
+        """POST `body` to `path`."""
+        return self.request("POST", path, body=body)
+
+    def delete_session(self, session_id: str) -> Answer:
+        """DELETE /session/{id}, whatever characters the id is made of."""
+        return self.request("DELETE", f"/session/{quote(session_id, safe='')}")
+
+    @contextmanager
+    def stream(
+        self, path: str, /, *, timeout: float | None = None, **query: str
+    ) -> Iterator[http.client.HTTPResponse]:
+        """GET `path` and hand out the answer unread; leaving the block hangs up.
+
+        `timeout` bounds each read.
+        """
+        with self._send("GET", path, query=query, timeout=timeout) as response:
+            if response.status != 200:
+                Answer(f"GET {path}", response.status, {}, response.read()).expect(200)
+            yield response
+
+    @contextmanager
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[http.client.HTTPResponse]:
+        connection = http.client.HTTPConnection(self._address, timeout=timeout or self._timeout)
+        sent = {"Authorization": f"Bearer {self.token}"}
+        if body is not None:
+            sent["Content-Type"] = "application/json"
+        sent.update(headers or {})
+        try:
+            connection.request(
+                method,
+                f"{path}?{urlencode(query)}" if query else path,
+                body=None if body is None else json.dumps(body).encode(),
+                headers=sent,
+            )
+            yield connection.getresponse()
+        finally:
+            connection.close()

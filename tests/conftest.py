@@ -1,0 +1,33 @@
+"""The real parts that tests share, each started once for the session and when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import DockerEngine, Image, Registry, build_image, remove_traces
+
+pytest_plugins = ["tests.leaks", "tests.real_parts_policy"]
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[Path]:
+    """The unix socket of the machine's Docker Engine."""
+    with DockerEngine() as engine:
+        yield engine.socket
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[Registry]:
+    """A registry of this run."""
+    with Registry() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def demo_image(docker_engine: Path, registry: Registry) -> Iterator[Image]:
+    """The demo game in this run's registry; at the end nothing that came of it is left."""
+    yield build_image(docker_engine, registry.address)
+    remove_traces(docker_engine, registry.address)

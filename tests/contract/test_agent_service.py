@@ -1,0 +1,280 @@
+"""The agent over its unix socket, as a control plane and the debug commands see it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from agent.clock import SystemClock
+from agent.config import AgentConfig
+from agent.daemon import Daemon
+from agent.errors import AgentError, ErrorReason
+from agent.rpc import GRPC_CODES
+from tests.agent.samples import IMAGE, an_id
+from tests.fakes import FakeEngine
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+DEADLINE = 20.0
+
+LATER = {
+    "ClaimSession": pb.ClaimSessionRequest,
+    "RemoveImage": pb.RemoveImageRequest,
+    "SetWarmPool": pb.SetWarmPoolRequest,
+    "SetDrain": pb.SetDrainRequest,
+    "RenewCertificate": pb.RenewCertificateRequest,
+}
+"""Exactly what answers UNIMPLEMENTED; every issue that builds one takes it off this list."""
+
+
+@pytest.fixture
+def clock() -> SystemClock:
+    return SystemClock()
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    engine = FakeEngine()
+    engine.add_image(IMAGE)
+    return engine
+
+
+@pytest.fixture
+async def stub(
+    tmp_path: Path, engine: FakeEngine, clock: SystemClock
+) -> AsyncIterator[agent_pb2_grpc.AgentServiceAsyncStub]:
+    config = AgentConfig(
+        state_dir=tmp_path / "state",
+        socket=tmp_path / "agent.sock",
+        public_address="192.0.2.1",
+        cpu=8,
+        ram=4096,
+        stop_grace=0.05,
+    )
+    daemon = Daemon(config, engine, clock)
+    work = asyncio.create_task(daemon.run())
+    await daemon.serving.wait()
+    async with grpc.aio.insecure_channel(f"unix:{config.socket}") as channel:
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        while not (await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).reconciled:
+            await asyncio.sleep(0)
+        yield stub
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+def start_request(**changes: Any) -> pb.StartSessionRequest:
+    spec = pb.SessionSpec(
+        format=1,
+        identity=pb.Identity(account="acme", session_id="m1", application="game", tag="v1"),
+        image=IMAGE,
+        network_mode=pb.NETWORK_MODE_BRIDGE,
+        reservation=pb.Resources(nano_cpus=10**8, memory_bytes=2**25),
+        limits=pb.Resources(nano_cpus=10**9, memory_bytes=2**26),
+        ports=[pb.PortRequest(container_port=7777, protocol=pb.PROTOCOL_UDP)],
+    )
+    for name, value in changes.items():
+        spec.ClearField(name)  # type: ignore[arg-type]
+        if value is not None:
+            spec.MergeFrom(pb.SessionSpec(**{name: value}))
+    return pb.StartSessionRequest(internal_id=an_id(), spec=spec)
+
+
+async def refused(call: Any) -> str:
+    """The reason of a refusal; the status fits it."""
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        if hasattr(call, "__aiter__"):
+            async for _ in call:
+                pass
+        else:
+            await call
+    reason = dict(error.value.trailing_metadata() or ())["tiltyard-error-reason"]  # type: ignore[call-overload, var-annotated]
+    assert error.value.code() is GRPC_CODES[ErrorReason[reason]]
+    return str(reason)
+
+
+def test_reasons_mirror_the_proto_and_each_has_a_status() -> None:
+    proto = {name.removeprefix("ERROR_REASON_"): number for name, number in pb.ErrorReason.items()}
+    assert proto.pop("UNSPECIFIED") == 0
+    assert proto == {reason.name: reason.value for reason in ErrorReason}
+    assert set(GRPC_CODES) == set(ErrorReason)
+
+
+def test_every_error_fills_its_template() -> None:
+    pending = [AgentError]
+    while pending:
+        kind = pending.pop()
+        pending += kind.__subclasses__()
+        fields = [
+            f for f in getattr(kind, "__dataclass_fields__", {}) if f not in {"reason", "template"}
+        ]
+        assert str(kind(*(0 for _ in fields)))
+
+
+async def test_exactly_these_methods_are_not_offered_yet(stub: Any) -> None:
+    methods = set(pb.DESCRIPTOR.services_by_name["AgentService"].methods_by_name)
+    unimplemented = set()
+    for method in methods:
+        request = getattr(pb, f"{method}Request")()
+        call = getattr(stub, method)(request, timeout=DEADLINE)
+        if method == "Watch":
+            await call.read()
+            call.cancel()
+            continue
+        try:
+            if hasattr(call, "__aiter__"):
+                async for _ in call:
+                    pass
+            else:
+                await call
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                unimplemented.add(method)
+    assert unimplemented == set(LATER)
+
+
+async def test_a_session_from_start_to_end(stub: Any, engine: FakeEngine) -> None:
+    request = start_request()
+    started = (await stub.StartSession(request, timeout=DEADLINE)).session
+    assert started.state == pb.STATE_RUNNING
+    assert started.ports[0].host_port == 20000
+    assert started.host == "192.0.2.1"
+    engine.write_log(f"tiltyard-{started.internal_id}", b"hello\n")
+    engine.put_file(f"tiltyard-{started.internal_id}", "/data/save.json", b"{}")
+    fetch = pb.FetchArtifactRequest(internal_id=started.internal_id, path="/data/save.json")
+    assert await refused(stub.FetchArtifact(fetch, timeout=DEADLINE)) == "SESSION_LIVE"
+    stop = pb.StopSessionRequest(internal_id=started.internal_id)
+    stopped = (await stub.StopSession(stop, timeout=DEADLINE)).session
+    assert (stopped.state, stopped.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
+    log = stub.StreamLogs(pb.StreamLogsRequest(internal_id=started.internal_id), timeout=DEADLINE)
+    assert b"".join([chunk.data async for chunk in log]) == b"hello\n"
+    archive = b"".join([c.data async for c in stub.FetchArtifact(fetch, timeout=DEADLINE)])
+    assert archive.startswith(b"\x1f\x8b")
+    missing = pb.FetchArtifactRequest(internal_id=started.internal_id, path="/none")
+    assert await refused(stub.FetchArtifact(missing, timeout=DEADLINE)) == "PATH_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": 2},
+        {"image": "game:latest"},
+        {"image": "game"},
+        {"network_mode": None},
+        {"reservation": None},
+        {"limits": pb.Resources(nano_cpus=1, memory_bytes=1)},
+        {"identity": None},
+        {"env": {"A=B": "x"}},
+        {"env": {"": "x"}},
+        {"env": {"A": "\0"}},
+        {"env": {"TILTYARD_HOST": "x"}},
+        {"args": ["\0"]},
+        {"ports": [pb.PortRequest(container_port=0, protocol=pb.PROTOCOL_UDP)]},
+        {"ports": [pb.PortRequest(container_port=70000, protocol=pb.PROTOCOL_UDP)]},
+        {"ports": [pb.PortRequest(container_port=1)]},
+        {"ports": [pb.PortRequest(container_port=1, protocol=pb.PROTOCOL_UDP)] * 2},
+        {"ports": [pb.PortRequest(container_port=1, protocol=pb.PROTOCOL_TCP, tls=True)]},
+    ],
+    ids=str,
+)
+async def test_a_bad_spec_is_refused(stub: Any, changes: dict[str, Any]) -> None:
+    assert (
+        await refused(stub.StartSession(start_request(**changes), timeout=DEADLINE))
+        == "INVALID_ARGUMENT"
+    )
+    listed = await stub.ListSessions(pb.ListSessionsRequest(), timeout=DEADLINE)
+    assert not listed.sessions
+
+
+async def test_unknown_sessions_are_not_found(stub: Any) -> None:
+    for method, request in (
+        ("GetSession", pb.GetSessionRequest(internal_id=an_id())),
+        ("StopSession", pb.StopSessionRequest(internal_id=an_id())),
+        ("StreamLogs", pb.StreamLogsRequest(internal_id=an_id())),
+        ("FetchArtifact", pb.FetchArtifactRequest(internal_id=an_id(), path="/x")),
+    ):
+        call = getattr(stub, method)(request, timeout=DEADLINE)
+        assert await refused(call) == "SESSION_NOT_FOUND", method
+
+
+async def test_a_list_comes_in_pages(stub: Any) -> None:
+    ids = []
+    for _ in range(5):
+        request = start_request()
+        await stub.StartSession(request, timeout=DEADLINE)
+        ids.append(request.internal_id)
+    found, token = [], ""
+    while True:
+        page = await stub.ListSessions(
+            pb.ListSessionsRequest(page_size=2, page_token=token), timeout=DEADLINE
+        )
+        found += [session.internal_id for session in page.sessions]
+        token = page.next_page_token
+        if not token:
+            break
+    assert found == ids
+    assert (
+        await refused(stub.ListSessions(pb.ListSessionsRequest(page_token="x~"), timeout=DEADLINE))
+        == "INVALID_ARGUMENT"
+    )
+
+
+async def test_a_watcher_is_told_a_snapshot_and_then_every_change(
+    stub: Any, engine: FakeEngine
+) -> None:
+    first = (await stub.StartSession(start_request(), timeout=DEADLINE)).session
+    watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
+    assert (await watch.read()).WhichOneof("event") == "snapshot_begin"
+    assert (await watch.read()).host.capacity.nano_cpus == 8 * 10**9
+    snapshot = await watch.read()
+    assert [session.internal_id for session in snapshot.sessions.sessions] == [first.internal_id]
+    end = await watch.read()
+    assert end.snapshot_end.reconciled
+    assert end.sequence >= first.sequence
+    engine.end(f"tiltyard-{first.internal_id}", 3)
+    sequence = end.sequence
+    while True:
+        message = await watch.read()
+        assert message.sequence >= sequence
+        sequence = message.sequence
+        if any(session.state == pb.STATE_EXITED for session in message.sessions.sessions):
+            break
+    watch.cancel()
+    # What was acknowledged is left out of the next snapshot of the same incarnation.
+    while not (
+        await stub.GetSession(
+            pb.GetSessionRequest(internal_id=first.internal_id), timeout=DEADLINE
+        )
+    ).session.log_sealed:
+        await asyncio.sleep(0)
+    host = await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
+    for incarnation, told in ((host.incarnation, 0), ("another", 1)):
+        request = pb.WatchRequest(incarnation=incarnation, acked_sequence=host.sequence)
+        watch = stub.Watch(request, timeout=DEADLINE)
+        sessions = 0
+        while (message := await watch.read()).WhichOneof("event") != "snapshot_end":
+            sessions += len(message.sessions.sessions)
+        assert sessions == told
+        watch.cancel()
+
+
+async def test_the_host_is_told_when_an_image_has_come(stub: Any, engine: FakeEngine) -> None:
+    image = "127.0.0.1:5000/other@sha256:" + "b" * 64
+    engine.registry.add(image)
+    messages = [
+        message
+        async for message in stub.PullImage(pb.PullImageRequest(image=image), timeout=DEADLINE)
+    ]
+    assert messages[-1].done
+    host = (await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).host
+    assert image in host.images
+    absent = "127.0.0.1:5000/none@sha256:" + "c" * 64
+    assert (
+        await refused(stub.PullImage(pb.PullImageRequest(image=absent), timeout=DEADLINE))
+        == "IMAGE_NOT_FOUND"
+    )

@@ -1,0 +1,124 @@
+"""The demo game: one static C program, and the image that is made of it and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = Path(__file__).with_name("game.c")
+DOCKERFILE = Path(__file__).with_name("Dockerfile")
+UDP_PORT = 7777
+TCP_PORT = 7778
+
+_COMPILE = ("gcc", "-static", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror")
+_COMPILE_TIMEOUT = 60
+_ENGINE_TIMEOUT = 60
+_USER = "game:x:1000:1000:the game:/data:/nonexistent\n"
+_GROUP = "game:x:1000:\n"
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image in a registry."""
+
+    repository: str
+    """Name within the registry."""
+    tag: str
+    digest: str
+    """`sha256:…` of the manifest that the registry holds."""
+    address: str
+    """`host:port` of the registry."""
+
+    @property
+    def reference(self) -> str:
+        """What an engine pulls: by digest, so that a moved tag changes nothing."""
+        return f"{self.address}/{self.repository}@{self.digest}"
+
+
+def compile_game() -> Path:
+    """Return the compiled game, from `build/` when this very source was compiled before."""
+    key = hashlib.sha256(SOURCE.read_bytes() + " ".join(_COMPILE).encode()).hexdigest()[:16]
+    program = ROOT / "build" / f"demo-game-{key}"
+    if not program.exists():
+        program.parent.mkdir(exist_ok=True)
+        partial = program.with_suffix(".part")
+        subprocess.run(
+            [*_COMPILE, "-o", str(partial), str(SOURCE)], check=True, timeout=_COMPILE_TIMEOUT
+        )
+        partial.replace(program)
+    return program
+
+
+def build_image(
+    socket: Path,
+    address: str,
+    *,
+    repository: str = "demo-game",
+    tag: str = "v1",
+    args: Sequence[str] = (),
+    entrypoint: str = "/game",
+) -> Image:
+    """Build the game's image by the engine at `socket` and push it to the registry at `address`.
+
+    `args` become part of the entrypoint. An `entrypoint` that the image does not hold makes an
+    image that cannot run. The engine keeps no copy under a name of this registry.
+    """
+    name = f"{address}/{repository}:{tag}"
+    client = docker.DockerClient(base_url=f"unix://{socket}", timeout=_ENGINE_TIMEOUT)
+    try:
+        client.images.build(
+            fileobj=io.BytesIO(_context(entrypoint, args)),
+            custom_context=True,
+            tag=name,
+            rm=True,
+            forcerm=True,
+        )
+        try:
+            digest = _push(client, address, repository, tag)
+        finally:
+            # The agent must pull: an image that is already there would hide a broken pull.
+            client.images.remove(name, force=True)
+    finally:
+        client.close()
+    return Image(repository, tag, digest, address)
+
+
+def _push(client: docker.DockerClient, address: str, repository: str, tag: str) -> str:
+    digest = ""
+    for event in client.images.push(f"{address}/{repository}", tag=tag, stream=True, decode=True):
+        if "error" in event:
+            raise RuntimeError(f"cannot push {repository}:{tag}: {event['error']}")
+        digest = event.get("aux", {}).get("Digest", digest)
+    if not digest:
+        raise RuntimeError(f"cannot push {repository}:{tag}: the engine named no digest")
+    return digest
+
+
+def _context(entrypoint: str, args: Sequence[str]) -> bytes:
+    command = ", ".join(json.dumps(part) for part in (entrypoint, *args))
+    dockerfile = DOCKERFILE.read_text().replace('["/game"]', f"[{command}]")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        _add(tar, "Dockerfile", dockerfile.encode())
+        _add(tar, "etc/passwd", _USER.encode())
+        _add(tar, "etc/group", _GROUP.encode())
+        _add(tar, "game", compile_game().read_bytes(), mode=0o755)
+        folder = tarfile.TarInfo("data")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(folder)
+    return buffer.getvalue()
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), mode
+    tar.addfile(entry, io.BytesIO(content))

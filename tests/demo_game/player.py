@@ -1,0 +1,53 @@
+"""What a player of the demo game does: a datagram there and back, a line over TCP."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+
+_RESEND = 0.02
+"""Seconds until an unanswered datagram is sent again: players' clients are this impatient."""
+_TCP_RETRY = 0.02
+
+
+def udp_round_trip(host: str, port: int, timeout: float = 5.0) -> float:
+    """Send datagrams until the echo of one comes back; return the seconds from the first one.
+
+    Raises TimeoutError when none came back.
+    """
+    begin = time.monotonic()
+    prefix = secrets.token_bytes(16)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as player:
+        player.connect((host, port))
+        player.settimeout(_RESEND)
+        number = 0
+        while time.monotonic() - begin < timeout:
+            number += 1
+            try:
+                player.send(prefix + number.to_bytes(4))
+                if player.recv(64).startswith(prefix):
+                    return time.monotonic() - begin
+            except ConnectionRefusedError:  # an ICMP answer: nothing listens there yet
+                time.sleep(_RESEND)
+            except TimeoutError:
+                continue
+    raise TimeoutError(f"no datagram came back from {host}:{port} within {timeout:g} s")
+
+
+def tcp_greeting(host: str, port: int, timeout: float = 5.0) -> str:
+    """Connect and return the line that the game answers, without its end.
+
+    Tries again while nothing listens or a proxy hangs up; raises TimeoutError when that is all.
+    """
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        try:
+            with socket.create_connection((host, port), timeout=timeout) as player:
+                line = player.makefile("rb").readline()
+        except ConnectionError:
+            line = b""
+        if line.endswith(b"\n"):
+            return line[:-1].decode()
+        time.sleep(_TCP_RETRY)
+    raise TimeoutError(f"no line came from {host}:{port} within {timeout:g} s")

@@ -1,0 +1,115 @@
+"""A clock that a test turns by hand; an `agent.clock.Clock`."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import sys
+from typing import Any
+
+_QUIET_ROUNDS = 3
+_ROUND_SECONDS = 0.0005
+"""How long threads get to themselves between two looks at whether all is quiet."""
+_SETTLE_ROUNDS = 10_000
+
+
+async def settle() -> None:
+    """Return when every task waits for something and no pool of threads is at work."""
+    before, quiet = None, 0
+    for _ in range(_SETTLE_ROUNDS):
+        await asyncio.sleep(0)
+        now = _progress()
+        quiet = quiet + 1 if now == before and not _threads_at_work() else 0
+        if quiet == _QUIET_ROUNDS:
+            return
+        before = now
+        await asyncio.sleep(_ROUND_SECONDS)
+    raise AssertionError("the tasks do not come to rest")
+
+
+def _progress() -> dict[int, list[int]]:
+    """Where each task stands: the positions in the coroutines that it is made of."""
+    found: dict[int, list[int]] = {}
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        at: Any = task.get_coro()
+        steps = found[id(task)] = []
+        while (frame := getattr(at, "cr_frame", None)) is not None:
+            steps.append(frame.f_lasti)
+            at = at.cr_await
+    return found
+
+
+def _threads_at_work() -> bool:
+    for top in sys._current_frames().values():
+        frame: Any = top
+        while frame is not None:
+            if frame.f_code.co_name == "_worker" and frame is not top:
+                return True
+            frame = frame.f_back
+    return False
+
+
+class FakeClock:
+    """Time stands still until somebody advances it; wall, monotonic and boot time move together.
+
+    `jump` moves the wall clock alone; `reboot` begins a new boot.
+    """
+
+    def __init__(self, time: float = 1_800_000_000.0) -> None:
+        self._wall = time
+        self._monotonic = 1_000.0
+        self._boottime = 1_000.0
+        self._boots = itertools.count(1)
+        self.boot_id = f"boot-{next(self._boots)}"
+        self._order = itertools.count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def time(self) -> float:
+        return self._wall
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def boottime(self) -> float:
+        return self._boottime
+
+    async def sleep(self, seconds: float) -> None:
+        await self.sleep_until_boottime(self._boottime + seconds)
+
+    async def sleep_until_boottime(self, deadline: float) -> None:
+        if deadline <= self._boottime:
+            await asyncio.sleep(0)
+            return
+        wake = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (deadline, next(self._order), wake))
+        await wake
+
+    async def advance(self, seconds: float) -> None:
+        """Let what is under way come to rest, then let time pass, stopping at each who wakes."""
+        await settle()
+        end = self._boottime + seconds
+        while self._sleepers and self._sleepers[0][0] <= end:
+            deadline = self._sleepers[0][0]
+            self._move(deadline - self._boottime)
+            woken = False
+            while self._sleepers and self._sleepers[0][0] <= deadline:
+                wake = heapq.heappop(self._sleepers)[2]
+                if not wake.done():
+                    wake.set_result(None)
+                    woken = True
+            if woken:
+                await settle()
+        self._move(end - self._boottime)
+
+    def jump(self, seconds: float) -> None:
+        self._wall += seconds
+
+    def reboot(self) -> None:
+        self.boot_id = f"boot-{next(self._boots)}"
+        self._monotonic = self._boottime = 0.0
+
+    def _move(self, seconds: float) -> None:
+        self._wall += seconds
+        self._monotonic += seconds
+        self._boottime += seconds

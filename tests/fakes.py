@@ -1,0 +1,395 @@
+"""An engine in memory, turned by hand, and with it the clock.
+
+`FakeEngine` keeps the contract of `agent.engine.Engine` as Docker does (contract/test_engine.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import itertools
+import tarfile
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from agent.engine import (
+    Container,
+    ContainerSpec,
+    ContainerStatus,
+    Credentials,
+    EngineInfo,
+    PullProgress,
+    container_name,
+)
+from agent.errors import (
+    AgentError,
+    ContainerExists,
+    ContainerGone,
+    EngineTimeout,
+    EngineUnavailable,
+    ImageCannotRun,
+    ImageMissing,
+    ImageNotFound,
+    PathNotFound,
+    PortTaken,
+)
+from agent.session import NetworkMode, Process
+from tests.fake_clock import FakeClock
+
+__all__ = ["FakeClock", "FakeEngine"]
+
+_CHUNK = 64 * 1024
+
+
+@dataclass(eq=False)
+class _Held:
+    """A container of the fake engine."""
+
+    spec: ContainerSpec
+    id: str
+    status: ContainerStatus = ContainerStatus.CREATED
+    process: Process | None = None
+    exit_code: int | None = None
+    oom_killed: bool = False
+    start_time: float | None = None
+    end_time: float | None = None
+    error: str = ""
+    removed: bool = False
+    log: list[tuple[float, bytes]] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def name(self) -> str:
+        return container_name(self.spec.internal_id)
+
+    def poke(self) -> None:
+        """Wake whoever reads the log."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def described(self) -> Container:
+        return Container(
+            container=self.id,
+            name=self.name,
+            status=self.status,
+            labels=self.spec.labels,
+            process=self.process,
+            exit_code=self.exit_code,
+            oom_killed=self.oom_killed,
+            start_time=self.start_time,
+            end_time=self.end_time,
+            error=self.error,
+        )
+
+
+class FakeEngine:
+    """A container engine whose containers are entries in a table.
+
+    Sets to be filled by a test: `cannot_run` (images), `ignores_sigterm` (names of containers),
+    `registry` (images that can be pulled). Containers are named by name or id throughout.
+    """
+
+    def __init__(self, clock: FakeClock | None = None) -> None:
+        self.cannot_run: set[str] = set()
+        self.ignores_sigterm: set[str] = set()
+        self.registry: set[str] = set()
+        self.calls: deque[tuple[str, str]] = deque(maxlen=1000)
+        self._clock = clock or FakeClock()
+        self._images: set[str] = set()
+        self._containers: dict[str, _Held] = {}
+        self._ids: dict[str, str] = {}
+        self._occupied: set[tuple[str, int]] = set()
+        self._published: dict[tuple[str, int], str] = {}
+        self._failures: dict[str, deque[AgentError]] = defaultdict(deque)
+        self._lost: dict[str, int] = defaultdict(int)
+        self._gates: dict[str, asyncio.Event] = {}
+        self._arrivals: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._ends: dict[Process, asyncio.Event] = {}
+        self._watchers: dict[asyncio.Queue[str | None], str] = {}
+        self._numbers = itertools.count(1)
+        self._unavailable = False
+
+    # What tests turn.
+
+    @property
+    def unavailable(self) -> bool:
+        """True while nobody answers; streams under way break off."""
+        return self._unavailable
+
+    @unavailable.setter
+    def unavailable(self, value: bool) -> None:
+        self._unavailable = value
+        if value:
+            for held in self._containers.values():
+                held.poke()
+            for queue in self._watchers:
+                queue.put_nowait(None)
+
+    def add_image(self, image: str) -> None:
+        self._images.add(image)
+
+    def occupy(self, protocol: str, port: int) -> None:
+        """Let somebody else on the host have a port."""
+        self._occupied.add((protocol, port))
+
+    def vacate(self, protocol: str, port: int) -> None:
+        self._occupied.discard((protocol, port))
+
+    def hold(self, call: str) -> None:
+        """Let calls of this name wait, before they do anything, until `release`."""
+        self._gates[call] = asyncio.Event()
+        self._arrivals[call] = asyncio.Event()
+
+    async def held(self, call: str) -> None:
+        """Wait until somebody waits there."""
+        await self._arrivals[call].wait()
+
+    def release(self, call: str) -> None:
+        self._gates.pop(call).set()
+
+    def fail_next(self, call: str, error: AgentError) -> None:
+        """Let the next call of this name fail without doing anything; may be said repeatedly."""
+        self._failures[call].append(error)
+
+    def answer_lost_next(self, call: str) -> None:
+        """Let the next call of this name do its deed and then raise EngineTimeout."""
+        self._lost[call] += 1
+
+    def end(self, container: str, exit_code: int, *, oom: bool = False) -> None:
+        """Let the process of a running container end."""
+        held = self._find(container)
+        assert held.process is not None, f"{container} does not run"
+        process, held.process = held.process, None
+        held.status, held.end_time = ContainerStatus.ENDED, self._clock.time()
+        held.exit_code, held.oom_killed = exit_code, oom
+        self._free_ports(held)
+        held.poke()
+        self._ends.pop(process).set()
+        self._tell(held)
+
+    def lose_process(self, container: str) -> None:
+        """Let the process end without the engine's seeing it (reliability.md M12)."""
+        held = self._find(container)
+        assert held.process is not None, f"{container} does not run"
+        self._ends.pop(held.process).set()
+        held.process = None
+
+    def write_log(self, container: str, data: bytes) -> None:
+        held = self._find(container)
+        held.log.append((self._clock.time(), data))
+        held.poke()
+
+    def put_file(self, container: str, path: str, data: bytes) -> None:
+        self._find(container).files[path] = data
+
+    # What the agent calls.
+
+    async def info(self) -> EngineInfo:
+        async with self._call("info"):
+            return EngineInfo("fake", 8, 64 * 2**30)
+
+    async def create(self, spec: ContainerSpec) -> str:
+        name = container_name(spec.internal_id)
+        async with self._call("create", name):
+            if spec.image not in self._images:
+                raise ImageMissing(spec.image)
+            if name in self._ids:
+                raise ContainerExists(name)
+            held = _Held(spec, f"{next(self._numbers):064x}")
+            self._containers[held.id] = held
+            self._ids[name] = held.id
+            self._tell(held)
+            return held.id
+
+    async def start(self, container: str) -> None:
+        async with self._call("start", container):
+            held = self._find(container)
+            if held.status is ContainerStatus.RUNNING:
+                return
+            if held.spec.image in self.cannot_run:
+                raise ImageCannotRun("it is told so")
+            self._take_ports(held)
+            number = next(self._numbers)
+            held.process = Process(pid=100_000 + number, start_ticks=number)
+            held.status, held.start_time = ContainerStatus.RUNNING, self._clock.time()
+            held.oom_killed, held.error = False, ""
+            self._ends[held.process] = asyncio.Event()
+            self._tell(held)
+
+    async def inspect(self, container: str) -> Container:
+        async with self._call("inspect", container):
+            return self._find(container).described()
+
+    async def list(self, agent_id: str) -> list[Container]:
+        async with self._call("list"):
+            return [
+                held.described()
+                for held in self._containers.values()
+                if held.spec.agent_id == agent_id
+            ]
+
+    async def kill(self, container: str, signal: str) -> None:
+        async with self._call("kill", container):
+            held = self._find(container)
+            if held.process is None:
+                return
+            if signal == "SIGKILL":
+                self.end(held.id, 137)
+            elif signal == "SIGTERM" and not self.ignores_sigterm & {held.id, held.name}:
+                self.end(held.id, 143)
+
+    async def remove(self, container: str) -> None:
+        async with self._call("remove", container):
+            with contextlib.suppress(ContainerGone):
+                held = self._find(container)
+                if held.process is not None:
+                    self.end(held.id, 137)
+                self._free_ports(held)
+                del self._containers[held.id], self._ids[held.name]
+                held.removed = True
+                held.poke()
+                self._tell(held)
+
+    async def wait_end(self, process: Process) -> None:
+        ended = self._ends.get(process)
+        if ended is not None:
+            await ended.wait()
+
+    @contextlib.asynccontextmanager
+    async def logs(
+        self, container: str, *, follow: bool = False, since: float | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with self._call("logs", container):
+            held = self._find(container)
+        yield self._read_log(held, since or 0.0, follow=follow and held.process is not None)
+
+    @contextlib.asynccontextmanager
+    async def archive(self, container: str, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with self._call("archive", container):
+            tar = _tar(self._find(container).files, path)
+        yield _chunks(tar)
+
+    @contextlib.asynccontextmanager
+    async def pull(
+        self, image: str, credentials: Credentials | None = None
+    ) -> AsyncIterator[AsyncIterator[PullProgress]]:
+        async with self._call("pull", image):
+            if image not in self.registry | self._images:
+                raise ImageNotFound(image)
+        yield self._pull_steps(image)
+
+    async def images(self) -> frozenset[str]:
+        async with self._call("images"):
+            return frozenset(self._images)
+
+    @contextlib.asynccontextmanager
+    async def events(self, agent_id: str) -> AsyncIterator[AsyncIterator[str]]:
+        async with self._call("events"):
+            queue: asyncio.Queue[str | None] = asyncio.Queue()
+            self._watchers[queue] = agent_id
+        try:
+            yield self._read_events(queue)
+        finally:
+            del self._watchers[queue]
+
+    async def close(self) -> None:
+        """Containers outlive whoever looks at them."""
+
+    # How it works.
+
+    @contextlib.asynccontextmanager
+    async def _call(self, call: str, subject: str = "") -> AsyncIterator[None]:
+        self.calls.append((call, subject))
+        await asyncio.sleep(0)
+        while (gate := self._gates.get(call)) is not None:
+            self._arrivals[call].set()
+            await gate.wait()
+        self._check_available()
+        if self._failures[call]:
+            raise self._failures[call].popleft()
+        yield
+        if self._lost[call]:
+            self._lost[call] -= 1
+            raise EngineTimeout(call)
+
+    def _check_available(self) -> None:
+        if self._unavailable:
+            raise EngineUnavailable("the fake engine is told not to answer")
+
+    def _find(self, container: str) -> _Held:
+        held = self._containers.get(self._ids.get(container, container))
+        if held is None:
+            raise ContainerGone(container)
+        return held
+
+    def _take_ports(self, held: _Held) -> None:
+        if held.spec.network_mode is NetworkMode.HOST:
+            return
+        wanted = [(port.protocol.value, port.host) for port in held.spec.ports]
+        for protocol, port in wanted:
+            if (protocol, port) in self._occupied or (protocol, port) in self._published:
+                raise PortTaken(protocol, port)
+        self._published.update(dict.fromkeys(wanted, held.id))
+
+    def _free_ports(self, held: _Held) -> None:
+        for port in held.spec.ports:
+            if self._published.get((port.protocol.value, port.host)) == held.id:
+                del self._published[port.protocol.value, port.host]
+
+    def _tell(self, held: _Held) -> None:
+        for queue, agent_id in self._watchers.items():
+            if agent_id == held.spec.agent_id:
+                queue.put_nowait(held.spec.internal_id)
+
+    async def _read_log(self, held: _Held, since: float, *, follow: bool) -> AsyncIterator[bytes]:
+        run = held.process
+        for index in itertools.count():
+            while index >= len(held.log):
+                if not follow or held.process != run or held.removed:
+                    return
+                await held.changed.wait()
+                self._check_available()
+            written, data = held.log[index]
+            if written >= since:
+                yield data
+
+    async def _read_events(self, queue: asyncio.Queue[str | None]) -> AsyncIterator[str]:
+        while (internal_id := await queue.get()) is not None:
+            yield internal_id
+        self._check_available()
+
+    async def _pull_steps(self, image: str) -> AsyncIterator[PullProgress]:
+        if image not in self._images:
+            yield PullProgress(layers=1)
+            yield PullProgress(layers=1, layers_done=0, received_bytes=1024)
+            self._check_available()
+            self._images.add(image)
+        yield PullProgress(layers=1, layers_done=1, received_bytes=1024)
+
+
+def _tar(files: dict[str, bytes], path: str) -> bytes:
+    wanted = PurePosixPath("/") / path
+    inside = {p: data for p, data in files.items() if PurePosixPath(p).is_relative_to(wanted)}
+    if not inside:
+        raise PathNotFound(path)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        if str(wanted) not in inside:
+            folder = tarfile.TarInfo(wanted.name or ".")
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(folder)
+        for name, data in inside.items():
+            member = tarfile.TarInfo(str(PurePosixPath(name).relative_to(wanted.parent)))
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+async def _chunks(data: bytes) -> AsyncIterator[bytes]:
+    for begin in range(0, len(data), _CHUNK):
+        yield data[begin : begin + _CHUNK]
+        await asyncio.sleep(0)

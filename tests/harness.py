@@ -1,0 +1,370 @@
+"""The real parts that tests, the demo and the benchmark run against.
+
+Each is a context manager whose start and stop are bounded, and which ends only what it started.
+The Docker Engine is in `real_engine.py`, the game's image in `demo_game`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.api_client import ApiClient
+from tests.demo_game import Image, build_image
+from tests.real_engine import DockerEngine, Unavailable, engine_unavailable, remove_traces
+
+__all__ = [
+    "AgentProcess",
+    "AgentSpec",
+    "ControlPlaneProcess",
+    "DockerEngine",
+    "Image",
+    "Process",
+    "Registry",
+    "Unavailable",
+    "build_image",
+    "engine_unavailable",
+    "free_port",
+    "registry_unavailable",
+    "remove_traces",
+    "to_toml",
+]
+
+ROOT = Path(__file__).resolve().parents[1]
+
+_START_TIMEOUT = 30.0
+"""Python with grpc and pydantic takes 2 s to import on a busy 2-core machine."""
+_STOP_TIMEOUT = 30.0
+"""Above the sum of the staged stops of either program."""
+_POLL = 0.02
+
+
+def free_port() -> int:
+    """Return a TCP port of the loopback address that nobody held a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def registry_unavailable() -> str:
+    """Say why this machine cannot run a registry, or nothing."""
+    if shutil.which("docker-registry") is None:
+        return "there is no docker-registry: install the package docker-registry"
+    return ""
+
+
+def to_toml(settings: Mapping[str, object]) -> str:
+    """Write settings as TOML: scalars, lists of scalars, and lists of tables.
+
+    JSON's way of writing strings, numbers, booleans and flat lists is TOML's too.
+    """
+    lines = []
+    tables = []
+    for key, value in settings.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            tables += [(key, table) for table in value]
+        else:
+            lines.append(f"{key} = {json.dumps(value)}")
+    for key, table in tables:
+        lines += ["", f"[[{key}]]", to_toml(table).rstrip()]
+    return "\n".join(lines) + "\n"
+
+
+class Process:
+    """A program in a session of its own, with its output in a file."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id; only while it was started and not stopped."""
+        assert self._process is not None, f"{self.name} does not run"
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended, or None while it runs or was stopped by us."""
+        return None if self._process is None else self._process.poll()
+
+    def launch(self, command: Sequence[str], ready: Callable[[], bool]) -> None:
+        """Start it and wait until it is ready; it is gone again when that fails."""
+        assert self._process is None, f"{self.name} runs already"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a Ctrl-C at the terminal is ours to handle
+            )
+        try:
+            self._wait_until(ready)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Send SIGTERM and wait; RuntimeError when only SIGKILL ended it, or it ended badly."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            code = self._process.wait(_STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"{self.name} ignored SIGTERM:\n{self.tail()}") from None
+        self._process = None
+        if code not in {0, -15}:
+            raise RuntimeError(f"{self.name} ended with {code}:\n{self.tail()}")
+
+    def kill(self) -> None:
+        """Send SIGKILL and wait."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def tail(self, lines: int = 30) -> str:
+        """Return the last lines of its output."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _wait_until(self, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT
+        while not ready():
+            if self.returncode is not None:
+                raise RuntimeError(f"{self.name} ended with {self.returncode}:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name} was not ready in time:\n{self.tail()}")
+            time.sleep(_POLL)
+
+
+class _Part:
+    """A process with a temporary folder of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix=f"tiltyard-{name}-")
+        self.folder = Path(self._temporary.name)
+        self.process = Process(name, self.folder / "output.log")
+
+    def start(self) -> None:
+        """Start the process and wait until it serves."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._temporary.cleanup()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._temporary:
+            self.process.stop()
+
+    def kill(self) -> None:
+        """End it by SIGKILL, as a crash would; its folder stays."""
+        self.process.kill()
+
+    def restart(self) -> None:
+        """Stop it if it runs, and start it on the same folder."""
+        self.process.stop()
+        self.start()
+
+
+class Registry(_Part):
+    """A registry without authentication on a free port of the loopback address."""
+
+    def __init__(self) -> None:
+        reason = registry_unavailable()
+        if reason:
+            raise Unavailable(reason)
+        super().__init__("registry")
+        self.address = f"127.0.0.1:{free_port()}"
+
+    def start(self) -> None:
+        config = self.folder / "config.yml"
+        settings = {
+            "version": "0.1",
+            "log": {"level": "warn", "accesslog": {"disabled": True}},
+            "storage": {
+                "filesystem": {"rootdirectory": str(self.folder / "data")},
+                "delete": {"enabled": True},
+            },
+            "http": {"addr": self.address},
+        }
+        config.write_text(json.dumps(settings))  # every JSON text is YAML
+        self.process.launch(
+            ["docker-registry", "serve", str(config)],
+            lambda: _http_status(self.address, "/v2/") == 200,
+        )
+
+
+class AgentProcess(_Part):
+    """`tiltyard-agent serve` on a unix socket; `settings` add to or replace those made here."""
+
+    def __init__(self, docker_socket: Path, **settings: object) -> None:
+        super().__init__("agent")
+        self.state_dir = self.folder / "state"
+        self.socket = self.folder / "agent.sock"
+        self.config = self.folder / "agent.toml"
+        self.settings: dict[str, object] = {
+            "state_dir": str(self.state_dir),
+            "socket": str(self.socket),
+            "docker_socket": str(docker_socket),
+            # Nothing that a test or the demo starts is to be reached from other machines.
+            "public_address": "127.0.0.1",
+            "bind_address": "127.0.0.1",
+            "latency_addresses": ["127.0.0.1"],
+            **settings,
+        }
+
+    @property
+    def address(self) -> str:
+        """What a control plane dials."""
+        return f"unix:{self.socket}"
+
+    def start(self) -> None:
+        self.config.write_text(to_toml(self.settings))
+        self.process.launch(
+            [sys.executable, "-m", "agent", "serve", "--config", str(self.config)],
+            lambda: _accepts(self.socket),
+        )
+
+
+@dataclass(frozen=True)
+class AgentSpec:
+    """One agent as a control plane is told of it."""
+
+    name: str
+    address: str
+    region: str = "local"
+    node_pool: str = "default"
+
+
+class ControlPlaneProcess(_Part):
+    """`tiltyard-controlplane serve` with two accounts, on a free port of the loopback address.
+
+    A restart keeps the port, so that clients made before it go on working.
+    """
+
+    ACCOUNTS = ("default", "other")
+
+    def __init__(
+        self, agents: Sequence[AgentSpec], registries: Mapping[str, str], **settings: object
+    ) -> None:
+        super().__init__("controlplane")
+        self.state_dir = self.folder / "state"
+        self.config = self.folder / "controlplane.toml"
+        self.base_url = ""
+        self.tokens: dict[str, str] = {}
+        """The token of each account, with the nine scopes."""
+        self.operator_token = ""
+        self.settings: dict[str, object] = {
+            "state_dir": str(self.state_dir),
+            "api_listen": "127.0.0.1:0",
+            "environment": "sandbox",
+            "regions": ["local"],
+            "node_pools": ["default"],
+            "registries": [
+                {"name": name, "address": address, "aliases": []}
+                for name, address in registries.items()
+            ],
+            "agents": [vars(agent) for agent in agents],
+            **settings,
+        }
+
+    def client(self, account: str = "default") -> ApiClient:
+        """Return a client with the token of this account."""
+        return ApiClient(self.base_url, self.tokens[account])
+
+    def start(self) -> None:
+        self.config.write_text(to_toml(self.settings))
+        if not self.tokens:
+            self._init()
+        begin = self.process.log.stat().st_size if self.process.log.exists() else 0
+        self.process.launch(
+            [sys.executable, "-m", "controlplane", "serve", "--config", str(self.config)],
+            lambda: self._is_ready(begin),
+        )
+        self.settings["api_listen"] = self.base_url.removeprefix("http://")
+
+    def _init(self) -> None:
+        command = [sys.executable, "-m", "controlplane", "init", "--config", str(self.config)]
+        for account in self.ACCOUNTS:
+            command += ["--account", account]
+        done = subprocess.run(
+            [*command, "--json"],
+            cwd=ROOT,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_START_TIMEOUT,
+            check=False,
+        )
+        if done.returncode != 0:
+            reason = done.stderr.decode(errors="replace").strip()
+            raise RuntimeError(f"controlplane init ended with {done.returncode}:\n{reason}")
+        made = json.loads(done.stdout)
+        self.tokens, self.operator_token = made["accounts"], made["operator_token"]
+
+    def _is_ready(self, begin: int) -> bool:
+        """Tell whether it serves; what was logged before byte `begin` was an earlier process."""
+        with self.process.log.open("rb") as log:
+            log.seek(begin)
+            found = re.search(rb"listening on (http://[\w.:\[\]-]+:\d+)", log.read())
+        if found is None:
+            return False
+        self.base_url = found[1].decode()
+        return _http_status(self.base_url.removeprefix("http://"), "/readyz") == 200
+
+
+def _environment() -> dict[str, str]:
+    """The caller's environment without settings that would override those of the config file."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TILTYARD_")}
+    return {**kept, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}", "PYTHONUNBUFFERED": "1"}
+
+
+def _http_status(address: str, path: str) -> int:
+    """Return the status of a GET, or 0 when nobody answers."""
+    connection = http.client.HTTPConnection(address, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        connection.close()
+
+
+def _accepts(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True

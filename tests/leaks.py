@@ -1,0 +1,50 @@
+"""A pytest plugin: what a test leaves behind, or does on the event loop, fails it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from blockbuster import blockbuster_ctx
+
+_GRACE = 2.0
+"""Seconds for tasks that were cancelled and threads that were told to end."""
+_NOT_OURS = ("_poll_wrapper", "asyncio_")
+"""Threads of grpc's and asyncio's own, which end with the loop, after this check."""
+
+
+@pytest.fixture(autouse=True)
+def no_leaked_threads() -> Iterator[None]:
+    """Fail a test that leaves a thread behind."""
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + _GRACE
+    while (left := _ours(set(threading.enumerate()) - before)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not left, f"the test left threads behind: {left}"
+
+
+@pytest.fixture(autouse=True)
+def no_leaked_tasks(request: pytest.FixtureRequest) -> None:
+    """Fail a coroutine test that leaves a task behind or blocks its loop in our code."""
+    if isinstance(request.node, pytest.Function) and inspect.iscoroutinefunction(request.node.obj):
+        request.getfixturevalue("_guarded_loop")
+
+
+@pytest.fixture
+async def _guarded_loop() -> AsyncIterator[None]:
+    before = asyncio.all_tasks()
+    with blockbuster_ctx(["agent", "controlplane"]):
+        yield
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    if left:
+        _, left = await asyncio.wait(left, timeout=_GRACE)
+    assert not left, f"the test left tasks behind: {[task.get_name() for task in left]}"
+
+
+def _ours(threads: set[threading.Thread]) -> list[str]:
+    return sorted(t.name for t in threads if not any(part in t.name for part in _NOT_OURS))

@@ -1,0 +1,33 @@
+"""What the documents say is what there is."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from agent.config import AgentConfig
+from controlplane.config import Config
+
+ROOT = Path(__file__).resolve().parent.parent
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("heading", "known"),
+    [
+        ("Settings of the agent", set(AgentConfig.model_fields)),
+        ("Settings of the control plane", {field.name for field in dataclasses.fields(Config)}),
+    ],
+)
+def test_every_setting_is_documented_and_no_other(heading: str, known: set[str]) -> None:
+    section = OPERATIONS.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    assert set(re.findall(r"^\| `([a-z_]+)` \|", section, re.MULTILINE)) == known
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+        assert (page.parent / link).exists(), link

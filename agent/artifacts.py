@@ -12,7 +12,7 @@ import tempfile
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO
 
 from agent.engine import Engine
 from agent.errors import ArtifactTooLarge, DiskFull, InvalidArgument
@@ -65,7 +65,7 @@ class Artifacts:
             cause = error.strerror or str(error)
             raise DiskFull(str(self._records.spool_dir), cause) from error
 
-    async def _pack(self, container: str, path: str, spool: BinaryIO) -> None:
+    async def _pack(self, container: str, path: str, spool: IO[bytes]) -> None:
         pack = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
         batch, total = bytearray(), 0
         async with self._engine.archive(container, path) as chunks:
@@ -80,11 +80,11 @@ class Artifacts:
         await self._records.run(_compress, pack, bytes(batch), spool, last=True)
 
 
-def _nameless(folder: Path) -> BinaryIO:
-    return cast("BinaryIO", tempfile.TemporaryFile(dir=folder))
+def _nameless(folder: Path) -> IO[bytes]:
+    return tempfile.TemporaryFile(dir=folder)
 
 
-def _compress(pack: zlib._Compress, data: bytes, spool: BinaryIO, *, last: bool = False) -> None:
+def _compress(pack: zlib._Compress, data: bytes, spool: IO[bytes], *, last: bool = False) -> None:
     spool.write(pack.compress(data))
     if last:
         spool.write(pack.flush())

@@ -133,6 +133,7 @@ class Daemon:
         try:
             yield
         finally:
+            self._feed.end()
             await server.stop(SERVER_GRACE_SECONDS)
 
     def _learn(self, host: Host, info: EngineInfo) -> None:

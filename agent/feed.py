@@ -13,11 +13,12 @@ from agent.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What changed since a watcher last looked; `snapshot` asks it to begin anew."""
+    """What changed since a watcher last looked; `snapshot` asks it to begin anew, `end` to go."""
 
     sessions: tuple[Session, ...] = ()
     host: bool = False
     snapshot: bool = False
+    end: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -27,6 +28,7 @@ class Subscription:
     _sessions: dict[str, Session] = field(default_factory=dict)
     _host: bool = False
     _snapshot: bool = False
+    _end: bool = False
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def take(self, timeout: float) -> Changes:
@@ -35,7 +37,7 @@ class Subscription:
             async with asyncio.timeout(timeout):
                 await self._wake.wait()
         sessions = sorted(self._sessions.values(), key=lambda session: session.sequence)
-        changes = Changes(tuple(sessions), self._host, self._snapshot)
+        changes = Changes(tuple(sessions), self._host, self._snapshot, self._end)
         self._sessions.clear()
         self._host = self._snapshot = False
         self._wake.clear()
@@ -49,6 +51,11 @@ class Subscription:
             self._sessions[session.internal_id] = session
         self._host |= host
         self._snapshot |= snapshot
+        self._wake.set()
+
+    def end(self) -> None:
+        """Have the watcher go."""
+        self._end = True
         self._wake.set()
 
 
@@ -84,6 +91,11 @@ class Feed:
         self.stamp()
         for subscription in self._subscriptions:
             subscription.note(snapshot=True)
+
+    def end(self) -> None:
+        """Have all watchers go: the agent stops."""
+        for subscription in self._subscriptions:
+            subscription.end()
 
     @contextlib.contextmanager
     def subscribe(self) -> Iterator[Subscription]:

@@ -19,7 +19,6 @@ from agent.errors import (
     EngineTimeout,
     EngineUnavailable,
     SessionStopped,
-    StartQueueFull,
 )
 from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
 from agent.session import EndReason, Process, Session, State
@@ -256,11 +255,13 @@ class Lifecycle:
         self._settle(error)
 
     async def _remove_traces(self, error: AgentError) -> None:
-        """Undo; an engine that could not be reached at all has made nothing to remove."""
-        if isinstance(error, EngineUnavailable | StartQueueFull):
-            await self._host.records.delete(self._session.internal_id)
-        else:
+        """Undo once; while the engine is gone altogether, what it has is left to the reaper."""
+        try:
             await starting.undo(self._host, self._session)
+        except EngineUnavailable:
+            if not isinstance(error, EngineUnavailable):
+                raise
+            await self._host.records.delete(self._session.internal_id)
 
     # -- bookkeeping ---------------------------------------------------------------------------
 

@@ -6,11 +6,10 @@ anything may remove it, its log is read once into the session's directory.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import IO, Protocol
 
 from agent.engine import Engine, container_name
 from agent.errors import ContainerGone, DiskFull, LogGone
@@ -47,7 +46,7 @@ async def seal(engine: Engine, records: Records, internal_id: str) -> None:
     beside = path.with_name(".log.new")
     try:
         async with (
-            records.opened(functools.partial(beside.open, "wb")) as file,
+            records.opened(lambda: beside.open("wb")) as file,
             engine.logs(container_name(internal_id)) as chunks,
         ):
             async for chunk in chunks:
@@ -100,16 +99,16 @@ async def _live(
 
 
 async def _sealed(records: Records, internal_id: str) -> AsyncIterator[bytes]:
-    opener = functools.partial(records.log_path(internal_id).open, "rb")
+    path = records.log_path(internal_id)
     try:
-        async with records.opened(opener) as file:
+        async with records.opened(lambda: path.open("rb")) as file:
             while chunk := await records.run(file.read, CHUNK_BYTES):
                 yield chunk
     except FileNotFoundError:
         raise LogGone(internal_id) from None
 
 
-def _finish(file: BinaryIO, beside: Path, path: Path) -> None:
+def _finish(file: IO[bytes], beside: Path, path: Path) -> None:
     file.flush()
     os.fsync(file.fileno())
     beside.replace(path)

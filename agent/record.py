@@ -30,7 +30,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, ParamSpec, TypeVar
+from typing import IO, Any, ParamSpec, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -99,7 +99,7 @@ class Records:
         self._root = state_dir
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="records")
         self._running: set[asyncio.Future[Any]] = set()
-        self._locked: BinaryIO | None = None
+        self._locked: IO[bytes] | None = None
 
     @property
     def spool_dir(self) -> Path:
@@ -127,7 +127,7 @@ class Records:
         return await asyncio.shield(running)
 
     @contextlib.asynccontextmanager
-    async def opened(self, opener: Callable[[], BinaryIO]) -> AsyncIterator[BinaryIO]:
+    async def opened(self, opener: Callable[[], IO[bytes]]) -> AsyncIterator[IO[bytes]]:
         """Open a file on the pool and close it there, however the wait for either ends."""
         opening = asyncio.ensure_future(self.run(opener))
         try:
@@ -255,7 +255,7 @@ class Records:
         return made
 
 
-def _close_late(opening: asyncio.Future[BinaryIO]) -> None:
+def _close_late(opening: asyncio.Future[IO[bytes]]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
 

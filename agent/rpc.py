@@ -24,7 +24,7 @@ from agent.errors import (
     SessionLive,
     Unimplemented,
 )
-from agent.feed import Changes, Feed, Subscription
+from agent.feed import Changes, Feed
 from agent.host import HostReport
 from agent.images import Images
 from agent.record import Records
@@ -160,8 +160,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         with feed.subscribe() as subscription:
             for message in self._snapshot(acked):
                 yield message
-            while True:
-                for message in await self._news(subscription):
+            while not (changes := await subscription.take(HEARTBEAT_SECONDS)).end:
+                for message in self._news(changes):
                     yield message
 
     @_answers
@@ -182,7 +182,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> pb.StopSessionResponse:
         """Stop a session and wait for its end."""
         session = await self._parts.sessions.stop(
-            request.internal_id, _asked_reason(request.reason)
+            request.internal_id, _asked_reason(request.reason), discard=request.discard
         )
         return pb.StopSessionResponse(
             session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
@@ -309,9 +309,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             self._message(snapshot_end=pb.SnapshotEnd(reconciled=reconciled)),
         ]
 
-    async def _news(self, subscription: Subscription) -> list[pb.WatchResponse]:
-        """What has changed since the last message; a heartbeat when nothing has."""
-        changes: Changes = await subscription.take(HEARTBEAT_SECONDS)
+    def _news(self, changes: Changes) -> list[pb.WatchResponse]:
+        """What a watcher is told of changes; a heartbeat when there are none."""
         if changes.snapshot:
             return self._snapshot(acked=0)
         # The host goes first: who has seen a sequence has seen what the host lends by then.

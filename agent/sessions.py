@@ -71,8 +71,8 @@ class SessionManager:
         await life.settled_start()
         return life.session
 
-    async def stop(self, internal_id: str, reason: EndReason) -> Session:
-        """Have a session end and return it once it has.
+    async def stop(self, internal_id: str, reason: EndReason, *, discard: bool = False) -> Session:
+        """Have a session end and return it once it has; `discard` removes all that is left of it.
 
         Raises SessionNotFound for an unknown id, leaving a tombstone that refuses a late start,
         and CannotKill.
@@ -86,6 +86,8 @@ class SessionManager:
             raise SessionNotFound(internal_id)
         if life.unkillable:
             raise CannotKill(internal_id)
+        if discard:
+            await self._discard(life)
         return life.session
 
     def life(self, internal_id: str) -> Lifecycle:
@@ -221,6 +223,15 @@ class SessionManager:
             del self._lives[internal_id]
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("session %s: its task failed by a defect", internal_id, exc_info=error)
+
+    async def _discard(self, life: Lifecycle) -> None:
+        """Remove an ended session for good; a caller that is not answered asks again."""
+        internal_id = life.session.internal_id
+        await life.wait_for(lambda session: session.log_sealed or session.container_removed)
+        if not life.session.container_removed:
+            await life.forget_container()
+        await self._bury(internal_id)
+        await self.forget(internal_id)
 
     async def _bury(self, internal_id: str) -> None:
         now = self._host.clock.time()

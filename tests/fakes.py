@@ -11,7 +11,7 @@ import io
 import itertools
 import tarfile
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -33,6 +33,7 @@ from agent.errors import (
     ImageCannotRun,
     ImageMissing,
     ImageNotFound,
+    InvalidArgument,
     PathNotFound,
     PortTaken,
 )
@@ -226,11 +227,8 @@ class FakeEngine:
 
     async def list(self, agent_id: str) -> list[Container]:
         async with self._call("list"):
-            return [
-                held.described()
-                for held in self._containers.values()
-                if held.spec.agent_id == agent_id
-            ]
+            every = self._containers.values()
+            return [held.described() for held in every if held.spec.agent_id == agent_id]
 
     async def kill(self, container: str, signal: str) -> None:
         async with self._call("kill", container):
@@ -265,22 +263,29 @@ class FakeEngine:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         async with self._call("logs", container):
             held = self._find(container)
-        yield self._read_log(held, since or 0.0, follow=follow and held.process is not None)
+        async with contextlib.aclosing(
+            self._read_log(held, since or 0.0, follow=follow and held.process is not None)
+        ) as found:
+            yield found
 
     @contextlib.asynccontextmanager
     async def archive(self, container: str, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
         async with self._call("archive", container):
             tar = _tar(self._find(container).files, path)
-        yield _chunks(tar)
+        async with contextlib.aclosing(_chunks(tar)) as found:
+            yield found
 
     @contextlib.asynccontextmanager
     async def pull(
         self, image: str, credentials: Credentials | None = None
     ) -> AsyncIterator[AsyncIterator[PullProgress]]:
+        if "@" not in image:
+            raise InvalidArgument("image", "it is not a reference by digest")
         async with self._call("pull", image):
             if image not in self.registry | self._images:
                 raise ImageNotFound(image)
-        yield self._pull_steps(image)
+        async with contextlib.aclosing(self._pull_steps(image)) as found:
+            yield found
 
     async def images(self) -> frozenset[str]:
         async with self._call("images"):
@@ -292,12 +297,13 @@ class FakeEngine:
             queue: asyncio.Queue[str | None] = asyncio.Queue()
             self._watchers[queue] = agent_id
         try:
-            yield self._read_events(queue)
+            async with contextlib.aclosing(self._read_events(queue)) as found:
+                yield found
         finally:
             del self._watchers[queue]
 
     async def close(self) -> None:
-        """Containers outlive whoever looks at them."""
+        """Nothing: containers outlive whoever looks at them."""
 
     # How it works.
 
@@ -345,7 +351,7 @@ class FakeEngine:
             if agent_id == held.spec.agent_id:
                 queue.put_nowait(held.spec.internal_id)
 
-    async def _read_log(self, held: _Held, since: float, *, follow: bool) -> AsyncIterator[bytes]:
+    async def _read_log(self, held: _Held, since: float, *, follow: bool) -> AsyncGenerator[bytes]:
         run = held.process
         for index in itertools.count():
             while index >= len(held.log):
@@ -357,14 +363,13 @@ class FakeEngine:
             if written >= since:
                 yield data
 
-    async def _read_events(self, queue: asyncio.Queue[str | None]) -> AsyncIterator[str]:
+    async def _read_events(self, queue: asyncio.Queue[str | None]) -> AsyncGenerator[str]:
         while (internal_id := await queue.get()) is not None:
             yield internal_id
         self._check_available()
 
-    async def _pull_steps(self, image: str) -> AsyncIterator[PullProgress]:
+    async def _pull_steps(self, image: str) -> AsyncGenerator[PullProgress]:
         if image not in self._images:
-            yield PullProgress(layers=1)
             yield PullProgress(layers=1, layers_done=0, received_bytes=1024)
             self._check_available()
             self._images.add(image)
@@ -389,7 +394,7 @@ def _tar(files: dict[str, bytes], path: str) -> bytes:
     return buffer.getvalue()
 
 
-async def _chunks(data: bytes) -> AsyncIterator[bytes]:
+async def _chunks(data: bytes) -> AsyncGenerator[bytes]:
     for begin in range(0, len(data), _CHUNK):
         yield data[begin : begin + _CHUNK]
         await asyncio.sleep(0)

@@ -38,7 +38,9 @@ def no_leaked_tasks(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 async def _guarded_loop() -> AsyncIterator[None]:
     before = asyncio.all_tasks()
-    with blockbuster_ctx(["agent", "controlplane"]):
+    with blockbuster_ctx(["agent", "controlplane"]) as found:
+        # An executor's own lock is held for microseconds, by its threads and by submit() alike.
+        found.functions["threading.Lock.acquire"].deactivate()
         yield
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     if left:

@@ -26,7 +26,7 @@ from agent.errors import (
     SpecConflict,
 )
 from agent.session import EndReason, PortRequest, Protocol, Resources, State
-from tests.agent.hosts import START_STEPS, Agent, an_agent
+from tests.agent.hosts import START_STEPS, Agent, an_agent, until
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
 
@@ -177,12 +177,7 @@ async def test_undoing_goes_on_when_the_engine_cannot_help_at_once(agent: Agent)
     assert not agent.nothing_is_held()
     assert agent.sessions.settled() == []
     await agent.clock.advance(31)
-    [life] = [agent.sessions.life(session.internal_id) for session in agent.sessions.all()] or [
-        None
-    ]
-    if life is not None:
-        await life.gone.wait()
-        await asyncio.sleep(0)
+    await until(lambda: agent.sessions.all() == [])
     await assert_nothing_is_left(agent)
 
 
@@ -295,6 +290,24 @@ async def test_a_stopped_session_has_ended_when_the_answer_comes(agent: Agent) -
     again = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     assert again.state is State.EXITED
     await until_sealed(agent, session.internal_id)
+
+
+async def test_a_discarded_session_leaves_nothing_and_cannot_start_again(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+    assert ended.state is State.EXITED
+    await assert_nothing_is_left(agent)
+    with pytest.raises(SessionNotFound):
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+    with pytest.raises(SessionStopped):
+        await agent.sessions.start(session.internal_id, a_spec())
+
+
+async def test_an_ended_session_can_still_be_discarded(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+    await assert_nothing_is_left(agent)
 
 
 async def test_a_game_that_ignores_sigterm_is_killed_after_the_grace_period(agent: Agent) -> None:

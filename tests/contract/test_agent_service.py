@@ -93,9 +93,10 @@ async def refused(call: Any) -> str:
                 pass
         else:
             await call
-    reason = dict(error.value.trailing_metadata() or ())["tiltyard-error-reason"]  # type: ignore[call-overload, var-annotated]
+    metadata: Any = error.value.trailing_metadata()
+    reason = str(dict(metadata)["tiltyard-error-reason"])
     assert error.value.code() is GRPC_CODES[ErrorReason[reason]]
-    return str(reason)
+    return reason
 
 
 def test_reasons_mirror_the_proto_and_each_has_a_status() -> None:

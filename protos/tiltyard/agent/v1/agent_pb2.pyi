@@ -1176,19 +1176,25 @@ class StopSessionRequest(_message.Message):
 
     INTERNAL_ID_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    DISCARD_FIELD_NUMBER: _builtins.int
     internal_id: _builtins.str
     """The session's internal id."""
     reason: Global___EndReason.ValueType
     """STOPPED when not set. TTL, EXITED, OOM and HOST_RESTART are refused."""
+    discard: _builtins.bool
+    """True when nobody will ask for the session again, as after an attempt at a start that was given
+    up: once it has ended, its container, log and record are removed.
+    """
     def __init__(
         self,
         *,
         internal_id: _builtins.str = ...,
         reason: Global___EndReason.ValueType = ...,
+        discard: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["internal_id", b"internal_id", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["discard", b"discard", "internal_id", b"internal_id", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

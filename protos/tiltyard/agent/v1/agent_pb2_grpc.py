@@ -156,7 +156,7 @@ class AgentServiceServicer:
         """StopSession sends SIGTERM, SIGKILL after the host's grace period, and answers when the
         container has ended or when the caller's deadline ends the wait. Idempotent: an ended session
         is answered as it is. An unknown id leaves a tombstone for one hour that refuses a late start,
-        and fails with SESSION_NOT_FOUND. Fails with CANNOT_KILL when the process survives SIGKILL.
+        and fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails with CANNOT_KILL when the process survives SIGKILL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -76,7 +76,7 @@ class AgentServiceStub:
     """StopSession sends SIGTERM, SIGKILL after the host's grace period, and answers when the
     container has ended or when the caller's deadline ends the wait. Idempotent: an ended session
     is answered as it is. An unknown id leaves a tombstone for one hour that refuses a late start,
-    and fails with SESSION_NOT_FOUND. Fails with CANNOT_KILL when the process survives SIGKILL.
+    and fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails with CANNOT_KILL when the process survives SIGKILL.
     """
     GetSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.GetSessionRequest, _agent_pb2.GetSessionResponse]
     """GetSession reads one session, ended ones included until they are forgotten. Read-only.
@@ -146,7 +146,7 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """StopSession sends SIGTERM, SIGKILL after the host's grace period, and answers when the
     container has ended or when the caller's deadline ends the wait. Idempotent: an ended session
     is answered as it is. An unknown id leaves a tombstone for one hour that refuses a late start,
-    and fails with SESSION_NOT_FOUND. Fails with CANNOT_KILL when the process survives SIGKILL.
+    and fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails with CANNOT_KILL when the process survives SIGKILL.
     """
     GetSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.GetSessionRequest, _agent_pb2.GetSessionResponse]  # type: ignore[assignment]
     """GetSession reads one session, ended ones included until they are forgotten. Read-only.
@@ -243,7 +243,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         """StopSession sends SIGTERM, SIGKILL after the host's grace period, and answers when the
         container has ended or when the caller's deadline ends the wait. Idempotent: an ended session
         is answered as it is. An unknown id leaves a tombstone for one hour that refuses a late start,
-        and fails with SESSION_NOT_FOUND. Fails with CANNOT_KILL when the process survives SIGKILL.
+        and fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails with CANNOT_KILL when the process survives SIGKILL.
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,253 @@
+"""What Docker says when something fails, as our errors: the one place that knows its sentences.
+
+Pure and without `docker`, so that calls on threads and streams on the loop share it. The sentences
+are those of Docker Engine 20.10 to 28.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from agent.errors import (
+    AgentError,
+    ContainerExists,
+    ContainerGone,
+    DiskFull,
+    EngineError,
+    EngineTimeout,
+    EngineUnavailable,
+    ImageCannotRun,
+    ImageMissing,
+    ImageNotFound,
+    PathNotFound,
+    PortTaken,
+    RegistryTimeout,
+    RegistryUnavailable,
+)
+
+STORAGE = "the engine's storage"
+"""Stands for the path in DiskFull: the engine names one of its own or none."""
+
+_MAX_CAUSE = 300
+"""Characters of the engine's text in an error: it may quote a whole request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call to the engine and what it is about.
+
+    One that `changes` something leaves an unknown outcome when it breaks off.
+    """
+
+    name: str
+    container: str = ""
+    image: str = ""
+    path: str = ""
+    changes: bool = False
+
+
+def error_of_answer(call: Call, status: int, message: str) -> AgentError:
+    """The error that an answer of the engine with an error status means."""
+    text = message.strip()
+    lower = text.lower()
+    if _disk_full(lower):
+        return DiskFull(STORAGE, _short(text))
+    if status == 404 and (missing := _missing(call, lower)) is not None:
+        return missing
+    refusal = _REFUSALS[call.name](call, text) if call.name in _REFUSALS else None
+    return refusal or EngineError(call.name, _short(text) or f"status {status}")
+
+
+def error_of_pull(image: str, message: str) -> AgentError:
+    """The error that a failed pull means, told by status or within the stream."""
+    text = message.strip()
+    lower = text.lower()
+    if _disk_full(lower):
+        return DiskFull(STORAGE, _short(text))
+    for parts, make in _PULL_FAILURES:
+        if any(part in lower for part in parts):
+            return make(image, _short(text))
+    return EngineError("pull", _short(text))
+
+
+def error_of_connection(call: Call, error: BaseException) -> AgentError:
+    """The error that a broken or silent connection means.
+
+    A change that breaks off once it was asked for may take place all the same (M11).
+    """
+    causes = list(_causes(error))
+    never_sent = any(isinstance(cause, _NEVER_SENT) for cause in causes)
+    if timed_out(error) or (call.changes and not never_sent):
+        return EngineTimeout(call.name)
+    last = causes[-1]
+    cause = last.strerror if isinstance(last, OSError) else str(last)
+    return EngineUnavailable(cause or type(last).__name__)
+
+
+def timed_out(error: BaseException) -> bool:
+    """True when a connection failed by its time-out, whatever that is wrapped in."""
+    return any(isinstance(cause, TimeoutError) for cause in _causes(error))
+
+
+def already_so(call: Call, status: int, message: str) -> bool:
+    """True when an error only says that what was asked for is already the case."""
+    lower = message.lower()
+    if call.name == "kill":
+        return any(part in lower for part in _NOT_RUNNING)
+    return call.name == "remove" and status == 404 and "no such container" in lower
+
+
+def being_removed(status: int, message: str) -> bool:
+    """True when somebody else's removal of the same container is under way."""
+    return status == 409 and "already in progress" in message.lower()
+
+
+_NOT_RUNNING = ("is not running", "process already finished", "no such process")
+
+_REGISTRY_REFUSES = (
+    "unauthorized",
+    "authentication required",
+    "no basic auth credentials",
+    "access denied",
+    "access to the resource is denied",
+    "toomanyrequests",
+    "incorrect username or password",
+)
+_IMAGE_NOT_FOUND = (
+    "manifest unknown",
+    "name unknown",
+    "repository name not known",
+    "blob unknown",
+    "not found",
+)
+_REGISTRY_LATE = (
+    "timeout",  # of a TLS handshake, of the client, of a connection's input or output
+    "timed out",
+    "deadline exceeded",
+)
+_REGISTRY_FAILS = (
+    "connection refused",
+    "connection reset",
+    "no such host",
+    "no route to host",
+    "network is unreachable",
+    "server misbehaving",
+    "unexpected eof",
+    ": eof",
+    "x509:",
+    "tls:",
+    "http response to https client",
+    "digest verification failed",
+    "verification failed for digest",
+    "unsupported manifest",
+    "received unexpected http status",
+    "error parsing http",
+    "internal server error",
+    "bad gateway",
+    "service unavailable",
+)
+
+_TAKEN = ("port is already allocated", "address already in use")
+_PORT_FORMS = (
+    re.compile(r"listen (?P<protocol>tcp|udp)\d? \S*:(?P<port>\d+)"),
+    re.compile(r"host port \S*?:(?P<port>\d+)(?::\S+)?/(?P<protocol>tcp|udp)"),
+    re.compile(r"Bind for \S*:(?P<port>\d+) failed"),
+)
+
+_CANNOT_RUN = (
+    "executable file not found",
+    "no such file or directory",
+    "permission denied",
+    "exec format error",
+    "is a directory",
+)
+_EXEC = re.compile(r"""exec(?:_linux\.go:\d+)?:? "?(?P<program>[^":]*)"?:""")
+_NO_USER = re.compile(
+    r"unable to find (?:user|group) [^:]*|no matching entries in (?:passwd|group)"
+)
+_PLATFORM = "does not match the specified platform"
+
+
+_NEVER_SENT = (FileNotFoundError, ConnectionRefusedError, PermissionError, BlockingIOError)
+"""How a connection fails before anything was asked over it."""
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it came of, the outermost first."""
+    while error is not None:
+        yield error
+        inner = next((part for part in error.args if isinstance(part, BaseException)), None)
+        error = inner or error.__cause__ or error.__context__
+
+
+def _missing(call: Call, lower: str) -> AgentError | None:
+    if "no such container" in lower:
+        return ContainerGone(call.container)
+    if "no such image" in lower:
+        return ImageMissing(call.image)
+    return None
+
+
+def _create_refusal(call: Call, text: str) -> AgentError | None:
+    lower = text.lower()
+    if "is already in use by container" in lower:
+        return ContainerExists(call.container)
+    if "no command specified" in lower:
+        return ImageCannotRun("it names no command and none is given")
+    return None
+
+
+def _read_refusal(call: Call, text: str) -> AgentError | None:
+    lower = text.lower()
+    if "dead or marked for removal" in lower:
+        return ContainerGone(call.container)
+    if call.path and any(part in lower for part in _NO_PATH):
+        return PathNotFound(call.path)
+    return None
+
+
+def _start_refusal(_: Call, text: str) -> AgentError | None:
+    lower = text.lower()
+    if any(part in lower for part in _TAKEN):
+        found = next((match for form in _PORT_FORMS if (match := form.search(text))), None)
+        if found is None:
+            return PortTaken("", 0)
+        return PortTaken(found.groupdict().get("protocol") or "", int(found["port"]))
+    if (user := _NO_USER.search(text)) is not None:
+        return ImageCannotRun(_short(user[0]))
+    if _PLATFORM in lower:
+        return ImageCannotRun(_PLATFORM)
+    program = _EXEC.search(text)
+    cause = next((part for part in _CANNOT_RUN if part in lower), None)
+    if program is None or cause is None:
+        return None
+    return ImageCannotRun(f"{program['program'][:100]}: {cause}")
+
+
+def _disk_full(lower: str) -> bool:
+    return "no space left on device" in lower or "disk quota exceeded" in lower
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_CAUSE else f"{text[:_MAX_CAUSE]}…"
+
+
+_NO_PATH = ("could not find the file", "no such file or directory", "not a directory")
+
+_REFUSALS: Mapping[str, Callable[[Call, str], AgentError | None]] = {
+    "create": _create_refusal,
+    "start": _start_refusal,
+    "logs": _read_refusal,
+    "archive": _read_refusal,
+}
+
+_PULL_FAILURES: Sequence[tuple[Sequence[str], Callable[[str, str], AgentError]]] = (
+    (_REGISTRY_REFUSES, RegistryUnavailable),
+    (_IMAGE_NOT_FOUND, lambda image, _: ImageNotFound(image)),
+    (("no matching manifest for",), lambda _, cause: ImageCannotRun(cause)),
+    (_REGISTRY_LATE, lambda image, _: RegistryTimeout(image)),
+    (_REGISTRY_FAILS, RegistryUnavailable),
+)
+"""What a failed pull means, the first that fits."""

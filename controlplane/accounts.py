@@ -1,0 +1,64 @@
+"""Accounts: who a request comes from, and what the first start makes."""
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from controlplane.account_store import AccountStore, Caller
+from controlplane.clock import Clock
+from controlplane.errors import UnauthorizedError
+from controlplane.tokens import mint, parse
+
+
+@dataclass(slots=True)
+class InitialTokens:
+    """Fresh tokens, to be shown once: of each account that was made, and the operator's."""
+
+    accounts: dict[str, str] = field(default_factory=dict)
+    operator_token: str | None = None
+
+    def to_json(self) -> str:
+        """Write them as `init --json` prints them."""
+        return json.dumps({"accounts": self.accounts, "operator_token": self.operator_token})
+
+    def save(self, path: Path) -> None:
+        """Write them to a new file that only its owner can read."""
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(self.to_json() + "\n")
+
+
+class Accounts:
+    """Use cases on accounts."""
+
+    def __init__(self, store: AccountStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def authenticate(self, token: str) -> Caller:
+        """Find whose token this is.
+
+        Raises:
+            UnauthorizedError: For every kind of bad token alike.
+        """
+        presented = parse(token)
+        if presented is None:
+            raise UnauthorizedError
+        caller = await self._store.caller_of(presented, self._clock.now_ms())
+        if caller is None:
+            raise UnauthorizedError
+        return caller
+
+    async def initialise(self, names: Iterable[str]) -> InitialTokens:
+        """Make the accounts and the operator's token that are not there yet."""
+        made = InitialTokens()
+        for name in names:
+            token = mint()
+            if await self._store.create_account(name, token, self._clock.now_ms()):
+                made.accounts[name] = token.text
+        operator = mint()
+        if await self._store.create_operator_token(operator, self._clock.now_ms()):
+            made.operator_token = operator.text
+        return made

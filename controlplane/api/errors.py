@@ -1,0 +1,117 @@
+"""Errors as callers see them: one table from reason to status and code, one middleware."""
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+
+from controlplane.errors import (
+    InvalidRequestError,
+    NoCapacityError,
+    Reason,
+    StoreError,
+    TiltyardError,
+)
+
+_log = logging.getLogger(__name__)
+
+IDENTIFIER = web.RequestKey("identifier", str)
+"""The UUID of a request, in its answer and in every log line about it."""
+
+STATUSES: dict[Reason, tuple[int, str]] = {
+    Reason.BAD_REQUEST: (400, "INVALID_REQUEST"),
+    Reason.UNAUTHORIZED: (401, "UNAUTHORIZED"),
+    Reason.QUOTA_EXCEEDED: (402, "QUOTA_EXCEEDED"),
+    Reason.FORBIDDEN: (403, "FORBIDDEN"),
+    Reason.NOT_FOUND: (404, "RESOURCE_NOT_FOUND"),
+    Reason.CONFLICT: (409, "CONFLICT"),
+    Reason.TOO_LARGE: (413, "PAYLOAD_TOO_LARGE"),
+    Reason.CANNOT_START: (420, "CAPACITY_UNAVAILABLE"),
+    Reason.INVALID_REQUEST: (422, "INVALID_REQUEST"),
+    Reason.UNAVAILABLE: (503, "SERVICE_UNAVAILABLE"),
+    Reason.TIMEOUT: (504, "GATEWAY_TIMEOUT"),
+}
+_OWN_CODES = {405: "METHOD_NOT_ALLOWED", 500: "INTERNAL_ERROR"}
+_CODES = dict(STATUSES.values()) | _OWN_CODES
+_PHRASES = {420: "Capacity Unavailable"}
+_MAX_PATH = 2048
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def error_response(
+    request: web.Request, status: int, message: str, details: str, **more: Any
+) -> web.Response:
+    """Build an ErrorResponse."""
+    body = {
+        "statusCode": status,
+        "code": _CODES.get(status, "INVALID_REQUEST"),
+        "message": message,
+        "details": details,
+        "path": request.raw_path.partition("?")[0][:_MAX_PATH],
+        "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "identifier": identifier_of(request),
+        **more,
+    }
+    response = web.json_response(body)
+    response.set_status(status, _PHRASES.get(status))
+    return response
+
+
+def identifier_of(request: web.Request) -> str:
+    """Give the request's UUID, made on first use."""
+    if IDENTIFIER not in request:
+        request[IDENTIFIER] = str(uuid.uuid4())
+    return request[IDENTIFIER]
+
+
+@web.middleware
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn whatever a handler raises into an ErrorResponse; leak nothing that was not meant."""
+    try:
+        return await handler(request)
+    except TiltyardError as error:
+        return _from_ours(request, error)
+    except web.HTTPException as error:
+        return _from_aiohttp(request, error)
+    except StoreError:
+        _log.exception("request %s: the database failed", identifier_of(request))
+        return error_response(request, 503, "service unavailable", "the database failed")
+    except Exception:  # noqa: BLE001  # the last resort of every request
+        _log.exception("request %s failed unexpectedly", identifier_of(request))
+        return error_response(request, 500, "internal error", "the server's log has the cause")
+
+
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Put on every answer what every answer carries; a signal of the application."""
+    response.headers["X-Request-Id"] = identifier_of(request)
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers.pop("Server", None)
+
+
+def _from_ours(request: web.Request, error: TiltyardError) -> web.Response:
+    status, _ = STATUSES[error.reason]
+    more: dict[str, Any] = {}
+    if isinstance(error, InvalidRequestError):
+        more["violations"] = [
+            {"field": v.field, "description": v.description} for v in error.violations
+        ]
+    response = error_response(request, status, error.message, error.details, **more)
+    if isinstance(error, NoCapacityError):
+        response.headers["Retry-After"] = str(error.retry_after)
+    if error.reason is Reason.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    _log.info("request %s: %d %s", identifier_of(request), status, error)
+    return response
+
+
+def _from_aiohttp(request: web.Request, error: web.HTTPException) -> web.Response:
+    phrase = HTTPStatus(error.status).phrase.lower()
+    response = error_response(request, error.status, phrase, phrase)
+    if "Allow" in error.headers:
+        response.headers["Allow"] = error.headers["Allow"]
+    return response

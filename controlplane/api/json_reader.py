@@ -1,0 +1,87 @@
+"""A strict reader of JSON bodies: what two parsers could read differently is refused. Pure."""
+
+import json
+import math
+import re
+from typing import Any, NoReturn
+
+MAX_NESTING = 32
+_MAX_INTEGER_DIGITS = 19
+_INTEGERS = range(-(2**63), 2**63)
+_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+
+
+def read_json(body: bytes) -> Any:
+    """Read a body.
+
+    Raises:
+        ValueError: It is not JSON, or holds a repeated key, a number that is not finite or beyond
+            64 bits, NUL or a lone surrogate in a string, or more than 32 levels.
+    """
+    try:
+        value = json.loads(
+            body.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_refuse_constant,
+            parse_int=_integer,
+            parse_float=_float,
+        )
+    except RecursionError:
+        raise _too_deep() from None
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error.msg} at byte {error.pos}") from None
+    _check(value)
+    return value
+
+
+def _check(value: Any) -> None:
+    """Walk without recursion: how deep a body is must not decide how this ends."""
+    pending = [(value, 1)]
+    while pending:
+        item, level = pending.pop()
+        if isinstance(item, str):
+            _check_text(item)
+        elif isinstance(item, dict | list):
+            if level > MAX_NESTING:
+                raise _too_deep()
+            values = item
+            if isinstance(item, dict):
+                for key in item:
+                    _check_text(key)
+                values = list(item.values())
+            pending.extend((child, level + 1) for child in values)
+
+
+def _check_text(text: str) -> None:
+    if _NOT_TEXT.search(text):
+        raise ValueError("holds NUL or a lone surrogate in a string")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("repeats a key")
+    return found
+
+
+def _integer(text: str) -> int:
+    if len(text.lstrip("-")) > _MAX_INTEGER_DIGITS or int(text) not in _INTEGERS:
+        raise ValueError("holds an integer beyond 64 bits")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("holds a number that is not finite")
+    return number
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"holds {name}, which is not JSON")
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"is nested deeper than {MAX_NESTING} levels")

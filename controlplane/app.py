@@ -1,0 +1,173 @@
+"""The composition root: makes every part, starts them in order and stops them in reverse."""
+
+import asyncio
+import logging
+from random import Random
+
+from aiohttp import web
+
+from controlplane.account_store import AccountStore
+from controlplane.accounts import Accounts, InitialTokens
+from controlplane.api.routes import make_web_app
+from controlplane.api.services import Services
+from controlplane.application_store import ApplicationStore
+from controlplane.applications import Applications
+from controlplane.clock import Clock
+from controlplane.config import Config
+from controlplane.fleet import Fleet
+from controlplane.fleet_store import FleetStore
+from controlplane.locations import Locations
+from controlplane.preload import Preloader
+from controlplane.registry import RegistryClient
+from controlplane.report_store import ReportStore
+from controlplane.session_store import SessionStore
+from controlplane.sessions import Sessions
+from controlplane.start_rate import StartRate
+from controlplane.starts import Starts
+from controlplane.store import Store
+from controlplane.tags import Tags
+
+_log = logging.getLogger(__name__)
+
+HTTP_STOP_TIMEOUT = 15.0
+"""Requests under way may finish: a DELETE takes 12 s at most."""
+
+DAY = 24 * 3600
+FORGET_INTERVAL = 3600.0
+DEFAULT_ACCOUNT = "default"
+
+
+class ControlPlane:
+    """The whole program but for signals and the command line."""
+
+    def __init__(self, config: Config, clock: Clock | None = None) -> None:
+        """Make the parts; nothing is opened before `start`."""
+        self._config = config
+        self._clock = clock = clock or Clock()
+        random = Random()  # noqa: S311  # chance between equals, no secret
+        self._store = Store(config.database)
+        self._sessions = SessionStore(self._store)
+        self._fleet_store = FleetStore(self._store)
+        applications_store = ApplicationStore(self._store)
+        reports = ReportStore(self._store)
+        self._registry = RegistryClient()
+        self._accounts = Accounts(AccountStore(self._store), clock)
+        self.fleet = Fleet(
+            self._fleet_store,
+            reports,
+            placement_silence=config.placement_silence,
+            unreachable_after=config.unreachable_after,
+            clock=clock,
+            random=random,
+        )
+        self._preloader = Preloader(applications_store, self.fleet, random)
+        applications = Applications(applications_store, self._fleet_store, clock)
+        tags = Tags(
+            applications=applications,
+            store=applications_store,
+            fleet_store=self._fleet_store,
+            fleet=self.fleet,
+            preloader=self._preloader,
+            resolver=self._registry,
+            clock=clock,
+        )
+        self._starts = Starts(
+            applications=applications,
+            tags=tags,
+            sessions=self._sessions,
+            reports=reports,
+            fleet=self.fleet,
+            start_timeout=config.start_timeout,
+            rate=StartRate(config.start_rate, config.start_burst),
+            clock=clock,
+        )
+        sessions = Sessions(
+            store=self._sessions,
+            fleet=self.fleet,
+            starts=self._starts,
+            clock=clock,
+        )
+        self._services = Services(
+            environment=config.environment,
+            accounts=self._accounts,
+            applications=applications,
+            tags=tags,
+            locations=Locations(applications, applications_store, self.fleet),
+            starts=self._starts,
+            sessions=sessions,
+            fleet=self.fleet,
+            fleet_store=self._fleet_store,
+        )
+        self._runner: web.AppRunner | None = None
+        self.base_url = ""
+        self.listening = asyncio.Event()
+        """Set once requests are answered at `base_url`."""
+
+    async def initialise(self, names: tuple[str, ...]) -> InitialTokens:
+        """Make the database, and the accounts and the operator's token that it lacks."""
+        await self._store.open()
+        try:
+            return await self._accounts.initialise(names)
+        finally:
+            await self._store.close()
+
+    async def serve(self, stopping: asyncio.Event) -> None:
+        """Serve until `stopping` is set or a process-critical loop fails."""
+        await self._open_store()
+        try:
+            async with asyncio.TaskGroup() as group:
+                loops = [
+                    group.create_task(self.fleet.run(), name="fleet"),
+                    group.create_task(self._preloader.run(), name="preloader"),
+                    group.create_task(self._forget_ended(), name="forget ended sessions"),
+                ]
+                await self._serve_http(stopping)
+                await self._starts.close()
+                for loop in loops:
+                    loop.cancel()
+        finally:
+            await self._close()
+
+    async def _open_store(self) -> None:
+        await self._store.open()
+        await self._fleet_store.declare(self._config)
+        await self._sessions.drop_unattempted()
+        await self.fleet.load()
+        await self._registry.start()
+
+    async def _serve_http(self, stopping: asyncio.Event) -> None:
+        # A handler is cancelled when its caller hangs up: a follower's stream must end with it.
+        # Work that must go on, such as a start, is a task of its own.
+        self._runner = web.AppRunner(
+            make_web_app(self._services),
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=HTTP_STOP_TIMEOUT,
+        )
+        await self._runner.setup()
+        host, port = self._config.listen_address()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        self.base_url = _base_url(self._runner)
+        _log.info("listening on %s", self.base_url)
+        self.listening.set()
+        await stopping.wait()
+        await self._runner.cleanup()
+
+    async def _forget_ended(self) -> None:
+        while True:
+            before_ms = self._clock.now_ms() - self._config.ended_retention_days * DAY * 1000
+            await self._sessions.forget_ended(before_ms)
+            await asyncio.sleep(FORGET_INTERVAL)
+
+    async def _close(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+        await self.fleet.close()
+        await self._registry.stop()
+        await self._store.close()
+
+
+def _base_url(runner: web.AppRunner) -> str:
+    host, port = runner.addresses[0][:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

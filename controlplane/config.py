@@ -1,0 +1,204 @@
+"""Settings: one frozen dataclass, read once from a TOML file.
+
+Every scalar key can be overridden by `TILTYARD_CONTROLPLANE_<KEY>`; an unknown key is an error.
+"""
+
+import ipaddress
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from controlplane.errors import ConfigError
+
+ENV_PREFIX = "TILTYARD_CONTROLPLANE_"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryConfig:
+    """A registry that the file declares: its name, `host[:port]`, and prefixes that mean it."""
+
+    name: str
+    address: str
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """An agent that the file declares: its name, where to dial it, and where it belongs."""
+
+    name: str
+    address: str
+    region: str
+    node_pool: str = "default"
+
+
+_Entry = TypeVar("_Entry", RegistryConfig, AgentConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings. Spans are seconds unless the name says otherwise."""
+
+    state_dir: Path = Path("/var/lib/tiltyard-controlplane")
+    api_listen: str = "127.0.0.1:8080"
+    environment: str = "production"
+    start_timeout: float = 8.0
+    start_rate: float = 50.0
+    start_burst: int = 200
+    placement_silence: float = 5.0
+    unreachable_after: float = 30.0
+    ended_retention_days: int = 7
+    log_level: str = "info"
+    regions: tuple[str, ...] = ("local",)
+    node_pools: tuple[str, ...] = ("default",)
+    registries: tuple[RegistryConfig, ...] = ()
+    agents: tuple[AgentConfig, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.listen_address()
+        _check(bool(self.environment), "environment", "must not be empty")
+        _check(self.log_level in LOG_LEVELS, "log_level", f"must be one of {LOG_LEVELS}")
+        _check(self.start_timeout > 1, "start_timeout", "must be more than 1")
+        positive = ("start_rate", "placement_silence", "unreachable_after", "start_burst")
+        for name in (*positive, "ended_retention_days"):
+            _check(getattr(self, name) > 0, name, "must be more than 0")
+        for registry in self.registries:
+            _check("/" not in registry.address, "registries.address", "must be host[:port]")
+        for agent in self.agents:
+            where = f"agents.{agent.name}"
+            _check(agent.region in self.regions, where, f"unknown region {agent.region!r}")
+            known = agent.node_pool in self.node_pools
+            _check(known, where, f"unknown node pool {agent.node_pool!r}")
+            dialable = agent.address.startswith("unix:/")
+            _check(dialable, where, "address must have the form unix:/path")
+
+    @property
+    def database(self) -> Path:
+        """The database's file."""
+        return self.state_dir / "controlplane.db"
+
+    def listen_address(self) -> tuple[str, int]:
+        """Split `api_listen` into host and port; without TLS only loopback may be served.
+
+        Raises:
+            ConfigError: It has another form or names an address that others can reach.
+        """
+        host, _, port = self.api_listen.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        try:
+            loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            raise ConfigError(f"api_listen: {host!r} is not an address") from None
+        _check(loopback, "api_listen", f"{host} is not loopback, and there is no TLS yet")
+        _check(port.isascii() and port.isdigit(), "api_listen", "must have the form host:port")
+        _check(int(port) <= 65535, "api_listen", "the port must be at most 65535")
+        return host, int(port)
+
+
+def load_config(path: Path, env: Mapping[str, str] | None = None) -> Config:
+    """Read the file and the environment.
+
+    Raises:
+        ConfigError: The file cannot be read, or a key is unknown or its value does not fit.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read {path}: because {error}") from error
+    environment = os.environ if env is None else env
+    known = {f.name: f for f in fields(Config)}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in known:
+            raise ConfigError(f"unknown key {key!r}")
+        values[key] = _read(key, value, known[key].default)
+    values.update(_from_environment(known, environment))
+    return Config(**values)
+
+
+def _from_environment(
+    known: Mapping[str, Field[Any]], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for variable in sorted(v for v in environment if v.startswith(ENV_PREFIX)):
+        key = variable.removeprefix(ENV_PREFIX).lower()
+        if key not in known or isinstance(known[key].default, tuple):
+            raise ConfigError(f"unknown key {variable!r} in the environment")
+        text, default = environment[variable], known[key].default
+        try:
+            values[key] = _parse(text, default)
+        except ValueError:
+            raise ConfigError(f"{variable}: must be {_kind(default)}") from None
+    return values
+
+
+def _parse(text: str, default: object) -> object:
+    if isinstance(default, int):
+        return int(text)
+    if isinstance(default, float):
+        return float(text)
+    return Path(text) if isinstance(default, Path) else text
+
+
+def _read(key: str, value: object, default: object) -> object:
+    if key == "registries":
+        return tuple(_entry(RegistryConfig, f"{key}[{i}]", v) for i, v in _items(key, value))
+    if key == "agents":
+        return tuple(_entry(AgentConfig, f"{key}[{i}]", v) for i, v in _items(key, value))
+    if isinstance(default, tuple):
+        return _strings(key, value)
+    if isinstance(default, Path) and isinstance(value, str):
+        return Path(value)
+    if isinstance(default, float) and type(value) in {int, float}:
+        return float(str(value))
+    if type(value) is not type(default):
+        raise ConfigError(f"{key}: must be {_kind(default)}")
+    return value
+
+
+def _entry(kind: type[_Entry], where: str, value: object) -> _Entry:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: must be a table")
+    known = {f.name: f for f in fields(kind)}
+    values: dict[str, Any] = {}
+    for key, item in value.items():
+        if key not in known:
+            raise ConfigError(f"unknown key {where + '.' + key!r}")
+        many = isinstance(known[key].default, tuple)
+        values[key] = _strings(f"{where}.{key}", item) if many else _string(f"{where}.{key}", item)
+    for key, field in known.items():
+        _check(key in values or field.default is not MISSING, f"{where}.{key}", "is missing")
+    return kind(**values)
+
+
+def _items(key: str, value: object) -> list[tuple[int, object]]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{key}: must be a list")
+    return list(enumerate(value))
+
+
+def _string(key: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{key}: must be a string")
+    return value
+
+
+def _strings(key: str, value: object) -> tuple[str, ...]:
+    items = [item for _, item in _items(key, value)]
+    if not all(isinstance(item, str) and item for item in items):
+        raise ConfigError(f"{key}: must be a list of strings")
+    return tuple(str(item) for item in items)
+
+
+def _kind(default: object) -> str:
+    names = {int: "a whole number", float: "a number"}
+    return names.get(type(default), "a string")
+
+
+def _check(holds: bool, key: str, text: str) -> None:
+    if not holds:
+        raise ConfigError(f"{key}: {text}")

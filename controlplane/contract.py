@@ -1,0 +1,227 @@
+"""What the agent contract carries, as values of our own.
+
+`agent_client.py` converts them from and to protobuf; nothing else in the control plane has seen a
+protobuf message. Sizes are bytes, cores are billionths of a core, points in time are milliseconds
+since the epoch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """What an agent knows of a session; the table of transitions is the agent's."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    SHUTTINGDOWN = "shuttingdown"
+    EXITED = "exited"
+    DEAD = "dead"
+
+    @property
+    def ended(self) -> bool:
+        """True when nothing runs any more and nothing will."""
+        return self in {State.EXITED, State.DEAD}
+
+
+class EndReason(StrEnum):
+    """Why a session ended."""
+
+    STOPPED = "stopped"
+    TTL = "ttl"
+    EXITED = "exited"
+    OOM = "oom"
+    DRAIN = "drain"
+    HOST_RESTART = "host_restart"
+    HOST_LOST = "host_lost"
+    ENGINE_ERROR = "engine_error"
+
+
+class Protocol(StrEnum):
+    """Protocol of a port."""
+
+    TCP = "tcp"
+    UDP = "udp"
+
+
+class NetworkMode(StrEnum):
+    """How a container is connected."""
+
+    BRIDGE = "bridge"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Cores, memory and GPUs of a host or a session."""
+
+    nano_cpus: int = 0
+    memory_bytes: int = 0
+    gpus: int = 0
+
+    def __add__(self, other: "Resources") -> "Resources":
+        return Resources(
+            self.nano_cpus + other.nano_cpus,
+            self.memory_bytes + other.memory_bytes,
+            self.gpus + other.gpus,
+        )
+
+    def __sub__(self, other: "Resources") -> "Resources":
+        return Resources(
+            self.nano_cpus - other.nano_cpus,
+            self.memory_bytes - other.memory_bytes,
+            self.gpus - other.gpus,
+        )
+
+    def fits_in(self, room: "Resources") -> bool:
+        """Tell whether `room` holds at least this much of everything."""
+        return (
+            self.nano_cpus <= room.nano_cpus
+            and self.memory_bytes <= room.memory_bytes
+            and self.gpus <= room.gpus
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PortRequest:
+    """One host port that is wanted; `pinned` is 0 for any."""
+
+    container: int
+    protocol: Protocol
+    tls: bool = False
+    pinned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One port of a session."""
+
+    container: int
+    protocol: Protocol
+    host: int
+    tls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose a session is; agents keep it and never interpret it."""
+
+    account: str
+    session_id: str
+    application: str
+    tag: str
+    location: str
+    labels: Mapping[str, str]
+    external_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpec:
+    """Everything a start needs; `ttl` in seconds, `image` by digest."""
+
+    identity: Identity
+    image: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    restart: bool
+    ttl: int | None
+    network_mode: NetworkMode
+    reservation: Resources
+    limits: Resources
+    ports: tuple[PortRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostSession:
+    """A session as its host records it; `sequence` orders what one incarnation says of it."""
+
+    internal_id: str
+    identity: Identity
+    image: str
+    state: State
+    ports: tuple[Port, ...]
+    reservation: Resources
+    injected_env: Mapping[str, str]
+    create_ms: int
+    expire_ms: int | None
+    end_ms: int | None
+    exit_code: int | None
+    end_reason: EndReason | None
+    detail: str
+    sequence: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a host is and has room for; `images` are references by digest."""
+
+    agent_id: str
+    version: str
+    public_address: str
+    latency_addresses: tuple[str, ...]
+    capacity: Resources
+    reserved: Resources
+    free_sessions: int
+    port_range_first: int
+    port_range_last: int
+    free_tcp_ports: int
+    free_udp_ports: int
+    images: frozenset[str]
+    tls: bool
+    draining: bool
+    engine_available: bool
+    start_slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A session as an agent answered it, with the incarnation that its sequence belongs to."""
+
+    session: HostSession
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotBegin:
+    """A snapshot begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEnd:
+    """A snapshot is complete; only when `reconciled` does absence from it mean gone."""
+
+    reconciled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsReported:
+    """Sessions, of the snapshot when inside one, else changed ones."""
+
+    sessions: tuple[HostSession, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostReported:
+    """The host, at its newest."""
+
+    host: Host
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The agent lives and nothing changed."""
+
+
+WatchEvent = SnapshotBegin | SnapshotEnd | SessionsReported | HostReported | Heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class WatchMessage:
+    """One message of the Watch stream: everything up to `sequence` has now been sent."""
+
+    incarnation: str
+    sequence: int
+    event: WatchEvent

@@ -1,0 +1,262 @@
+"""The control plane's own errors: a reason, a template and typed fields.
+
+They know neither HTTP nor gRPC: `agent_client.py` makes them from what agents answer, and
+`api/errors.py` maps each reason to a status in one table.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+from typing import ClassVar
+
+
+class Reason(Enum):
+    """Why a request cannot be answered as asked; `api/errors.py` gives each its status."""
+
+    UNAUTHORIZED = auto()
+    FORBIDDEN = auto()
+    INVALID_REQUEST = auto()
+    BAD_REQUEST = auto()
+    NOT_FOUND = auto()
+    CONFLICT = auto()
+    TOO_LARGE = auto()
+    QUOTA_EXCEEDED = auto()
+    CANNOT_START = auto()
+    UNAVAILABLE = auto()
+    TIMEOUT = auto()
+
+
+class AgentReason(StrEnum):
+    """ErrorReason of the proto by name; a test compares the two."""
+
+    INVALID_ARGUMENT = auto()
+    SESSION_NOT_FOUND = auto()
+    SPEC_CONFLICT = auto()
+    SESSION_STOPPED = auto()
+    SESSION_LIVE = auto()
+    NO_CAPACITY = auto()
+    NO_FREE_PORT = auto()
+    PORT_TAKEN = auto()
+    PORT_OUT_OF_RANGE = auto()
+    START_QUEUE_FULL = auto()
+    NOT_RECONCILED = auto()
+    DRAINING = auto()
+    IMAGE_MISSING = auto()
+    IMAGE_CANNOT_RUN = auto()
+    IMAGE_NOT_FOUND = auto()
+    IMAGE_IN_USE = auto()
+    REGISTRY_UNAVAILABLE = auto()
+    REGISTRY_TIMEOUT = auto()
+    ENGINE_UNAVAILABLE = auto()
+    ENGINE_TIMEOUT = auto()
+    ENGINE_ERROR = auto()
+    CANNOT_KILL = auto()
+    CONTAINER_GONE = auto()
+    PATH_NOT_FOUND = auto()
+    ARTIFACT_TOO_LARGE = auto()
+    LOG_GONE = auto()
+    DISK_FULL = auto()
+    STANDBY_NOT_CLAIMABLE = auto()
+    STALE_REVISION = auto()
+    UNIMPLEMENTED = auto()
+    INTERNAL = auto()
+
+
+class ConfigError(Exception):
+    """A settings file or the state that it names cannot be used; the text is for the operator."""
+
+
+class StoreError(Exception):
+    """The database cannot be opened or used; the text is for the operator."""
+
+
+@dataclass(eq=False)
+class AgentRefusedError(Exception):
+    """An agent answered that it cannot; `text` is for people."""
+
+    agent_reason: AgentReason
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.agent_reason}: {self.text}"
+
+
+@dataclass(eq=False)
+class AgentSilentError(Exception):
+    """An agent did not answer, or its answer was lost: what it did is unknown."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class TiltyardError(Exception):
+    """Base of what a caller is told; a subclass is a dataclass of the fields of its templates."""
+
+    reason: ClassVar[Reason]
+    template: ClassVar[str]
+    detail_template: ClassVar[str] = ""
+
+    @property
+    def message(self) -> str:
+        """The short text, the same for every cause of this kind."""
+        return self.template.format_map(vars(self))
+
+    @property
+    def details(self) -> str:
+        """The long text; the message again where there is nothing to add."""
+        return self.detail_template.format_map(vars(self)) or self.message
+
+    def __str__(self) -> str:
+        return self.message if self.details == self.message else f"{self.message}: {self.details}"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One bad field of a request; `field` is a path such as `ports[0].host`."""
+
+    field: str
+    description: str
+
+
+@dataclass(eq=False)
+class UnauthorizedError(TiltyardError):
+    """The token is missing or bad; one answer for every kind."""
+
+    reason = Reason.UNAUTHORIZED
+    template = "bearer token incorrect"
+
+
+@dataclass(eq=False)
+class ForbiddenError(TiltyardError):
+    """The token does not hold the scope."""
+
+    scope: str
+    reason = Reason.FORBIDDEN
+    template = "token lacks permission"
+    detail_template = "this call needs the scope {scope}"
+
+
+@dataclass(eq=False)
+class InvalidRequestError(TiltyardError):
+    """A body, query or path that does not fit; carries every bad field at once."""
+
+    violations: tuple[Violation, ...]
+    reason = Reason.INVALID_REQUEST
+    template = "invalid request"
+
+    @property
+    def details(self) -> str:
+        """The violations in one line."""
+        return "; ".join(f"{v.field}: {v.description}" for v in self.violations)
+
+
+@dataclass(eq=False)
+class BadRequestError(TiltyardError):
+    """A part of the request does not fit where the interface documents 400 for it."""
+
+    field: str
+    why: str
+    reason = Reason.BAD_REQUEST
+    template = "invalid request"
+    detail_template = "{field}: {why}"
+
+
+@dataclass(eq=False)
+class NotFoundError(TiltyardError):
+    """Something that a request names is not there, or is another account's."""
+
+    kind: str
+    name: str
+    reason = Reason.NOT_FOUND
+    template = "{kind} not found"
+    detail_template = "cannot find {kind} {name!r}"
+
+
+@dataclass(eq=False)
+class ConflictError(TiltyardError):
+    """What is asked for contradicts what is."""
+
+    what: str
+    reason = Reason.CONFLICT
+    template = "{what}"
+
+
+@dataclass(eq=False)
+class QuotaExceededError(TiltyardError):
+    """The account's quota does not allow one more."""
+
+    limit: str
+    reason = Reason.QUOTA_EXCEEDED
+    template = "quota exhausted"
+    detail_template = "cannot start: because the account's quota of {limit} is exhausted"
+
+
+@dataclass(eq=False)
+class NoCapacityError(TiltyardError):
+    """No host can take the session now; `retry_after` in seconds."""
+
+    location: str
+    why: str
+    retry_after: int
+    reason = Reason.CANNOT_START
+    template = "session cannot currently start in the region"
+    detail_template = "cannot start in {location!r}: because {why}"
+
+
+@dataclass(eq=False)
+class ImageCannotRunError(TiltyardError):
+    """The engine refuses to start the image, here and anywhere; trying again is no use."""
+
+    cause: str
+    reason = Reason.CANNOT_START
+    template = "image cannot run"
+    detail_template = "cannot start: because {cause}"
+
+
+@dataclass(eq=False)
+class HostUnavailableError(TiltyardError):
+    """The session's host does not answer or cannot do what is asked."""
+
+    why: str
+    reason = Reason.UNAVAILABLE
+    template = "host of the session unavailable"
+    detail_template = "{why}"
+
+
+@dataclass(eq=False)
+class NotReadyError(TiltyardError):
+    """The control plane has not yet heard from every agent."""
+
+    reason = Reason.UNAVAILABLE
+    template = "not ready"
+    detail_template = "not every agent has reconciled yet"
+
+
+@dataclass(eq=False)
+class ArtifactTooLargeError(TiltyardError):
+    """The artifact is larger than may be downloaded."""
+
+    reason = Reason.TOO_LARGE
+    template = "artifact larger than 100000000 bytes"
+
+
+@dataclass(eq=False)
+class RegistryUnavailableError(TiltyardError):
+    """The registry fails or answers what cannot be used."""
+
+    registry: str
+    why: str
+    reason = Reason.UNAVAILABLE
+    template = "registry unavailable"
+    detail_template = "cannot ask registry {registry!r}: because {why}"
+
+
+@dataclass(eq=False)
+class RegistryTimeoutError(TiltyardError):
+    """The registry does not answer in time."""
+
+    registry: str
+    reason = Reason.TIMEOUT
+    template = "registry did not answer in time"
+    detail_template = "cannot ask registry {registry!r}: because it did not answer in time"

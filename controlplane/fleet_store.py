@@ -1,0 +1,85 @@
+"""Regions, node pools, registries and agents in the database."""
+
+import json
+from dataclasses import dataclass
+
+from sqlite_utils import Database
+
+from controlplane.config import Config
+from controlplane.placement import Strategy
+from controlplane.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """An agent: where to dial it and where it belongs."""
+
+    name: str
+    address: str
+    region: str
+    node_pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A registry that the operator configured; `address` is `host[:port]`."""
+
+    name: str
+    address: str
+    aliases: tuple[str, ...]
+
+
+class FleetStore:
+    """Transactions on what the operator configured."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def declare(self, config: Config) -> None:
+        """Write what the settings file declares; what only the database knows stays."""
+        await self._store.run(lambda db: _declare(db, config))
+
+    async def agents(self) -> list[AgentRow]:
+        """Read all agents."""
+        sql = "SELECT name, address, region, node_pool FROM agent ORDER BY name"
+        return await self._store.run(lambda db: [AgentRow(*row) for row in db.execute(sql)])
+
+    async def regions(self) -> list[str]:
+        """Read the names of all regions in order."""
+        sql = "SELECT name FROM region ORDER BY name"
+        return await self._store.run(lambda db: [row[0] for row in db.execute(sql)])
+
+    async def strategies(self) -> dict[str, Strategy]:
+        """Read each node pool's way of filling its hosts."""
+        sql = "SELECT name, strategy FROM node_pool"
+        return await self._store.run(lambda db: {n: Strategy(s) for n, s in db.execute(sql)})
+
+    async def registry(self, name: str) -> Registry | None:
+        """Read one registry."""
+
+        def transaction(db: Database) -> Registry | None:
+            sql = "SELECT name, address, aliases FROM registry WHERE name = ?"
+            row = db.execute(sql, (name,)).fetchone()
+            return Registry(row[0], row[1], tuple(json.loads(row[2]))) if row else None
+
+        return await self._store.run(transaction)
+
+
+def _declare(db: Database, config: Config) -> None:
+    for region in config.regions:
+        db.execute("INSERT OR IGNORE INTO region(name) VALUES (?)", (region,))
+    for pool in config.node_pools:
+        db.execute("INSERT OR IGNORE INTO node_pool(name) VALUES (?)", (pool,))
+    for registry in config.registries:
+        db.execute(
+            "INSERT INTO registry(name, address, aliases) VALUES (?,?,?) ON CONFLICT(name)"
+            " DO UPDATE SET address=excluded.address, aliases=excluded.aliases",
+            (registry.name, registry.address, json.dumps(registry.aliases)),
+        )
+    for agent in config.agents:
+        db.execute(
+            "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)"
+            " ON CONFLICT(name) DO UPDATE SET address=excluded.address,"
+            " region=excluded.region, node_pool=excluded.node_pool",
+            (agent.name, agent.address, agent.region, agent.node_pool),
+        )

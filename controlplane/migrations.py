@@ -1,0 +1,141 @@
+"""The database's schema, as numbered steps. A step that was released is never edited."""
+
+from sqlite_utils import Database
+
+from controlplane.errors import StoreError
+
+_FIRST = """
+CREATE TABLE account (
+    name TEXT PRIMARY KEY,
+    created_ms INTEGER NOT NULL,
+    quota_sessions INTEGER,
+    quota_nano_cpus INTEGER,
+    quota_memory_bytes INTEGER
+) STRICT;
+-- The account is NULL for an operator's token.
+CREATE TABLE token (
+    id TEXT PRIMARY KEY,
+    account TEXT REFERENCES account(name),
+    name TEXT NOT NULL,
+    secret_hash BLOB NOT NULL,
+    scopes TEXT NOT NULL,
+    parent TEXT REFERENCES token(id),
+    created_ms INTEGER NOT NULL,
+    expire_ms INTEGER,
+    revoked_ms INTEGER,
+    last_used_ms INTEGER
+) STRICT;
+CREATE INDEX token_by_name ON token(account, name);
+CREATE TABLE region (name TEXT PRIMARY KEY) STRICT;
+CREATE TABLE node_pool (
+    name TEXT PRIMARY KEY,
+    strategy TEXT NOT NULL DEFAULT 'packed'
+) STRICT;
+CREATE TABLE registry (
+    name TEXT PRIMARY KEY,
+    address TEXT NOT NULL,
+    aliases TEXT NOT NULL
+) STRICT;
+CREATE TABLE agent (
+    name TEXT PRIMARY KEY,
+    address TEXT NOT NULL,
+    region TEXT NOT NULL REFERENCES region(name),
+    node_pool TEXT NOT NULL REFERENCES node_pool(name)
+) STRICT;
+CREATE TABLE application (
+    account TEXT NOT NULL REFERENCES account(name),
+    name TEXT NOT NULL,
+    registry TEXT NOT NULL REFERENCES registry(name),
+    repository TEXT NOT NULL,
+    tag_keep INTEGER NOT NULL,
+    network_mode TEXT NOT NULL,
+    node_pool TEXT NOT NULL REFERENCES node_pool(name),
+    regions TEXT NOT NULL,
+    limits TEXT NOT NULL,
+    reservation TEXT NOT NULL,
+    ports TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    PRIMARY KEY (account, name)
+) STRICT;
+CREATE TABLE tag (
+    account TEXT NOT NULL,
+    application TEXT NOT NULL,
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    image TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    enabled INTEGER NOT NULL,
+    PRIMARY KEY (account, application, name),
+    FOREIGN KEY (account, application) REFERENCES application(account, name)
+) STRICT;
+-- From the moment its id is taken until it is forgotten. The agent is NULL before the first
+-- attempt; `confirmed` is 0 until an agent has said that the attempt in internal_id runs.
+CREATE TABLE session (
+    account TEXT NOT NULL REFERENCES account(name),
+    id TEXT NOT NULL,
+    internal_id TEXT UNIQUE,
+    agent TEXT REFERENCES agent(name),
+    confirmed INTEGER NOT NULL DEFAULT 0,
+    state TEXT NOT NULL,
+    application TEXT NOT NULL,
+    tag TEXT NOT NULL,
+    location TEXT NOT NULL,
+    host TEXT NOT NULL DEFAULT '',
+    ports TEXT NOT NULL DEFAULT '[]',
+    labels TEXT NOT NULL,
+    external_id TEXT NOT NULL,
+    injected_env TEXT NOT NULL DEFAULT '{}',
+    nano_cpus INTEGER NOT NULL,
+    memory_bytes INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL,
+    ended_ms INTEGER,
+    end_reason TEXT,
+    exit_code INTEGER,
+    detail TEXT NOT NULL DEFAULT '',
+    stop_requested_ms INTEGER,
+    PRIMARY KEY (account, id)
+) STRICT;
+CREATE INDEX live_session_by_account ON session(account) WHERE ended_ms IS NULL;
+CREATE INDEX live_session_by_agent ON session(agent) WHERE ended_ms IS NULL;
+CREATE INDEX session_by_end ON session(ended_ms) WHERE ended_ms IS NOT NULL;
+-- Attempts whose end was unknown when another was made: whatever came of them is stopped.
+CREATE TABLE abandoned (
+    internal_id TEXT PRIMARY KEY,
+    agent TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    stopped_ms INTEGER
+) STRICT;
+CREATE INDEX abandoned_by_agent ON abandoned(agent) WHERE stopped_ms IS NULL;
+CREATE TABLE player (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    account TEXT NOT NULL,
+    session TEXT NOT NULL,
+    player TEXT NOT NULL,
+    UNIQUE (account, session, player),
+    FOREIGN KEY (account, session) REFERENCES session(account, id) ON DELETE CASCADE
+) STRICT;
+CREATE TABLE event (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    time_ms INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    account TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    object TEXT NOT NULL,
+    data TEXT NOT NULL
+) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST,)
+
+
+def migrate(db: Database, migrations: tuple[str, ...] = MIGRATIONS) -> None:
+    """Bring the schema to the newest number, each step in a transaction of its own.
+
+    Raises:
+        StoreError: A newer program has written this database.
+    """
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version > len(migrations):
+        raise StoreError(f"cannot use the database: because its schema {version} is newer")
+    for number, script in enumerate(migrations[version:], start=version + 1):
+        db.conn.executescript(f"BEGIN IMMEDIATE;{script};PRAGMA user_version={number};COMMIT;")

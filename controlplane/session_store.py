@@ -1,0 +1,293 @@
+"""Sessions in the database, as callers ask for them. What agents report is `report_store.py`."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlite_utils import Database
+
+from controlplane.contract import Port, Protocol, Resources, State
+from controlplane.quotas import Quota, Usage, exceeded_limit
+from controlplane.store import Event, Store, record_event
+
+_COLUMNS = (
+    "account, id, internal_id, agent, confirmed, state, application, tag, location, host, ports,"
+    " labels, external_id, injected_env, created_ms, ended_ms, detail,"
+    " (SELECT count(*) FROM player WHERE player.account = session.account"
+    " AND player.session = session.id)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """What is known of a session when its id is taken."""
+
+    account: str
+    id: str
+    application: str
+    tag: str
+    location: str
+    labels: Mapping[str, str]
+    external_id: str
+    reservation: Resources
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session as the database has it.
+
+    `internal_id`, `agent` and `host` are those of the newest attempt, None and "" before the
+    first; `confirmed` is False until an agent has said that this attempt runs.
+    """
+
+    account: str
+    id: str
+    internal_id: str | None
+    agent: str | None
+    confirmed: bool
+    state: State
+    application: str
+    tag: str
+    location: str
+    host: str
+    ports: tuple[Port, ...]
+    labels: Mapping[str, str]
+    external_id: str
+    injected_env: Mapping[str, str]
+    created_ms: int
+    ended_ms: int | None
+    detail: str
+    player_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try to start a session on one host, under an internal id of its own."""
+
+    internal_id: str
+    agent: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The id is taken for the asker."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdTaken:
+    """A session of the account has the id."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaExceeded:
+    """One more would pass this limit of the account."""
+
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFilter:
+    """What a list shall hold; None and {} do not filter."""
+
+    account: str
+    ended_too: bool = False
+    location: str | None = None
+    application: str | None = None
+    tag: str | None = None
+    host: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    more_players_than: int | None = None
+    fewer_players_than: int | None = None
+
+    def matches(self, session: Session) -> bool:
+        """Tell whether a session of the account belongs into the list."""
+        low, high = self.more_players_than, self.fewer_players_than
+        return (
+            self.location in {None, session.location}
+            and self.application in {None, session.application}
+            and self.tag in {None, session.tag}
+            and self.host in {None, session.host}
+            and all(session.labels.get(key) == value for key, value in self.labels.items())
+            and (low is None or session.player_count > low)
+            and (high is None or session.player_count < high)
+        )
+
+
+class SessionStore:
+    """Transactions on sessions."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def reserve_session(
+        self, new: NewSession, actor: str
+    ) -> Reserved | IdTaken | QuotaExceeded:
+        """Take the id and the quota in one transaction."""
+        return await self._store.run(lambda db: _reserve(db, new, actor))
+
+    async def begin_attempt(
+        self, account: str, session_id: str, attempt: Attempt, now_ms: int, *, abandon: bool
+    ) -> None:
+        """Commit an attempt before its call; `abandon` moves the one before to the ledger."""
+
+        def transaction(db: Database) -> None:
+            if abandon:
+                _abandon(db, account, session_id, now_ms)
+            db.execute(
+                "UPDATE session SET internal_id=?, agent=?, host=? WHERE account=? AND id=?",
+                (attempt.internal_id, attempt.agent, attempt.host, account, session_id),
+            )
+
+        await self._store.run(transaction)
+
+    async def free(
+        self, account: str, session_id: str, why: str, now_ms: int, *, abandon: bool
+    ) -> None:
+        """Forget a session that never started; `abandon` moves its attempt to the ledger."""
+
+        def transaction(db: Database) -> None:
+            if abandon:
+                _abandon(db, account, session_id, now_ms)
+            db.execute("DELETE FROM session WHERE account=? AND id=?", (account, session_id))
+            event = Event(now_ms, "session.not_started", account, "controlplane", session_id)
+            record_event(db, event, {"why": why})
+
+        await self._store.run(transaction)
+
+    async def get(self, account: str, session_id: str) -> Session | None:
+        """Read one session of an account, ended ones included until they are forgotten."""
+        return await self._store.run(lambda db: read_session(db, account, session_id))
+
+    async def find(self, wanted: SessionFilter) -> list[Session]:
+        """Read sessions of an account in the order of their creation."""
+
+        def transaction(db: Database) -> list[Session]:
+            live = "" if wanted.ended_too else " AND ended_ms IS NULL"
+            sql = f"SELECT {_COLUMNS} FROM session WHERE account=?{live} ORDER BY created_ms, id"  # noqa: S608
+            rows = (_session(row) for row in db.execute(sql, (wanted.account,)))
+            return [session for session in rows if wanted.matches(session)]
+
+        return await self._store.run(transaction)
+
+    async def players(self, account: str, session_id: str) -> list[str]:
+        """Read the players of a session in the order of joining."""
+
+        def transaction(db: Database) -> list[str]:
+            sql = "SELECT player FROM player WHERE account=? AND session=? ORDER BY sequence"
+            return [row[0] for row in db.execute(sql, (account, session_id))]
+
+        return await self._store.run(transaction)
+
+    async def request_stop(self, account: str, session_id: str, actor: str, now_ms: int) -> None:
+        """Remember that a session shall end, so that an absent host is told on its return."""
+
+        def transaction(db: Database) -> None:
+            db.execute(
+                "UPDATE session SET stop_requested_ms = coalesce(stop_requested_ms, ?)"
+                " WHERE account=? AND id=? AND ended_ms IS NULL",
+                (now_ms, account, session_id),
+            )
+            record_event(db, Event(now_ms, "session.stop", account, actor, session_id))
+
+        await self._store.run(transaction)
+
+    async def forget_ended(self, before_ms: int) -> int:
+        """Forget sessions that ended before a time, and settled ledger entries as old."""
+
+        def transaction(db: Database) -> int:
+            db.execute("DELETE FROM abandoned WHERE stopped_ms < ?", (before_ms,))
+            return db.execute("DELETE FROM session WHERE ended_ms < ?", (before_ms,)).rowcount
+
+        return await self._store.run(transaction)
+
+    async def drop_unattempted(self) -> None:
+        """Free the ids that a control plane which is gone had taken and not yet tried to start."""
+        await self._store.run(lambda db: db.execute("DELETE FROM session WHERE agent IS NULL"))
+
+
+def read_session(db: Database, account: str, session_id: str) -> Session | None:
+    """Read one session within a transaction."""
+    sql = f"SELECT {_COLUMNS} FROM session WHERE account=? AND id=?"  # noqa: S608
+    row = db.execute(sql, (account, session_id)).fetchone()
+    return _session(row) if row else None
+
+
+def _reserve(db: Database, new: NewSession, actor: str) -> Reserved | IdTaken | QuotaExceeded:
+    inserted = db.execute(
+        "INSERT OR IGNORE INTO session(account, id, state, application, tag, location, labels,"
+        " external_id, nano_cpus, memory_bytes, created_ms) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+        (
+            new.account,
+            new.id,
+            State.CREATED,
+            new.application,
+            new.tag,
+            new.location,
+            json.dumps(dict(new.labels)),
+            new.external_id,
+            new.reservation.nano_cpus,
+            new.reservation.memory_bytes,
+            new.created_ms,
+        ),
+    )
+    if inserted.rowcount == 0:
+        return IdTaken()
+    quota = Quota(
+        *db.execute(
+            "SELECT quota_sessions, quota_nano_cpus, quota_memory_bytes FROM account WHERE name=?",
+            (new.account,),
+        ).fetchone()
+    )
+    limit = None if quota.unlimited else _passed_limit(db, new, quota)
+    if limit is not None:
+        db.execute("DELETE FROM session WHERE account=? AND id=?", (new.account, new.id))
+        return QuotaExceeded(limit)
+    record_event(db, Event(new.created_ms, "session.reserved", new.account, actor, new.id))
+    return Reserved()
+
+
+def _passed_limit(db: Database, new: NewSession, quota: Quota) -> str | None:
+    others = db.execute(
+        "SELECT count(*), coalesce(sum(nano_cpus), 0), coalesce(sum(memory_bytes), 0)"
+        " FROM session WHERE account=? AND ended_ms IS NULL AND id<>?",
+        (new.account, new.id),
+    ).fetchone()
+    return exceeded_limit(quota, Usage(*others), new.reservation)
+
+
+def _abandon(db: Database, account: str, session_id: str, now_ms: int) -> None:
+    db.execute(
+        "INSERT OR IGNORE INTO abandoned(internal_id, agent, created_ms)"
+        " SELECT internal_id, agent, ? FROM session WHERE account=? AND id=?"
+        " AND internal_id IS NOT NULL",
+        (now_ms, account, session_id),
+    )
+
+
+def _session(row: tuple[Any, ...]) -> Session:
+    return Session(
+        account=row[0],
+        id=row[1],
+        internal_id=row[2],
+        agent=row[3],
+        confirmed=bool(row[4]),
+        state=State(row[5]),
+        application=row[6],
+        tag=row[7],
+        location=row[8],
+        host=row[9],
+        ports=tuple(
+            Port(p["container"], Protocol(p["protocol"]), p["host"], p["tls"])
+            for p in json.loads(row[10])
+        ),
+        labels=json.loads(row[11]),
+        external_id=row[12],
+        injected_env=json.loads(row[13]),
+        created_ms=row[14],
+        ended_ms=row[15],
+        detail=row[16],
+        player_count=row[17],
+    )

@@ -1,0 +1,187 @@
+"""Sessions: reading, stopping, logs and artifacts. Starting is `starts.py`."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from controlplane.account_store import Caller
+from controlplane.clock import Clock
+from controlplane.contract import State
+from controlplane.errors import (
+    AgentReason,
+    AgentRefusedError,
+    AgentSilentError,
+    ArtifactTooLargeError,
+    ConflictError,
+    HostUnavailableError,
+    NotFoundError,
+    TiltyardError,
+)
+from controlplane.fleet import Fleet
+from controlplane.host_link import HostLink
+from controlplane.session_store import Session, SessionFilter, SessionStore
+from controlplane.starts import Starts
+from controlplane.status import DEFAULT_LIST, SessionStatus, shown_status
+
+STOP_WAIT = 11.0
+"""DELETE answers within 12 s; the rest is for the commit and the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSession:
+    """A session with the status that callers see."""
+
+    session: Session
+    status: SessionStatus
+
+
+class Sessions:
+    """Use cases on sessions that are there."""
+
+    def __init__(
+        self,
+        *,
+        store: SessionStore,
+        fleet: Fleet,
+        starts: Starts,
+        clock: Clock,
+        stop_wait: float = STOP_WAIT,
+    ) -> None:
+        self._store = store
+        self._fleet = fleet
+        self._starts = starts
+        self._clock = clock
+        self._stop_wait = stop_wait
+
+    async def get(self, caller: Caller, session_id: str) -> ShownSession:
+        """Read one session of the caller's account.
+
+        Raises:
+            NotFoundError: The account has none of that id.
+        """
+        session = await self._store.get(caller.account, session_id)
+        if session is None:
+            raise NotFoundError("session", session_id)
+        return self._shown(session)
+
+    async def players(self, session: Session) -> list[str]:
+        """Read the players of a session in the order of joining."""
+        return await self._store.players(session.account, session.id)
+
+    async def find(self, wanted: SessionFilter) -> list[ShownSession]:
+        """Read sessions; without `ended_too` only those that play."""
+        shown = [self._shown(session) for session in await self._store.find(wanted)]
+        return [s for s in shown if wanted.ended_too or s.status in DEFAULT_LIST]
+
+    async def stop(self, caller: Caller, session_id: str) -> None:
+        """End a session and wait for its end, or for the host to have begun it.
+
+        Raises:
+            NotFoundError: The account has none of that id.
+            ConflictError: It has ended.
+            HostUnavailableError: Its host does not answer; the stop is remembered.
+        """
+        found = await self.get(caller, session_id)
+        if found.session.state.ended:
+            raise ConflictError("the session has ended")
+        if await self._starts.settle(caller.account, session_id):
+            settled = await self._store.get(caller.account, session_id)
+            if settled is None or settled.state.ended:
+                return
+            found = self._shown(settled)
+        now_ms = self._clock.now_ms()
+        await self._store.request_stop(caller.account, session_id, caller.token_id, now_ms)
+        if found.status is SessionStatus.SERVER_UNREACHABLE:
+            raise HostUnavailableError("the host is out of reach; the stop is remembered")
+        await self._stop_on_host(found.session)
+
+    async def logs(
+        self, caller: Caller, session_id: str, *, follow: bool
+    ) -> AsyncGenerator[bytes, None]:
+        """Open the log of a session, from its beginning. Closing the iterator hangs up.
+
+        Raises:
+            NotFoundError: The account has none of that id, or the log is gone.
+        """
+        found = await self.get(caller, session_id)
+        link, internal_id = self._where(found, "log")
+        return _translated(link.client.stream_logs(internal_id, follow=follow), session_id)
+
+    async def artifact(
+        self, caller: Caller, session_id: str, path: str
+    ) -> AsyncGenerator[bytes, None]:
+        """Open a .tar.gz of a file or folder of an ended session.
+
+        Raises:
+            NotFoundError: The account has none of that id, or the container is gone.
+            ConflictError: It has not ended.
+        """
+        found = await self.get(caller, session_id)
+        link, internal_id = self._where(found, "artifact")
+        if not found.session.state.ended:
+            raise ConflictError("the session has not ended")
+        return _translated(link.client.fetch_artifact(internal_id, path), session_id)
+
+    async def _stop_on_host(self, session: Session) -> None:
+        """Join the fleet's stop of a session; it goes on when nobody waits any more."""
+        link, internal_id = self._where(self._shown(session), "host")
+        stop = self._fleet.stop_session(link.row.name, internal_id)
+        done, _ = await asyncio.wait({stop}, timeout=self._stop_wait)
+        if not done:
+            await self._check_stopping(session)
+        elif stop.cancelled() or not stop.result():
+            raise HostUnavailableError("the process does not end, not even by SIGKILL")
+
+    async def _check_stopping(self, session: Session) -> None:
+        """Let a stop pass whose grace period is longer than we wait."""
+        newest = await self._store.get(session.account, session.id)
+        stopping = newest is None or newest.state.ended or newest.state is State.SHUTTINGDOWN
+        if not stopping:
+            raise HostUnavailableError("the host does not answer; the stop is remembered")
+
+    def _where(self, found: ShownSession, what: str) -> tuple[HostLink, str]:
+        session = found.session
+        if session.internal_id is None or session.agent is None:
+            raise NotFoundError(what, session.id)
+        link = self._fleet.link(session.agent)
+        if link is None or found.status is SessionStatus.SERVER_UNREACHABLE:
+            raise HostUnavailableError("the host is out of reach")
+        return link, session.internal_id
+
+    def _shown(self, session: Session) -> ShownSession:
+        status = shown_status(
+            session.state,
+            draining=self._fleet.is_draining(session.agent),
+            heard=self._fleet.is_heard(session.agent),
+        )
+        return ShownSession(session, status)
+
+
+async def _translated(
+    chunks: AsyncGenerator[bytes, None], session_id: str
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(chunks):
+        try:
+            async for chunk in chunks:
+                yield chunk
+        except AgentRefusedError as error:
+            raise _told(error, session_id) from error
+        except AgentSilentError as error:
+            raise HostUnavailableError(f"the host does not answer: {error}") from error
+
+
+def _told(error: AgentRefusedError, session_id: str) -> TiltyardError:
+    """Say to a caller what an agent refused."""
+    match error.agent_reason:
+        case AgentReason.SESSION_NOT_FOUND | AgentReason.CONTAINER_GONE:
+            return NotFoundError("session", session_id)
+        case AgentReason.LOG_GONE:
+            return NotFoundError("log", session_id)
+        case AgentReason.PATH_NOT_FOUND:
+            return NotFoundError("path", session_id)
+        case AgentReason.SESSION_LIVE:
+            return ConflictError("the session has not ended")
+        case AgentReason.ARTIFACT_TOO_LARGE:
+            return ArtifactTooLargeError()
+    return HostUnavailableError(f"the host cannot: {error}")

@@ -1,0 +1,293 @@
+"""POST /session: taking the id, then one attempt after another until a host runs the session.
+
+The start is a task of its own. The handler waits for it, and a caller that hangs up ends the wait,
+not the start. Each attempt has an internal id of its own, committed with its host before the call,
+so that whatever a host reports later can be told apart.
+"""
+
+import asyncio
+import logging
+import uuid
+from dataclasses import dataclass, field
+
+from controlplane.account_store import Caller
+from controlplane.applications import Applications
+from controlplane.clock import Clock
+from controlplane.contract import HostSession, SessionSpec
+from controlplane.errors import (
+    AgentReason,
+    AgentRefusedError,
+    AgentSilentError,
+    ConflictError,
+    ImageCannotRunError,
+    InvalidRequestError,
+    NoCapacityError,
+    NotFoundError,
+    QuotaExceededError,
+    Violation,
+)
+from controlplane.fleet import Fleet
+from controlplane.host_link import HostLink
+from controlplane.placement import Wanted
+from controlplane.report_store import ReportStore
+from controlplane.session_store import Attempt, IdTaken, NewSession, QuotaExceeded, SessionStore
+from controlplane.start_rate import StartRate
+from controlplane.start_request import StartRequest, pinned_ports, session_spec
+from controlplane.tags import Tags
+
+_log = logging.getLogger(__name__)
+
+CALL_TIMEOUT = 4.0
+"""At most for one attempt: half of what a caller waits, so that a second host can be tried."""
+
+RESERVE = 1.0
+"""Kept of `start_timeout` for what follows the last call: the commit and the answer."""
+
+MIN_CALL = 0.1
+"""With less than this left an attempt would only be abandoned."""
+
+MAX_SILENT = 3
+"""So many hosts may be silent before the start is given up."""
+
+RETRY_AFTER = 5
+"""Seconds after which a region without room is worth another try: hosts report every 2 s."""
+
+REFUSED_BY_ADMISSION = frozenset(
+    {
+        AgentReason.NO_CAPACITY,
+        AgentReason.NO_FREE_PORT,
+        AgentReason.PORT_TAKEN,
+        AgentReason.PORT_OUT_OF_RANGE,
+        AgentReason.START_QUEUE_FULL,
+        AgentReason.NOT_RECONCILED,
+        AgentReason.DRAINING,
+        AgentReason.IMAGE_MISSING,
+        AgentReason.DISK_FULL,
+        AgentReason.ENGINE_UNAVAILABLE,
+    }
+)
+"""The agent answered before it began: nothing is left of the attempt."""
+
+
+@dataclass(slots=True, eq=False)
+class _Start:
+    """A start under way."""
+
+    spec: SessionSpec
+    node_pool: str
+    wanted: Wanted
+    deadline: float
+    stop_wanted: bool = False
+    """A DELETE came during the start: no further host is tried."""
+    attempt: Attempt | None = None
+    unknown: bool = False
+    """Something may have come of the newest attempt, and it is not the session."""
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.spec.identity.account, self.spec.identity.session_id
+
+    @property
+    def location(self) -> str:
+        return self.spec.identity.location
+
+    def no_capacity(self, why: str, retry_after: int = RETRY_AFTER) -> NoCapacityError:
+        return NoCapacityError(self.location, why, retry_after)
+
+
+class Starts:
+    """Owns every start under way."""
+
+    def __init__(
+        self,
+        *,
+        applications: Applications,
+        tags: Tags,
+        sessions: SessionStore,
+        reports: ReportStore,
+        fleet: Fleet,
+        start_timeout: float,
+        rate: StartRate,
+        clock: Clock,
+    ) -> None:
+        self._applications = applications
+        self._tags = tags
+        self._sessions = sessions
+        self._reports = reports
+        self._fleet = fleet
+        self._start_timeout = start_timeout
+        self._rate = rate
+        self._clock = clock
+        self._tasks: set[asyncio.Task[HostSession]] = set()
+        self._under_way: dict[tuple[str, str], _Start] = {}
+
+    async def start(self, caller: Caller, request: StartRequest) -> HostSession:
+        """Start a session and return it as its host answered.
+
+        Raises:
+            NotFoundError: Application, region or tag.
+            InvalidRequestError: A pin or a name in the environment does not fit.
+            ConflictError: The id is taken, or the session was stopped during its start.
+            QuotaExceededError: The account's quota is exhausted.
+            NoCapacityError: No host can take it now, or too many were started.
+            ImageCannotRunError: The engine refuses the image.
+        """
+        start = await self._prepare(caller, request)
+        task = asyncio.create_task(self._run(start, caller.token_id), name=f"start {start.key!r}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        session = await asyncio.shield(task)
+        if start.stop_wanted:
+            raise _stopped()
+        return session
+
+    async def settle(self, account: str, session_id: str) -> bool:
+        """End the start of a session and wait until it has settled; False when there is none."""
+        start = self._under_way.get((account, session_id))
+        if start is None:
+            return False
+        start.stop_wanted = True
+        self._fleet.wake()
+        await start.settled.wait()
+        return True
+
+    async def close(self) -> None:
+        """Wait for the starts under way; `start_timeout` bounds them."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _prepare(self, caller: Caller, request: StartRequest) -> _Start:
+        deadline = self._clock.monotonic() + self._start_timeout
+        application = await self._applications.get(caller, request.image)
+        ports = pinned_ports(application.ports, request.pins)
+        if request.location not in application.regions:
+            raise NotFoundError("region", request.location)
+        tag = await self._tags.choose(application, request.location, request.version)
+        session_id = request.id or str(uuid.uuid4())
+        return _Start(
+            spec=session_spec(application, tag, request, session_id, ports),
+            node_pool=application.node_pool,
+            wanted=Wanted(tag.image, application.reservation, ports),
+            deadline=deadline,
+        )
+
+    async def _run(self, start: _Start, actor: str) -> HostSession:
+        await self._reserve(start, actor)
+        self._under_way[start.key] = start
+        try:
+            self._take_rate(start)
+            return await self._try_hosts(start)
+        except Exception as error:
+            _log.info("session %r of %r not started: %s", start.key[1], start.key[0], error)
+            await self._free(start, str(error))
+            raise
+        finally:
+            del self._under_way[start.key]
+            start.settled.set()
+
+    async def _reserve(self, start: _Start, actor: str) -> None:
+        identity = start.spec.identity
+        new = NewSession(
+            account=identity.account,
+            id=identity.session_id,
+            application=identity.application,
+            tag=identity.tag,
+            location=identity.location,
+            labels=identity.labels,
+            external_id=identity.external_id,
+            reservation=start.spec.reservation,
+            created_ms=self._clock.now_ms(),
+        )
+        outcome = await self._sessions.reserve_session(new, actor)
+        if isinstance(outcome, IdTaken):
+            raise ConflictError("the session id is in use")
+        if isinstance(outcome, QuotaExceeded):
+            raise QuotaExceededError(outcome.limit)
+
+    def _take_rate(self, start: _Start) -> None:
+        retry_after = self._rate.take(start.key[0], start.location, self._clock.monotonic())
+        if retry_after is not None:
+            raise start.no_capacity("too many sessions were started", retry_after)
+
+    async def _free(self, start: _Start, why: str) -> None:
+        now_ms = self._clock.now_ms()
+        await self._sessions.free(*start.key, why, now_ms, abandon=start.unknown)
+        self._stop_unknown(start)
+
+    async def _try_hosts(self, start: _Start) -> HostSession:
+        refused: frozenset[str] = frozenset()
+        silent = 0
+        while silent < MAX_SILENT:
+            internal_id = str(uuid.uuid4())
+            link = await self._next_host(start, internal_id, refused)
+            try:
+                return await self._attempt(start, link, internal_id)
+            except AgentRefusedError as error:
+                silent += self._judge(start, error)
+            except AgentSilentError as error:
+                _log.warning("agent %s: start unknown: %s", link.row.name, error)
+                silent += 1
+            finally:
+                if not link.holds_answer(internal_id):
+                    self._fleet.give_back(link, internal_id)
+            refused |= {link.row.name}
+        raise start.no_capacity("the hosts do not answer")
+
+    async def _next_host(
+        self, start: _Start, internal_id: str, refused: frozenset[str]
+    ) -> HostLink:
+        place = (start.location, start.node_pool)
+        while True:
+            left = self._time_left(start)
+            if start.stop_wanted:
+                raise _stopped()
+            if left < MIN_CALL:
+                raise start.no_capacity("the time for a start is over")
+            link = self._fleet.take_host(*place, start.wanted, internal_id, refused)
+            if link is not None:
+                return link
+            if not self._fleet.may_free_up(*place, start.wanted, refused):
+                raise start.no_capacity("no host has room")
+            await self._fleet.wait_for_change(left)
+
+    async def _attempt(self, start: _Start, link: HostLink, internal_id: str) -> HostSession:
+        address = link.host.public_address if link.host is not None else ""
+        attempt = Attempt(internal_id, link.row.name, address)
+        now_ms = self._clock.now_ms()
+        await self._sessions.begin_attempt(*start.key, attempt, now_ms, abandon=start.unknown)
+        self._stop_unknown(start)
+        start.attempt, start.unknown = attempt, True
+        timeout = max(MIN_CALL, min(CALL_TIMEOUT, self._time_left(start)))
+        answer = await link.client.start_session(internal_id, start.spec, timeout)
+        session = link.answered(internal_id, answer)
+        await self._reports.confirm(link.row.name, session, self._clock.now_ms())
+        start.unknown = False
+        if session.state.ended:
+            link.forget(session)
+        self._fleet.wake()
+        return session
+
+    def _judge(self, start: _Start, error: AgentRefusedError) -> int:
+        """Raise when no other host can help; else 1 when the attempt's end is unknown, or 0."""
+        if error.agent_reason in REFUSED_BY_ADMISSION:
+            start.unknown = False
+            return 0
+        if error.agent_reason is AgentReason.IMAGE_CANNOT_RUN:
+            raise ImageCannotRunError(error.text) from error
+        if error.agent_reason is AgentReason.INVALID_ARGUMENT:
+            raise InvalidRequestError((Violation("body", error.text),)) from error
+        _log.warning("session %r: start failed: %s", start.key[1], error)
+        return 1
+
+    def _stop_unknown(self, start: _Start) -> None:
+        """Have stopped what may have come of the attempt that the ledger now holds."""
+        if start.unknown and start.attempt is not None:
+            self._fleet.stop_session(start.attempt.agent, start.attempt.internal_id)
+
+    def _time_left(self, start: _Start) -> float:
+        return start.deadline - RESERVE - self._clock.monotonic()
+
+
+def _stopped() -> ConflictError:
+    return ConflictError("the session was stopped during its start")

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.docker_answers import (
+    container_of,
+    container_of_listing,
+    engine_time,
+    pid_of,
+    references,
+    status_of,
+    warnings_of,
+)
+from agent.docker_frames import Demultiplexer, JsonLines, PullSteps, error_in
+from agent.engine import ContainerStatus, PullProgress
+from agent.processes import first_process, live_process
+from agent.session import Process
+
+NEVER = "0001-01-01T00:00:00Z"
+
+
+def inspected(**state: Any) -> dict[str, Any]:
+    plain = {
+        "Status": "running",
+        "Pid": 42,
+        "ExitCode": 0,
+        "OOMKilled": False,
+        "Error": "",
+        "StartedAt": "2026-11-21T04:01:06.674677227Z",
+        "FinishedAt": NEVER,
+    }
+    return {
+        "Id": "abc",
+        "Name": "/tiltyard-x",
+        "Config": {"Labels": {"a": "b"}},
+        "State": plain | state,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (NEVER, None),
+        ("", None),
+        ("2001-09-09T01:46:40Z", 1e9),
+        ("2001-09-09T01:46:40.5Z", 1e9 + 0.5),
+        ("2001-09-09T03:46:40.250000000+02:00", 1e9 + 0.25),
+    ],
+)
+def test_times(text: str, seconds: float | None) -> None:
+    assert engine_time(text) == seconds
+
+
+def test_a_running_container() -> None:
+    answer = inspected()
+    assert pid_of(answer) == 42
+    found = container_of(answer, Process(42, 7))
+    assert found.name == "tiltyard-x"
+    assert found.process == Process(42, 7)
+    assert (found.exit_code, found.end_time) == (None, None)
+
+
+def test_a_container_that_failed_to_start_has_not_ended() -> None:
+    answer = inspected(Status="created", Pid=0, ExitCode=128, Error="port", StartedAt=NEVER)
+    found = container_of(answer, None)
+    assert pid_of(answer) is None
+    assert (found.status, found.exit_code, found.error) == (ContainerStatus.CREATED, None, "port")
+
+
+def test_a_container_that_runs_again_tells_no_exit_code() -> None:
+    found = container_of(inspected(FinishedAt="2026-11-21T04:01:06Z"), Process(42, 7))
+    assert found.status is ContainerStatus.RUNNING
+    assert found.exit_code is None
+
+
+@pytest.mark.parametrize("status", ["exited", "dead", "removing"])
+def test_an_ended_container(status: str) -> None:
+    state = {"Status": status, "Pid": 0, "ExitCode": 137, "OOMKilled": True}
+    found = container_of(inspected(**state, FinishedAt="2026-11-21T04:01:07Z"), None)
+    assert found.status is ContainerStatus.ENDED is status_of(status)
+    assert (found.exit_code, found.oom_killed) == (137, True)
+    assert found.end_time is not None
+
+
+def test_a_listing_alone() -> None:
+    entry = {
+        "Id": "abc",
+        "Names": ["/tiltyard-x"],
+        "State": "exited",
+        "Status": "Exited (3) 2 minutes ago",
+        "Labels": {"a": "b"},
+    }
+    found = container_of_listing(entry, None)
+    assert (found.status, found.exit_code) == (ContainerStatus.ENDED, 3)
+    up = container_of_listing(entry | {"State": "running", "Status": "Up 1s"}, Process(1, 1))
+    assert (up.status, up.exit_code) == (ContainerStatus.RUNNING, None)
+
+
+def test_references() -> None:
+    listed = [{"RepoDigests": ["a@sha256:1", "<none>@<none>"]}, {"RepoDigests": None}, {}]
+    assert references(listed) == {"a@sha256:1"}
+
+
+def test_warnings_name_what_is_amiss_and_the_mend() -> None:
+    fine = {
+        "LiveRestoreEnabled": True,
+        "MemoryLimit": True,
+        "SwapLimit": True,
+        "CpuCfsQuota": True,
+        "PidsLimit": True,
+        "SecurityOptions": ["name=seccomp,profile=default"],
+    }
+    assert warnings_of(fine, own_network=False) == ()
+    [warning] = warnings_of(fine | {"LiveRestoreEnabled": False}, own_network=False)
+    assert "live-restore" in warning
+    [warning] = warnings_of(fine, own_network=True)
+    assert "icc" in warning
+    assert len(warnings_of({}, own_network=True)) == 7
+
+
+def frame(kind: int, payload: bytes) -> bytes:
+    return bytes([kind, 0, 0, 0]) + len(payload).to_bytes(4, "big") + payload
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 2), st.binary(max_size=40)), max_size=8),
+    st.lists(st.integers(1, 30), min_size=1, max_size=10),
+)
+def test_frames_come_apart_whatever_the_pieces(
+    frames: list[tuple[int, bytes]], sizes: list[int]
+) -> None:
+    stream = b"".join(frame(kind, payload) for kind, payload in frames)
+    demultiplexer, seen, at, turn = Demultiplexer(), b"", 0, 0
+    while at < len(stream):
+        size = sizes[turn % len(sizes)]
+        seen += b"".join(demultiplexer.feed(stream[at : at + size]))
+        at, turn = at + size, turn + 1
+    assert seen == b"".join(payload for _, payload in frames)
+    assert demultiplexer.between_frames
+
+
+def test_a_frame_is_handed_on_before_it_is_whole() -> None:
+    demultiplexer = Demultiplexer()
+    assert list(demultiplexer.feed(frame(1, b"x" * 2**20)[:100])) == [b"x" * 92]
+    assert not demultiplexer.between_frames
+
+
+def test_the_engines_own_words_are_no_part_of_the_log() -> None:
+    demultiplexer = Demultiplexer()
+    stream = frame(1, b"a") + frame(3, b"Error grabbing logs: unexpected EOF\n") + frame(2, b"b")
+    assert b"".join(demultiplexer.feed(stream)) == b"ab"
+    assert demultiplexer.complaint == "Error grabbing logs: unexpected EOF"
+
+
+@pytest.mark.parametrize("header", [b"hello wo", b"\x04\0\0\0\0\0\0\1"])
+def test_what_is_no_frame_is_refused(header: bytes) -> None:
+    with pytest.raises(ValueError, match="no frame"):
+        list(Demultiplexer().feed(header))
+
+
+def test_lines_of_json() -> None:
+    lines = JsonLines()
+    assert list(lines.feed(b'{"a": 1}\r\n\r\n{"b"')) == [{"a": 1}]
+    assert list(lines.feed(b": 2}\n")) == [{"b": 2}]
+    for wrong in (b"{\n", b"[1]\n", b"\xff\n", b"x" * (2**20 + 1)):
+        with pytest.raises(ValueError, match=r"."):
+            list(JsonLines().feed(wrong))
+
+
+def test_steps_of_a_pull_add_up() -> None:
+    steps = PullSteps()
+    told = [
+        steps.add(step)
+        for step in (
+            {"status": "Pulling from game", "id": "sha256:1"},
+            {"status": "Pulling fs layer", "progressDetail": {}, "id": "a"},
+            {"status": "Already exists", "id": "b"},
+            {"status": "Downloading", "progressDetail": {"current": 5, "total": 9}, "id": "a"},
+            {"status": "Downloading", "progressDetail": {"current": 3, "total": 9}, "id": "a"},
+            {"status": "Extracting", "progressDetail": {"current": 90}, "id": "a"},
+            {"status": "Pull complete", "progressDetail": {}, "id": "a"},
+            {"status": "Digest: sha256:1"},
+        )
+    ]
+    assert told[0] == PullProgress()
+    assert told[4] == PullProgress(layers=2, layers_done=1, received_bytes=5)
+    assert told[-1] == PullProgress(layers=2, layers_done=2, received_bytes=5)
+
+
+def test_errors_within_a_pull() -> None:
+    assert error_in({"errorDetail": {"message": "new"}, "error": "old"}) == "new"
+    assert error_in({"error": "old"}) == "old"
+    assert not error_in({"status": "Downloading"})
+
+
+def test_a_live_process_and_none() -> None:
+    me = live_process(os.getpid())
+    assert me is not None
+    assert me.start_ticks > 0
+    assert live_process(2**22 + 1) is None
+    with subprocess.Popen(["true"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert live_process(child.pid) is None  # a zombie
+
+
+def test_no_process_is_in_a_container_that_does_not_exist() -> None:
+    assert first_process("f" * 64) is None

@@ -1,0 +1,227 @@
+"""Docker's own sentences, most of them copied from 20.10.24 and 28, and what they mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.docker_errors import (
+    Call,
+    already_so,
+    being_removed,
+    error_of_answer,
+    error_of_connection,
+    error_of_pull,
+)
+from agent.errors import (
+    AgentError,
+    ContainerExists,
+    ContainerGone,
+    DiskFull,
+    EngineError,
+    EngineTimeout,
+    EngineUnavailable,
+    ImageCannotRun,
+    ImageMissing,
+    ImageNotFound,
+    PathNotFound,
+    PortTaken,
+    RegistryTimeout,
+    RegistryUnavailable,
+)
+
+IMAGE = "registry.test/game@sha256:" + "a" * 64
+CREATE = Call("create", container="tiltyard-x", image=IMAGE, changes=True)
+START = Call("start", container="tiltyard-x", changes=True)
+ARCHIVE = Call("archive", container="tiltyard-x", path="/data")
+
+EXTERNAL = "driver failed programming external connectivity on endpoint tiltyard-x (7ec8): "
+SHIM = (
+    "failed to create shim task: OCI runtime create failed: runc create failed: "
+    "unable to start container process: "
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "status", "message", "error"),
+    [
+        (CREATE, 404, f"No such image: {IMAGE}", ImageMissing(IMAGE)),
+        (
+            CREATE,
+            409,
+            'Conflict. The container name "/tiltyard-x" is already in use by container "7c2". '
+            "You have to remove (or rename) that container to be able to reuse that name.",
+            ContainerExists("tiltyard-x"),
+        ),
+        (
+            CREATE,
+            400,
+            "No command specified",
+            ImageCannotRun("it names no command and none is given"),
+        ),
+        (CREATE, 500, "mkdir /var/lib/docker/x: no space left on device", DiskFull("", "")),
+        (
+            CREATE,
+            400,
+            'invalid mount config for type "bind": bind source path does not exist: /x',
+            EngineError("create", ""),
+        ),
+        (START, 404, "No such container: tiltyard-x", ContainerGone("tiltyard-x")),
+        (START, 404, "network tiltyard0 not found", EngineError("start", "")),
+        (
+            START,
+            500,
+            f"{EXTERNAL}Bind for 0.0.0.0:30000 failed: port is already allocated",
+            PortTaken("", 30000),
+        ),
+        (
+            START,
+            500,
+            f"{EXTERNAL}Error starting userland proxy: listen udp4 0.0.0.0:30001: bind: "
+            "address already in use",
+            PortTaken("udp", 30001),
+        ),
+        (
+            START,
+            500,
+            f"{EXTERNAL}Error starting userland proxy: listen tcp6 [::]:30002: bind: "
+            "address already in use",
+            PortTaken("tcp", 30002),
+        ),
+        (
+            START,
+            500,
+            "failed to set up container networking: failed to bind host port for "
+            "0.0.0.0:30003:172.17.0.2:7777/udp: address already in use",
+            PortTaken("udp", 30003),
+        ),
+        (
+            START,
+            500,
+            "failed to bind host port 0.0.0.0:30004/tcp: address already in use",
+            PortTaken("tcp", 30004),
+        ),
+        (START, 500, "address already in use", PortTaken("", 0)),
+        (
+            START,
+            400,
+            f'{SHIM}exec: "game": executable file not found in $PATH: unknown',
+            ImageCannotRun("game: executable file not found"),
+        ),
+        (
+            START,
+            404,
+            f'{SHIM}exec: "/nope": stat /nope: no such file or directory: unknown',
+            ImageCannotRun("/nope: no such file or directory"),
+        ),
+        (
+            START,
+            400,
+            f'{SHIM}exec: "/p.c": permission denied: unknown',
+            ImageCannotRun("/p.c: permission denied"),
+        ),
+        (
+            START,
+            400,
+            f"{SHIM}exec /game: exec format error: unknown",
+            ImageCannotRun("/game: exec format error"),
+        ),
+        (
+            START,
+            400,
+            "unable to find user nobody: no matching entries in passwd file",
+            ImageCannotRun("unable to find user nobody"),
+        ),
+        (
+            START,
+            500,
+            "open /var/run/docker/netns/x: permission denied",
+            EngineError("start", ""),
+        ),
+        (
+            START,
+            500,
+            'error while creating mount source path "/x": no such file or directory',
+            EngineError("start", ""),
+        ),
+        (
+            ARCHIVE,
+            404,
+            "Could not find the file /data in container tiltyard-x",
+            PathNotFound("/data"),
+        ),
+        (ARCHIVE, 400, "not a directory", PathNotFound("/data")),
+        (ARCHIVE, 404, "No such container: tiltyard-x", ContainerGone("tiltyard-x")),
+        (
+            Call("logs", container="tiltyard-x"),
+            409,
+            "can not get logs from container which is dead or marked for removal",
+            ContainerGone("tiltyard-x"),
+        ),
+        (Call("info"), 500, "", EngineError("info", "")),
+    ],
+)
+def test_an_answer_means(call: Call, status: int, message: str, error: AgentError) -> None:
+    found = error_of_answer(call, status, f"{message}\n")
+    assert type(found) is type(error)
+    if not isinstance(error, EngineError | DiskFull):
+        assert str(found) == str(error)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (f"manifest for {IMAGE} not found: manifest unknown: manifest unknown", ImageNotFound),
+        ("name unknown: repository name not known to registry", ImageNotFound),
+        (
+            "pull access denied for x, repository does not exist or may require 'docker login'",
+            RegistryUnavailable,
+        ),
+        ("unauthorized: authentication required", RegistryUnavailable),
+        ("no basic auth credentials", RegistryUnavailable),
+        ("dial tcp 127.0.0.1:1: connect: connection refused", RegistryUnavailable),
+        ("dial tcp: lookup registry.test: no such host", RegistryUnavailable),
+        ("received unexpected HTTP status: 503 Service Unavailable", RegistryUnavailable),
+        ("received unexpected HTTP status: 500 Internal Server Error", RegistryUnavailable),
+        ("image verification failed for digest sha256:aaaa", RegistryUnavailable),
+        ("filesystem layer verification failed for digest sha256:aaaa", RegistryUnavailable),
+        ("http: server gave HTTP response to HTTPS client", RegistryUnavailable),
+        ("tls: failed to verify certificate: x509: unknown authority", RegistryUnavailable),
+        ("unexpected EOF", RegistryUnavailable),
+        ("net/http: TLS handshake timeout", RegistryTimeout),
+        ("dial tcp 192.0.2.1:443: i/o timeout", RegistryTimeout),
+        ("context deadline exceeded", RegistryTimeout),
+        ("write /var/lib/docker/tmp/x: no space left on device", DiskFull),
+        ("no matching manifest for linux/amd64 in the manifest list entries", ImageCannotRun),
+        ("failed to register layer: Error processing tar file(exit status 1)", EngineError),
+    ],
+)
+def test_a_failed_pull_means(message: str, kind: type[AgentError]) -> None:
+    assert type(error_of_pull(IMAGE, message)) is kind
+
+
+def test_long_sentences_are_cut() -> None:
+    error = error_of_answer(Call("info"), 500, "x" * 10_000)
+    assert isinstance(error, EngineError)
+    assert len(error.cause) < 400
+
+
+def test_what_is_already_so() -> None:
+    kill, remove = Call("kill", container="x"), Call("remove", container="x")
+    assert already_so(kill, 409, "Cannot kill container: x: Container 0ff is not running")
+    assert not already_so(kill, 404, "Cannot kill container: x: No such container: x")
+    assert already_so(remove, 404, "No such container: x")
+    assert not already_so(remove, 500, "device or resource busy")
+    assert being_removed(409, "removal of container x is already in progress")
+    assert not being_removed(409, "conflict")
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_broken_connection_leaves_a_change_unknown(*, changes: bool) -> None:
+    call = Call("start", changes=changes)
+    refused = OSError("wrapped", ConnectionRefusedError(111, "Connection refused"))
+    assert isinstance(error_of_connection(call, refused), EngineUnavailable)
+    cut = OSError("wrapped", ConnectionResetError(104, "Connection reset by peer"))
+    kind = EngineTimeout if changes else EngineUnavailable
+    assert type(error_of_connection(call, cut)) is kind
+    late = OSError("wrapped", TimeoutError("timed out"))
+    assert isinstance(error_of_connection(call, late), EngineTimeout)

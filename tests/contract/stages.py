@@ -1,0 +1,194 @@
+"""What a contract test needs beside the engine: things done from outside, on either kind of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol as Interface
+
+from agent.docker_engine import DockerEngine
+from agent.engine import Container, ContainerSpec, Engine, container_name
+from agent.session import NetworkMode, Port, Process, Protocol, Resources
+from tests.contract.images import PAYLOAD, SAVE
+from tests.fakes import FakeEngine
+
+MEBIBYTE = 2**20
+EXIT_CODE = 3
+"""Of a program that is told to end."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """References by digest; `absent` is only in the registry, `unknown` nowhere."""
+
+    runs: str
+    cannot_run: str
+    absent: str
+
+    @property
+    def unknown(self) -> str:
+        return f"{self.runs.partition('@')[0]}@sha256:{'0' * 64}"
+
+
+class Stage(Interface):
+    """An engine and the world around it."""
+
+    images: Images
+    agent_id: str
+    public_dir: Path
+
+    @property
+    def engine(self) -> Engine:
+        """What is tested."""
+
+    async def end(self, container: Container) -> None:
+        """Make the program end with EXIT_CODE."""
+
+    async def say(self, container: Container) -> None:
+        """Make the program write PAYLOAD."""
+
+    async def eat(self, container: Container) -> None:
+        """Make the program take more memory than it may."""
+
+    async def ready(self, container: Container, runs: int = 1) -> None:
+        """Return when the program has written `ready` in so many runs of its container."""
+
+    def occupied(self, protocol: Protocol) -> contextlib.AbstractContextManager[int]:
+        """A port that somebody else on the host has."""
+
+
+def spec(stage: Stage, **changes: object) -> ContainerSpec:
+    """A container of this stage's agent."""
+    plain = ContainerSpec(
+        internal_id=uuid.uuid4().hex,
+        agent_id=stage.agent_id,
+        image=stage.images.runs,
+        args=(),
+        env={"NAME": "a=b\nc"},
+        network_mode=NetworkMode.BRIDGE,
+        ports=(),
+        bind_address="127.0.0.1",
+        reservation=Resources(10**7, 16 * MEBIBYTE),
+        limits=Resources(10**9, 32 * MEBIBYTE),
+        public_dir=str(stage.public_dir),
+        record='{"format": 1}',
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]  # names are checked
+
+
+async def running(stage: Stage, **changes: object) -> Container:
+    """A container whose program has come up."""
+    wanted = spec(stage, **changes)
+    container = await stage.engine.create(wanted)
+    if isinstance(stage.engine, FakeEngine):
+        stage.engine.put_file(container, "/data/save.json", SAVE)
+        if "ignore-sigterm" in wanted.args:
+            stage.engine.ignores_sigterm.add(container_name(wanted.internal_id))
+    await stage.engine.start(container)
+    found = await stage.engine.inspect(container)
+    await stage.ready(found)
+    return found
+
+
+@dataclass
+class FakeStage:
+    """The fake and its controls."""
+
+    public_dir: Path
+    engine: FakeEngine = field(default_factory=FakeEngine)
+    images: Images = Images(
+        runs=f"registry.test/runs@sha256:{'1' * 64}",
+        cannot_run=f"registry.test/cannot@sha256:{'2' * 64}",
+        absent=f"registry.test/absent@sha256:{'3' * 64}",
+    )
+    agent_id: str = "agent-1"
+
+    def __post_init__(self) -> None:
+        for image in (self.images.runs, self.images.cannot_run):
+            self.engine.add_image(image)
+        self.engine.cannot_run.add(self.images.cannot_run)
+        self.engine.registry.add(self.images.absent)
+
+    async def end(self, container: Container) -> None:
+        self.engine.end(container.container, EXIT_CODE)
+
+    async def say(self, container: Container) -> None:
+        self.engine.write_log(container.container, PAYLOAD)
+
+    async def eat(self, container: Container) -> None:
+        self.engine.end(container.container, 137, oom=True)
+
+    async def ready(self, container: Container, runs: int = 1) -> None:
+        self.engine.write_log(container.container, b"ready\n")
+
+    @contextlib.contextmanager
+    def occupied(self, protocol: Protocol) -> Iterator[int]:
+        self.engine.occupy(protocol.value, 20_000)
+        yield 20_000
+        self.engine.vacate(protocol.value, 20_000)
+
+
+@dataclass
+class DockerStage:
+    """The machine's engine, and signals to the programs in its containers."""
+
+    public_dir: Path
+    engine: DockerEngine
+    images: Images
+    agent_id: str = field(default_factory=lambda: f"contract-{uuid.uuid4().hex}")
+
+    async def end(self, container: Container) -> None:
+        _signal(container.process, signal.SIGUSR1)
+
+    async def say(self, container: Container) -> None:
+        _signal(container.process, signal.SIGUSR2)
+
+    async def eat(self, container: Container) -> None:
+        _signal(container.process, signal.SIGHUP)
+
+    async def ready(self, container: Container, runs: int = 1) -> None:
+        # Not `since` its start: the engine notes that a moment after the program's first line.
+        async with self.engine.logs(container.container, follow=True) as chunks:
+            seen = b""
+            async for chunk in chunks:
+                seen += chunk
+                if seen.count(b"ready\n") == runs:
+                    return
+        raise AssertionError(f"it ended with {seen!r}")
+
+    @contextlib.contextmanager
+    def occupied(self, protocol: Protocol) -> Iterator[int]:
+        kind = socket.SOCK_STREAM if protocol is Protocol.TCP else socket.SOCK_DGRAM
+        with socket.socket(socket.AF_INET, kind) as other:
+            other.bind(("127.0.0.1", 0))
+            if protocol is Protocol.TCP:
+                other.listen()
+            yield other.getsockname()[1]
+
+
+def _signal(process: Process | None, number: signal.Signals) -> None:
+    """Signal the first process of a container of ours, which hands it on to the program."""
+    assert process is not None
+    os.kill(process.pid, number)
+
+
+async def cleared(stage: Stage) -> AsyncIterator[Stage]:
+    """The stage, and nothing of it afterwards."""
+    try:
+        yield stage
+    finally:
+        for container in await stage.engine.list(stage.agent_id):
+            await stage.engine.remove(container.container)
+        left = await stage.engine.list(stage.agent_id)
+        await stage.engine.close()
+    assert left == []
+
+
+def port(protocol: Protocol, host: int) -> Port:
+    return Port(container=7777, protocol=protocol, host=host)

@@ -1,0 +1,428 @@
+"""What every `Engine` does: these tests run over the fake one and over Docker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import tarfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.docker_engine import DockerEngine
+from agent.engine import Container, ContainerStatus, container_name
+from agent.errors import (
+    ContainerExists,
+    ContainerGone,
+    ImageCannotRun,
+    ImageMissing,
+    ImageNotFound,
+    InvalidArgument,
+    PathNotFound,
+    PortTaken,
+)
+from agent.session import NetworkMode, Process, Protocol
+from tests.contract.images import PAYLOAD, SAVE, build, forget
+from tests.contract.stages import (
+    EXIT_CODE,
+    DockerStage,
+    FakeStage,
+    Images,
+    Stage,
+    cleared,
+    port,
+    running,
+    spec,
+)
+from tests.harness import Registry, remove_traces
+
+NOBODY = "tiltyard-nonesuch"
+
+
+@pytest.fixture(scope="session")
+def images(
+    docker_engine: Path, registry: Registry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Images]:
+    folder = tmp_path_factory.mktemp("images")
+
+    def built(name: str, line: str = "") -> str:
+        return build(docker_engine, registry.address, folder, name, line)
+
+    made = Images(
+        runs=built("contract"),
+        cannot_run=built("contract-user", "USER nobody-of-this-name"),
+        absent=built("contract-pull"),
+    )
+    yield made
+    remove_traces(docker_engine, registry.address)
+
+
+@pytest.fixture(
+    params=["fake", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.registry])]
+)
+async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+    made: Stage
+    if request.param == "fake":
+        made = FakeStage(tmp_path)
+    else:
+        socket: Path = request.getfixturevalue("docker_engine")
+        made = DockerStage(tmp_path, DockerEngine(str(socket)), request.getfixturevalue("images"))
+    async with contextlib.asynccontextmanager(cleared)(made):
+        yield made
+
+
+async def ended(stage: Stage, container: Container) -> Container:
+    """The container once its process is gone and the engine has seen so."""
+    assert container.process is not None
+    await stage.engine.wait_end(container.process)
+    found = await stage.engine.inspect(container.container)
+    while found.status is ContainerStatus.RUNNING:
+        found = await stage.engine.inspect(container.container)
+    return found
+
+
+async def log_of(stage: Stage, container: Container, **options: object) -> bytes:
+    async with stage.engine.logs(container.container, **options) as chunks:  # type: ignore[arg-type]  # names are checked
+        return b"".join([chunk async for chunk in chunks])
+
+
+class TestLife:
+    async def test_info_describes_engine_and_machine(self, stage: Stage) -> None:
+        info = await stage.engine.info()
+        assert info.version
+        assert info.cpus > 0
+        assert info.memory_bytes > 0
+
+    async def test_a_created_container_has_never_run(self, stage: Stage) -> None:
+        wanted = spec(stage)
+        container = await stage.engine.create(wanted)
+        found = await stage.engine.inspect(container)
+        assert found == Container(
+            container=container,
+            name=container_name(wanted.internal_id),
+            status=ContainerStatus.CREATED,
+            labels=wanted.labels,
+        )
+        assert await stage.engine.inspect(found.name) == found
+        assert await stage.engine.list(stage.agent_id) == [found]
+
+    async def test_a_started_container_has_a_live_process(self, stage: Stage) -> None:
+        container = await running(stage)
+        assert container.status is ContainerStatus.RUNNING
+        assert container.process is not None
+        assert container.start_time is not None
+        assert container.end_time is None
+        assert container.exit_code is None
+        assert await stage.engine.list(stage.agent_id) == [container]
+        assert await stage.engine.list(stage.agent_id) == [container]
+
+    async def test_starting_what_runs_does_nothing(self, stage: Stage) -> None:
+        container = await running(stage)
+        await stage.engine.start(container.container)
+        assert await stage.engine.inspect(container.container) == container
+
+    async def test_an_end_leaves_its_exit_code(self, stage: Stage) -> None:
+        container = await running(stage)
+        await stage.end(container)
+        found = await ended(stage, container)
+        assert found.status is ContainerStatus.ENDED
+        assert found.process is None
+        assert found.exit_code == EXIT_CODE
+        assert not found.oom_killed
+        assert found.start_time == container.start_time
+        assert found.start_time is not None
+        assert found.end_time is not None
+        assert found.end_time >= found.start_time
+        assert await stage.engine.list(stage.agent_id) == [found]
+
+    async def test_an_ended_container_can_be_started_again(self, stage: Stage) -> None:
+        first = await running(stage)
+        await stage.end(first)
+        assert (await ended(stage, first)).exit_code == EXIT_CODE
+        assert await stage.engine.list(stage.agent_id)
+        await stage.engine.start(first.container)
+        second = await stage.engine.inspect(first.container)
+        assert second.status is ContainerStatus.RUNNING
+        assert second.process is not None
+        assert second.process != first.process
+        assert await stage.engine.list(stage.agent_id) == [second]
+
+    async def test_want_of_memory_is_told(self, stage: Stage) -> None:
+        container = await running(stage)
+        await stage.eat(container)
+        found = await ended(stage, container)
+        assert found.oom_killed
+        assert found.exit_code == 137
+
+    async def test_the_host_network_does_without_ports(self, stage: Stage) -> None:
+        ports = (port(Protocol.UDP, 7777),)
+        container = await running(stage, network_mode=NetworkMode.HOST, ports=ports)
+        assert container.process is not None
+
+    async def test_a_list_holds_the_containers_of_one_agent(self, stage: Stage) -> None:
+        mine = await stage.engine.create(spec(stage))
+        await stage.engine.create(spec(stage))
+        assert len(await stage.engine.list(stage.agent_id)) == 2
+        assert mine in {found.container for found in await stage.engine.list(stage.agent_id)}
+        assert await stage.engine.list("somebody-else") == []
+
+
+class TestEnd:
+    async def test_sigterm_ends_a_program_that_has_no_handler(self, stage: Stage) -> None:
+        container = await running(stage)
+        await stage.engine.kill(container.name, "SIGTERM")
+        assert (await ended(stage, container)).exit_code == 143
+
+    async def test_sigkill_ends_a_program_that_ignores_sigterm(self, stage: Stage) -> None:
+        container = await running(stage, args=("ignore-sigterm",))
+        await stage.engine.kill(container.container, "SIGTERM")
+        assert (await stage.engine.inspect(container.container)).process == container.process
+        await stage.engine.kill(container.container, "SIGKILL")
+        assert (await ended(stage, container)).exit_code == 137
+
+    async def test_a_signal_to_what_does_not_run_does_nothing(self, stage: Stage) -> None:
+        created = await stage.engine.create(spec(stage))
+        await stage.engine.kill(created, "SIGTERM")
+        container = await running(stage)
+        await stage.end(container)
+        await ended(stage, container)
+        await stage.engine.kill(container.container, "SIGKILL")
+
+    async def test_removal_takes_a_running_container(self, stage: Stage) -> None:
+        container = await running(stage)
+        assert container.process is not None
+        await stage.engine.remove(container.name)
+        await stage.engine.wait_end(container.process)
+        with pytest.raises(ContainerGone):
+            await stage.engine.inspect(container.container)
+        assert await stage.engine.list(stage.agent_id) == []
+
+    async def test_removal_of_what_is_gone_does_nothing(self, stage: Stage) -> None:
+        container = await stage.engine.create(spec(stage))
+        await stage.engine.remove(container)
+        await stage.engine.remove(container)
+        await stage.engine.remove(NOBODY)
+
+    async def test_removals_at_the_same_time_all_succeed(self, stage: Stage) -> None:
+        container = await running(stage)
+        names = [container.name, container.container, container.container[:12]]
+        if isinstance(stage, FakeStage):
+            names.pop()
+        await asyncio.gather(*map(stage.engine.remove, names))
+        assert await stage.engine.list(stage.agent_id) == []
+
+    async def test_the_end_of_a_process_that_is_gone_has_come(self, stage: Stage) -> None:
+        await stage.engine.wait_end(Process(pid=2**22 - 1, start_ticks=1))
+        await stage.engine.wait_end(Process(pid=1, start_ticks=10**15))
+
+
+class TestRefusals:
+    async def test_create_needs_the_image(self, stage: Stage) -> None:
+        with pytest.raises(ImageMissing) as error:
+            await stage.engine.create(spec(stage, image=stage.images.unknown))
+        assert error.value.image == stage.images.unknown
+
+    async def test_a_name_is_given_once(self, stage: Stage) -> None:
+        wanted = spec(stage)
+        await stage.engine.create(wanted)
+        with pytest.raises(ContainerExists) as error:
+            await stage.engine.create(wanted)
+        assert error.value.name == container_name(wanted.internal_id)
+
+    async def test_an_image_that_cannot_run_is_refused(self, stage: Stage) -> None:
+        container = await stage.engine.create(spec(stage, image=stage.images.cannot_run))
+        with pytest.raises(ImageCannotRun):
+            await stage.engine.start(container)
+        assert (await stage.engine.inspect(container)).status is ContainerStatus.CREATED
+
+    @pytest.mark.parametrize("protocol", list(Protocol))
+    async def test_a_port_of_somebody_else_leaves_a_created_container(
+        self, stage: Stage, protocol: Protocol
+    ) -> None:
+        with stage.occupied(protocol) as taken:
+            container = await stage.engine.create(spec(stage, ports=(port(protocol, taken),)))
+            with pytest.raises(PortTaken) as error:
+                await stage.engine.start(container)
+            assert error.value.port == taken
+            found = await stage.engine.inspect(container)
+            assert found.status is ContainerStatus.CREATED
+            assert found.exit_code is None
+            assert [c.status for c in await stage.engine.list(stage.agent_id)] == [found.status]
+        await stage.engine.start(container)
+        assert (await stage.engine.inspect(container)).process is not None
+
+    async def test_a_port_of_another_container_is_taken(self, stage: Stage) -> None:
+        with stage.occupied(Protocol.UDP) as free_soon:
+            pass
+        ports = (port(Protocol.UDP, free_soon),)
+        first = await running(stage, ports=ports)
+        second = await stage.engine.create(spec(stage, ports=ports))
+        with pytest.raises(PortTaken) as error:
+            await stage.engine.start(second)
+        assert error.value.port == free_soon
+        await stage.engine.remove(first.container)
+        await stage.engine.start(second)
+
+    async def test_a_container_that_is_not_there_is_gone(self, stage: Stage) -> None:
+        for call in (
+            stage.engine.start(NOBODY),
+            stage.engine.inspect(NOBODY),
+            stage.engine.kill(NOBODY, "SIGTERM"),
+        ):
+            with pytest.raises(ContainerGone) as error:
+                await call
+            assert error.value.container == NOBODY
+        with pytest.raises(ContainerGone):
+            async with stage.engine.logs(NOBODY):
+                pass
+        with pytest.raises(ContainerGone):
+            async with stage.engine.archive(NOBODY, "/data"):
+                pass
+
+
+class TestLogs:
+    async def test_every_byte_is_kept(self, stage: Stage) -> None:
+        container = await running(stage)
+        await stage.say(container)
+        written = b"ready\n" + PAYLOAD.removesuffix(b"\n")
+        async with stage.engine.logs(container.container, follow=True) as chunks:
+            seen = bytearray()
+            async for chunk in chunks:
+                seen += chunk
+                if len(seen) >= len(written):
+                    break
+        assert bytes(seen).removesuffix(b"\n") == written
+        await stage.end(container)
+        await ended(stage, container)
+        assert (await log_of(stage, container)).removesuffix(b"\n") == written
+
+    async def test_a_follower_stays_until_the_run_ends(self, stage: Stage) -> None:
+        container = await running(stage)
+        async with stage.engine.logs(container.container, follow=True) as chunks:
+            assert await anext(chunks) == b"ready\n"
+            await stage.end(container)
+            assert [chunk async for chunk in chunks] == []
+        await ended(stage, container)
+
+    async def test_a_follower_of_a_silent_program_is_let_in(self, stage: Stage) -> None:
+        container = await running(stage)
+        await stage.end(container)
+        await ended(stage, container)
+        await stage.engine.start(container.container)
+        again = await stage.engine.inspect(container.container)
+        late = (again.start_time or 0) + 3600
+        async with stage.engine.logs(container.container, follow=True, since=late) as chunks:
+            await stage.engine.remove(container.container)
+            assert [chunk async for chunk in chunks] == []
+
+    async def test_following_what_does_not_run_ends_at_once(self, stage: Stage) -> None:
+        created = await stage.engine.inspect(await stage.engine.create(spec(stage)))
+        assert await log_of(stage, created, follow=True) == b""
+        container = await running(stage)
+        await stage.end(container)
+        await ended(stage, container)
+        assert await log_of(stage, container, follow=True) == b"ready\n"
+
+    async def test_a_log_goes_on_over_runs_and_can_be_read_from_a_time(self, stage: Stage) -> None:
+        container = await running(stage)
+        await stage.end(container)
+        first = await ended(stage, container)
+        await stage.engine.start(container.container)
+        again = await stage.engine.inspect(container.container)
+        await stage.ready(again, runs=2)
+        assert await log_of(stage, container) == b"ready\n" * 2
+        assert await log_of(stage, container, since=0.0) == b"ready\n" * 2
+        late = (again.start_time or 0) + 3600
+        assert await log_of(stage, container, since=late) == b""
+        if isinstance(stage, DockerStage):  # in the fake, time stands still
+            assert await log_of(stage, container, since=first.end_time) == b"ready\n"
+
+    async def test_a_reader_may_leave(self, stage: Stage) -> None:
+        container = await running(stage)
+        async with stage.engine.logs(container.container, follow=True) as chunks:
+            assert await anext(chunks) == b"ready\n"
+        async with stage.engine.logs(container.container, follow=True):
+            pass
+        await stage.engine.remove(container.container)
+
+
+class TestArchives:
+    async def members(self, stage: Stage, container: str, path: str) -> dict[str, bytes]:
+        async with stage.engine.archive(container, path) as chunks:
+            data = b"".join([chunk async for chunk in chunks])
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+            return {
+                member.name: (tar.extractfile(member) or io.BytesIO()).read()
+                for member in tar
+                if member.isfile()
+            }
+
+    async def test_a_file_and_a_folder(self, stage: Stage) -> None:
+        container = await running(stage)
+        await stage.end(container)
+        await ended(stage, container)
+        file = await self.members(stage, container.name, "/data/save.json")
+        assert file == {"save.json": SAVE}
+        folder = await self.members(stage, container.name, "/data")
+        assert folder == {"data/save.json": SAVE}
+
+    @pytest.mark.parametrize(
+        "path", ["/none", "/data/none", "/data/save.json/none", "/a b+c%2f&x=1", "/\u00fc"]
+    )
+    async def test_a_path_that_is_not_there(self, stage: Stage, path: str) -> None:
+        container = await running(stage)
+        with pytest.raises(PathNotFound) as error:
+            await self.members(stage, container.container, path)
+        assert error.value.path == path
+
+
+class TestImages:
+    async def test_a_pull_brings_the_image_and_may_be_repeated(
+        self, stage: Stage, request: pytest.FixtureRequest
+    ) -> None:
+        image = stage.images.absent
+        if isinstance(stage, DockerStage):
+            forget(request.getfixturevalue("docker_engine"), image)
+        before = await stage.engine.images()
+        assert stage.images.runs in before
+        assert image not in before
+        async with stage.engine.pull(image) as steps:
+            told = [step async for step in steps]
+        assert told[-1].layers_done == told[-1].layers > 0
+        assert [step.received_bytes for step in told] == sorted(s.received_bytes for s in told)
+        assert await stage.engine.images() == before | {image}
+        async with stage.engine.pull(image) as steps:
+            async for _ in steps:
+                pass
+        await stage.engine.create(spec(stage, image=image))
+
+    async def test_an_image_that_the_registry_does_not_have(self, stage: Stage) -> None:
+        unknown = stage.images.unknown
+        for image in (unknown, unknown.replace("@", "-none@")):
+            with pytest.raises(ImageNotFound) as error:
+                async with stage.engine.pull(image) as steps:
+                    async for _ in steps:
+                        pass
+            assert error.value.image == image
+
+    async def test_only_a_reference_by_digest_is_pulled(self, stage: Stage) -> None:
+        with pytest.raises(InvalidArgument):
+            async with stage.engine.pull(stage.images.runs.partition("@")[0]):
+                pass
+
+
+class TestEvents:
+    async def test_changes_of_this_agents_containers_are_told(self, stage: Stage) -> None:
+        async with stage.engine.events(stage.agent_id) as sessions:
+            await stage.engine.create(spec(stage, agent_id=f"{stage.agent_id}-other"))
+            wanted = spec(stage)
+            container = await stage.engine.create(wanted)
+            assert await anext(sessions) == wanted.internal_id
+            await stage.engine.start(container)
+            assert await anext(sessions) == wanted.internal_id
+            await stage.engine.remove(container)
+            assert await anext(sessions) == wanted.internal_id
+        for other in await stage.engine.list(f"{stage.agent_id}-other"):
+            await stage.engine.remove(other.container)

@@ -1,0 +1,327 @@
+"""A scriptable agent: a real gRPC server on a unix socket, without any container."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+
+from controlplane.agent_client import REASON_METADATA
+from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
+
+GIB = 1024**3
+_LIVE = {
+    agent_pb2.STATE_CREATED,
+    agent_pb2.STATE_RUNNING,
+    agent_pb2.STATE_RESTARTING,
+    agent_pb2.STATE_SHUTTINGDOWN,
+}
+
+Script = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[None]]
+
+
+async def refuse(
+    context: grpc.aio.ServicerContext[Any, Any], reason: str, text: str = "as scripted"
+) -> NoReturn:
+    """End a call as an agent does: the reason in the trailing metadata."""
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    await context.abort(code, text, ((REASON_METADATA, reason),))
+
+
+def refusing(reason: str, text: str = "as scripted") -> Script:
+    async def script(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        await refuse(context, reason, text)
+
+    return script
+
+
+class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
+    """Keeps sessions in memory; each call can be scripted to refuse, hang or lose its answer.
+
+    `before_*` runs before the deed, `after_start` after it and before the answer.
+    """
+
+    def __init__(self, folder: Path, name: str = "one") -> None:
+        self.name = name
+        self.address = f"unix:{folder}/{name}.sock"
+        self.incarnation = str(uuid.uuid4())
+        self.sequence = 0
+        self.reconciled = True
+        self.beat = 2.0
+        self.sessions: dict[str, agent_pb2.Session] = {}
+        self.tombstones: set[str] = set()
+        self.started: list[agent_pb2.StartSessionRequest] = []
+        self.stopped: list[str] = []
+        self.pulled: list[str] = []
+        self.logs: list[bytes] = [b"line 1\n", b"line 2\n"]
+        self.log_follow = asyncio.Event()
+        self.log_cancelled = asyncio.Event()
+        self.before_start: Script | None = None
+        self.after_start: Script | None = None
+        self.before_stop: Script | None = None
+        self.before_logs: Script | None = None
+        self.before_artifact: Script | None = None
+        self.before_pull: Script | None = None
+        self.starts_in_flight = 0
+        self.most_starts_in_flight = 0
+        self.start_state = agent_pb2.STATE_RUNNING
+        self.host = agent_pb2.Host(
+            format=1,
+            agent_id=name,
+            version="0",
+            public_address="192.0.2.1",
+            latency_addresses=["192.0.2.1"],
+            capacity=agent_pb2.Resources(nano_cpus=64 * 10**9, memory_bytes=64 * GIB),
+            reserved=agent_pb2.Resources(),
+            free_sessions=1000,
+            port_range_first=20000,
+            port_range_last=30000,
+            free_tcp_ports=10001,
+            free_udp_ports=10001,
+            engine_available=True,
+            start_slots=8,
+        )
+        self._watchers: set[asyncio.Queue[agent_pb2.WatchResponse | None]] = set()
+        self._server: grpc.aio.Server | None = None
+        self._never = asyncio.Event()
+
+    # ---- the server's life
+
+    async def start(self) -> None:
+        """Listen; the sessions of an earlier life are still there."""
+        self._server = grpc.aio.server()
+        agent_pb2_grpc.add_AgentServiceServicer_to_server(self, self._server)
+        self._server.add_insecure_port(self.address)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Stop listening and break every call off."""
+        self._never.set()
+        for watcher in self._watchers:
+            watcher.put_nowait(None)
+        if self._server is not None:
+            await self._server.stop(None)
+            self._server = None
+
+    async def restart(self) -> None:
+        """Be a new process with the sessions of the old one."""
+        await self.stop()
+        self._never = asyncio.Event()
+        self.incarnation = str(uuid.uuid4())
+        await self.start()
+
+    # ---- scripts
+
+    async def hang(self, _: Any, __: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Never answer; a script."""
+        await self._never.wait()
+
+    def drop_watch(self) -> None:
+        """Break every Watch stream off."""
+        for watcher in self._watchers:
+            watcher.put_nowait(None)
+
+    @property
+    def live(self) -> list[agent_pb2.Session]:
+        return [s for s in self.sessions.values() if s.state in _LIVE]
+
+    def change(self, internal_id: str, **fields: Any) -> None:
+        """Change a session and tell the watchers."""
+        session = self.sessions[internal_id]
+        for name, value in fields.items():
+            setattr(session, name, value)
+        self._tell(session)
+
+    def end(self, internal_id: str, reason: int = agent_pb2.END_REASON_EXITED) -> None:
+        """End a session and tell the watchers."""
+        session = self.sessions[internal_id]
+        session.end_time.GetCurrentTime()
+        self.change(internal_id, state=agent_pb2.STATE_EXITED, end_reason=reason, exit_code=0)
+
+    def lose(self, internal_id: str) -> None:
+        """Forget a session without a word."""
+        del self.sessions[internal_id]
+
+    def change_host(self, **fields: Any) -> None:
+        """Change the host and tell the watchers."""
+        for name, value in fields.items():
+            setattr(self.host, name, value)
+        self.sequence += 1
+        self._send(agent_pb2.WatchResponse(host=self._host()))
+
+    def add_image(self, image: str) -> None:
+        """Have an image, as if it had been pulled."""
+        self.host.images.append(image)
+        self.change_host()
+
+    def tell_snapshot(self) -> None:
+        """Send a snapshot within the stream, as after a late reconcile."""
+        for response in self._snapshot():
+            self._send(response)
+
+    # ---- AgentService
+
+    async def Watch(  # noqa: N802
+        self, request: agent_pb2.WatchRequest, context: Any
+    ) -> AsyncIterator[agent_pb2.WatchResponse]:
+        queue: asyncio.Queue[agent_pb2.WatchResponse | None] = asyncio.Queue()
+        for response in self._snapshot():
+            queue.put_nowait(self._stamped(response))
+        self._watchers.add(queue)
+        try:
+            while True:
+                try:
+                    response_or_none = await asyncio.wait_for(queue.get(), self.beat)
+                except TimeoutError:
+                    beat = agent_pb2.WatchResponse(heartbeat=agent_pb2.Heartbeat())
+                    response_or_none = self._stamped(beat)
+                if response_or_none is None:
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped")
+                else:
+                    yield response_or_none
+        finally:
+            self._watchers.discard(queue)
+
+    async def StartSession(  # noqa: N802
+        self, request: agent_pb2.StartSessionRequest, context: Any
+    ) -> agent_pb2.StartSessionResponse:
+        self.starts_in_flight += 1
+        self.most_starts_in_flight = max(self.most_starts_in_flight, self.starts_in_flight)
+        try:
+            self.started.append(request)
+            if self.before_start is not None:
+                await self.before_start(request, context)
+            if request.internal_id in self.tombstones:
+                await refuse(context, "SESSION_STOPPED")
+            session = self._make(request)
+            if self.after_start is not None:
+                await self.after_start(request, context)
+            return agent_pb2.StartSessionResponse(session=session, incarnation=self.incarnation)
+        finally:
+            self.starts_in_flight -= 1
+
+    async def StopSession(  # noqa: N802
+        self, request: agent_pb2.StopSessionRequest, context: Any
+    ) -> agent_pb2.StopSessionResponse:
+        if self.before_stop is not None:
+            await self.before_stop(request, context)
+        self.stopped.append(request.internal_id)
+        if request.internal_id not in self.sessions:
+            self.tombstones.add(request.internal_id)
+            await refuse(context, "SESSION_NOT_FOUND")
+        if self.sessions[request.internal_id].state in _LIVE:
+            self.end(request.internal_id, agent_pb2.END_REASON_STOPPED)
+        session = copy.deepcopy(self.sessions[request.internal_id])
+        return agent_pb2.StopSessionResponse(session=session, incarnation=self.incarnation)
+
+    async def StreamLogs(  # noqa: N802
+        self, request: agent_pb2.StreamLogsRequest, context: Any
+    ) -> AsyncIterator[agent_pb2.StreamLogsResponse]:
+        if self.before_logs is not None:
+            await self.before_logs(request, context)
+        for data in self.logs:
+            yield agent_pb2.StreamLogsResponse(data=data)
+        if request.follow:
+            try:
+                await self.log_follow.wait()
+            except asyncio.CancelledError:
+                self.log_cancelled.set()
+                raise
+
+    async def FetchArtifact(  # noqa: N802
+        self, request: agent_pb2.FetchArtifactRequest, context: Any
+    ) -> AsyncIterator[agent_pb2.FetchArtifactResponse]:
+        if self.before_artifact is not None:
+            await self.before_artifact(request, context)
+        yield agent_pb2.FetchArtifactResponse(data=b"tar of ")
+        yield agent_pb2.FetchArtifactResponse(data=request.path.encode())
+
+    async def PullImage(  # noqa: N802
+        self, request: agent_pb2.PullImageRequest, context: Any
+    ) -> AsyncIterator[agent_pb2.PullImageResponse]:
+        if self.before_pull is not None:
+            await self.before_pull(request, context)
+        self.pulled.append(request.image)
+        yield agent_pb2.PullImageResponse(layers=1)
+        if request.image not in self.host.images:
+            self.add_image(request.image)
+        yield agent_pb2.PullImageResponse(layers=1, layers_done=1, done=True)
+
+    async def _refuse_call(self, _: Any, context: Any) -> NoReturn:
+        await refuse(context, "UNIMPLEMENTED")
+
+    _unimplemented: Any = _refuse_call
+    GetHost = GetSession = ListSessions = _unimplemented
+    ClaimSession = RemoveImage = SetWarmPool = SetDrain = RenewCertificate = _unimplemented
+
+    # ---- inside
+
+    def _make(self, request: agent_pb2.StartSessionRequest) -> agent_pb2.Session:
+        spec = request.spec
+        first = 20000 + 10 * len(self.sessions)
+        session = agent_pb2.Session(
+            format=1,
+            internal_id=request.internal_id,
+            identity=spec.identity,
+            image=spec.image,
+            state=self.start_state,
+            ports=[
+                agent_pb2.Port(
+                    container_port=port.container_port,
+                    protocol=port.protocol,
+                    host_port=port.pinned_host_port or first + number,
+                    tls=port.tls,
+                )
+                for number, port in enumerate(spec.ports)
+            ],
+            reservation=spec.reservation,
+            injected_env={"TILTYARD_SESSION_ID": spec.identity.session_id},
+            host=self.host.public_address,
+        )
+        session.create_time.GetCurrentTime()
+        if session.state not in _LIVE:
+            session.end_time.GetCurrentTime()
+            session.end_reason = agent_pb2.END_REASON_EXITED
+        self.sessions[request.internal_id] = session
+        self._tell(session)
+        return copy.deepcopy(session)
+
+    def _tell(self, session: agent_pb2.Session) -> None:
+        self.sequence += 1
+        session.sequence = self.sequence
+        batch = agent_pb2.SessionBatch(sessions=[session])
+        self._send(agent_pb2.WatchResponse(host=self._host()))
+        self._send(agent_pb2.WatchResponse(sessions=batch))
+
+    def _host(self) -> agent_pb2.Host:
+        host = copy.deepcopy(self.host)
+        for session in self.live:
+            host.reserved.nano_cpus += session.reservation.nano_cpus
+            host.reserved.memory_bytes += session.reservation.memory_bytes
+            host.free_sessions -= 1
+        return host
+
+    def _snapshot(self) -> list[agent_pb2.WatchResponse]:
+        sessions = [copy.deepcopy(session) for session in self.sessions.values()]
+        end = agent_pb2.SnapshotEnd(reconciled=self.reconciled)
+        return [
+            agent_pb2.WatchResponse(snapshot_begin=agent_pb2.SnapshotBegin()),
+            agent_pb2.WatchResponse(host=self._host()),
+            agent_pb2.WatchResponse(sessions=agent_pb2.SessionBatch(sessions=sessions)),
+            agent_pb2.WatchResponse(snapshot_end=end),
+        ]
+
+    def _send(self, response: agent_pb2.WatchResponse) -> None:
+        stamped = self._stamped(response)
+        for watcher in self._watchers:
+            watcher.put_nowait(stamped)
+
+    def _stamped(self, response: agent_pb2.WatchResponse) -> agent_pb2.WatchResponse:
+        stamped = copy.deepcopy(response)
+        stamped.incarnation, stamped.sequence = self.incarnation, self.sequence
+        return stamped

@@ -1,0 +1,147 @@
+"""Tokens, scopes, and the order and shape of answers, generated from the route table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controlplane import tokens
+from controlplane.account_store import _insert_token
+from controlplane.api.errors import STATUSES
+from controlplane.api.routes import ROUTES, Route, make_web_app
+from controlplane.errors import Reason
+from controlplane.tokens import Scope
+from tests.controlplane.system import System, assert_error
+
+SCOPED = [route for route in ROUTES if route.scope is not None]
+
+
+def _path(route: Route) -> str:
+    return re.sub(r"\{\w+\}", "x", route.path)
+
+
+def _name(route: Route) -> str:
+    return f"{route.method} {route.path}"
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        yield running
+
+
+async def _token(system: System, scopes: set[Scope], **changes: int) -> str:
+    token = tokens.mint()
+    await system.control_plane._store.run(lambda db: _insert_token(db, "alice", token, scopes, 0))
+    for column, value in changes.items():
+        await system.rows(f"UPDATE token SET {column}=? WHERE id=?", value, token.token_id)
+    return token.text
+
+
+@pytest.mark.parametrize("route", SCOPED, ids=_name)
+async def test_a_route_needs_exactly_its_scope(system: System, route: Route) -> None:
+    assert route.scope is not None
+    others = set(Scope) - {route.scope}
+    refused = await system.call(route.method, _path(route), token=await _token(system, others))
+    assert_error(refused, 403)
+    assert route.scope in refused.json["details"]
+    granted = await system.call(
+        route.method, _path(route), token=await _token(system, {route.scope})
+    )
+    assert granted.status in {200, 404, 422}
+    assert granted.status == 200 or granted.status in route.errors
+
+
+async def test_every_kind_of_bad_token_has_one_answer(system: System) -> None:
+    good = system.tokens["alice"]
+    every = set(Scope)
+    bad = [
+        "x",
+        good[:-1],
+        good[:-1] + ("0" if good[-1] != "0" else "1"),
+        tokens.mint().text,
+        await _token(system, every, expire_ms=1),
+        await _token(system, every, revoked_ms=1),
+    ]
+    bodies = set()
+    for token in bad:
+        answer = await system.call("GET", "/session", token=token)
+        assert_error(answer, 401)
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+        bodies.add((answer.json["message"], answer.json["details"]))
+    assert len(bodies) == 1
+
+
+async def test_the_header_is_read_strictly(system: System) -> None:
+    good = system.tokens["alice"]
+    url = system.control_plane.base_url + "/session"
+    cases = [
+        ([], 401),
+        ([("Authorization", good)], 401),
+        ([("Authorization", f"Basic {good}")], 401),
+        ([("Authorization", f"Bearer {good}")] * 2, 401),
+        ([("Authorization", f"bEARER {good}")], 200),
+    ]
+    for headers, status in cases:
+        async with system.http.get(url, headers=headers) as response:
+            assert response.status == status
+
+
+async def test_unknown_paths_and_methods_come_before_tokens(system: System) -> None:
+    assert_error(await system.call("GET", "/nowhere", token="x"), 404)
+    answer = await system.call("PATCH", "/session", token="x")
+    assert_error(answer, 405)
+    assert set(answer.headers["Allow"].split(",")) == {"GET", "POST"}
+
+
+async def test_health_and_readiness_need_no_token(system: System) -> None:
+    health = await system.call("GET", "/healthz", token="x")
+    assert (health.status, health.json["environment"]) == (200, "production")
+    assert (await system.call("GET", "/readyz", token="x")).status == 200
+
+
+async def test_an_operator_token_is_no_account(system: System) -> None:
+    assert_error(await system.call("GET", "/session", token=system.operator_token), 403)
+
+
+async def test_no_secret_is_stored(system: System) -> None:
+    secret = system.tokens["alice"].split("_")[2]
+    data = b"".join(path.read_bytes() for path in (system.folder / "state").iterdir())
+    assert secret.encode() not in data
+    assert bytes.fromhex(secret[:64]) not in data
+
+
+async def test_files_are_for_the_owner_only(system: System) -> None:
+    state = system.folder / "state"
+    assert state.stat().st_mode & 0o777 == 0o700
+    files = {path.name: path.stat().st_mode & 0o777 for path in state.iterdir()}
+    assert files == dict.fromkeys(
+        ("controlplane.db", "controlplane.db-shm", "controlplane.db-wal"), 0o600
+    )
+
+
+def test_the_table_is_refused_without_scope_or_errors() -> None:
+    for broken in (replace(SCOPED[0], scope=None), replace(SCOPED[0], errors=set())):
+        with pytest.raises(ValueError, match=SCOPED[0].path):
+            make_web_app(None, (broken,))  # type: ignore[arg-type]
+
+
+def test_every_reason_has_a_status() -> None:
+    assert set(STATUSES) == set(Reason)
+
+
+async def test_an_unexpected_failure_leaks_nothing(
+    system: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def explode(*_: object) -> None:
+        raise RuntimeError("secret inner text")
+
+    monkeypatch.setattr(system.control_plane._fleet_store, "regions", explode, raising=False)
+    answer = await system.call("GET", "/region")
+    assert_error(answer, 500)
+    assert "secret" not in answer.text
+    assert answer.json["identifier"] in caplog.text

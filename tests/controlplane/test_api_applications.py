@@ -1,0 +1,157 @@
+"""POST and GET /application, POST /application/{name}/tags."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.fake_agent import refusing
+from tests.controlplane.system import APPLICATION, System, assert_error, eventually
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path, agents=2) as running:
+        yield running
+
+
+async def test_an_application_is_made_and_listed(system: System) -> None:
+    body = APPLICATION | {"repository": f"{system.registry.address}/studio/game"}
+    made = await system.call("POST", "/application", json=body)
+    assert (made.status, made.json) == (201, {})
+    listed = (await system.call("GET", "/application")).json["applications"]
+    assert listed == [APPLICATION]
+    again = await system.call("POST", "/application", json=body)
+    assert_error(again, 409)
+    assert "owner" not in again.text
+    assert (await system.call("POST", "/application", account="bob", json=body)).status == 201
+    assert (await system.call("GET", "/region")).json == {"regions": ["elsewhere", "local"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"name": "a b", "extra": 1}, ("name", "extra")),
+        ({"name": None}, ("name",)),
+        ({"tagKeep": 0}, ("tagKeep",)),
+        ({"networkMode": "none"}, ("networkMode",)),
+        ({"limits": {"cpu": 0, "ram": -1}}, ("limits.cpu", "limits.ram")),
+        ({"limits": {"cpu": True, "ram": 1}}, ("limits.cpu",)),
+        ({"limits": {"cpu": 0.5, "ram": 256}}, ("reservation",)),
+        ({"reservation": {"cpu": 1, "ram": 256, "gpu": 0.5}}, ("reservation.gpu",)),
+        ({"regions": []}, ("regions",)),
+        ({"ports": [{"requested": 0, "protocol": "tcp", "tls": False}]}, ("ports[0].requested",)),
+        ({"ports": [{"requested": 1, "protocol": "udp", "tls": True}]}, ("ports[0].tls",)),
+        ({"ports": [{"requested": 1, "protocol": "udp", "tls": False}] * 2}, ("ports",)),
+        ({"repository": "Studio/Game"}, ("repository",)),
+        ({"repository": "../x"}, ("repository",)),
+        (
+            {"registry": "no", "nodePool": "no", "regions": ["local", "no"]},
+            ("registry", "nodePool", "regions[1]"),
+        ),
+    ],
+)
+async def test_a_bad_application_is_refused(
+    system: System, changes: dict[str, Any], fields: tuple[str, ...]
+) -> None:
+    assert_error(
+        await system.call("POST", "/application", json=APPLICATION | changes), 422, *fields
+    )
+    assert (await system.call("GET", "/application")).json == {"applications": []}
+
+
+async def test_a_tag_is_pulled_by_digest_on_every_host(system: System) -> None:
+    image = await system.make_application()
+    assert [agent.pulled for agent in system.agents] == [[image], [image]]
+    assert image.startswith(f"{system.registry.address}/studio/game@sha256:")
+
+
+async def test_the_newest_tag_that_is_there_runs(system: System) -> None:
+    old = await system.make_application()
+    for agent in system.agents:
+        agent.before_pull = refusing("REGISTRY_UNAVAILABLE")
+    digest = system.registry.push("studio/game", "v2")
+    assert (await system.call("POST", "/application/game/tags", json={"tag": "v2"})).status == 204
+    assert_error(await system.start(version="v2"), 404)
+    assert (await system.start(id="old")).status == 201
+    assert {s.image for a in system.agents for s in a.live} == {old}
+    for agent in system.agents:
+        agent.before_pull = None
+    new = old.partition("@")[0] + f"@{digest}"
+    await eventually(lambda: all(system.has(agent.name, new) for agent in system.agents))
+    assert (await system.start(id="new")).status == 201
+    assert (await system.call("GET", "/session/new")).json["tag"] == "v2"
+    assert (await system.start(version="v1")).status == 201
+
+
+async def test_a_host_that_joins_later_catches_up(system: System) -> None:
+    late = system.agents.pop()
+    await late.stop()
+    image = await system.make_application()
+    late.pulled.clear()
+    await late.start()
+    await eventually(lambda: system.has(late.name, image))
+    assert late.pulled == [image]
+
+
+async def test_a_tag_that_is_not_there_is_404(system: System) -> None:
+    await system.make_application(tag=None)
+    tags = "/application/game/tags"
+    assert_error(await system.call("POST", tags, json={"tag": "v1"}), 404)
+    assert_error(await system.call("POST", "/application/no/tags", json={"tag": "v1"}), 404)
+    assert_error(await system.call("POST", tags, account="bob", json={"tag": "v1"}), 404)
+    assert_error(await system.call("POST", tags, json={"tag": "-"}), 422, "tag")
+    assert_error(await system.call("POST", tags, json={}), 422, "tag")
+    assert_error(await system.start(), 404)
+
+
+@pytest.mark.parametrize("status", [302, 401, 429, 500])
+async def test_a_failing_registry_is_503(system: System, status: int) -> None:
+    await system.make_application(tag=None)
+    system.registry.status = status
+    tags = "/application/game/tags"
+    assert_error(await system.call("POST", tags, json={"tag": "v1"}), 503)
+
+
+async def test_a_registry_that_is_gone_is_503(system: System) -> None:
+    await system.make_application(tag=None)
+    await system.registry.stop()
+    answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
+    assert_error(answer, 503)
+
+
+async def test_a_silent_registry_is_504(system: System) -> None:
+    await system.make_application(tag=None)
+    system.registry.silent = True
+    answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
+    assert_error(answer, 504)
+
+
+async def test_a_registry_without_head_is_read(system: System) -> None:
+    system.registry.heads = False
+    await system.make_application()
+
+
+async def test_tags_and_locations_are_shown(system: System) -> None:
+    await system.make_application()
+    for path, exists in (("local/game/v1", True), ("local/game/v2", False)):
+        assert (await system.call("GET", f"/tag/{path}")).json == {"exists": exists}
+    for path in ("elsewhere/game/v1", "local/none/v1"):
+        assert_error(await system.call("GET", f"/tag/{path}"), 404)
+    assert_error(await system.call("GET", "/tag/local/game/-"), 400)
+    found = await system.call("GET", "/available-location/game")
+    assert found.json == {"locations": [{"id": "local", "ips": ["192.0.2.1"]}]}
+    assert found.headers["Cache-Control"] == "no-store"
+    assert_error(await system.call("GET", "/available-location/none"), 404)
+    assert_error(await system.call("GET", "/available-location/game", account="bob"), 404)
+    for agent in system.agents:
+        agent.change_host(free_sessions=0)
+
+    async def full() -> bool:
+        answer = await system.call("GET", "/available-location/game")
+        return bool(answer.json == {"locations": []})
+
+    await eventually(full)

@@ -1,0 +1,282 @@
+"""What callers see, and what is left, while agents, callers and the control plane fail."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from controlplane.store import Store
+from tests.controlplane.fake_agent import refusing
+from tests.controlplane.system import System, assert_error, eventually
+from tiltyard.agent.v1 import agent_pb2
+
+
+async def test_a_hanging_agent_is_420_in_time_and_what_comes_late_is_stopped(
+    tmp_path: Path,
+) -> None:
+    async with System(tmp_path, start_timeout=1.6) as system:
+        await system.make_application()
+        system.agent.before_start = system.agent.hang
+        answer = await system.start(id="late")
+        assert_error(answer, 420)
+        assert "Retry-After" in answer.headers
+        internal_id = system.agent.started[0].internal_id
+        assert await system.rows("SELECT internal_id FROM abandoned") == [(internal_id,)]
+        await eventually(lambda: internal_id in system.agent.stopped)
+        await system.nothing_is_left()
+        assert await system.rows("SELECT 1 FROM session") == []
+        system.agent.before_start = None
+        assert (await system.start(id="late")).status == 201
+
+
+async def test_a_start_whose_answer_is_lost_is_stopped(tmp_path: Path) -> None:
+    async with System(tmp_path, start_timeout=1.6) as system:
+        await system.make_application()
+        system.agent.after_start = system.agent.hang
+        assert_error(await system.start(id="lost"), 420)
+        await system.nothing_is_left()
+        assert system.agent.stopped == list(system.agent.sessions)
+        assert_error(await system.call("GET", "/session/lost"), 404)
+
+
+async def test_a_refused_start_goes_to_the_next_host(tmp_path: Path) -> None:
+    async with System(tmp_path, agents=3) as system:
+        await system.make_application()
+        for agent in system.agents[:2]:
+            agent.before_start = refusing("NO_CAPACITY")
+        assert (await system.start()).status == 201
+        assert len(system.agents[2].live) == 1
+        assert await system.rows("SELECT 1 FROM abandoned") == []
+
+
+async def test_at_most_three_silent_hosts_are_tried(tmp_path: Path) -> None:
+    async with System(tmp_path, agents=5) as system:
+        await system.make_application()
+        for agent in system.agents:
+            agent.before_start = refusing("ENGINE_TIMEOUT")
+        assert_error(await system.start(), 420)
+        assert sum(len(agent.started) for agent in system.agents) == 3
+        assert len(await system.rows("SELECT 1 FROM abandoned")) == 3
+        await system.nothing_is_left()
+
+
+async def test_an_unreachable_agent_is_passed_over(tmp_path: Path) -> None:
+    async with System(tmp_path, agents=2) as system:
+        await system.make_application()
+        await system.agents[0].stop()
+        answers = [await system.start() for _ in range(4)]
+        assert [answer.status for answer in answers] == [201] * 4
+        assert len(system.agents[1].live) == 4
+
+
+async def test_delete_during_a_start_stops_what_comes_of_it(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        gate = asyncio.Event()
+
+        async def wait(*_: object) -> None:
+            await gate.wait()
+
+        system.agent.before_start = wait
+        start = asyncio.create_task(system.start(id="s"))
+        await eventually(lambda: bool(system.agent.started))
+        assert await system.status_of("s") == "created"
+        assert (await system.call("GET", "/session")).json == {"sessions": []}
+        assert_error(await system.start(id="s"), 409)
+        stop = asyncio.create_task(system.call("DELETE", "/session/s"))
+        starts = system.control_plane._starts
+        await eventually(lambda: starts._under_way["alice", "s"].stop_wanted)
+        gate.set()
+        assert (await stop).status == 204
+        assert_error(await start, 409)
+        await system.nothing_is_left()
+        assert await system.status_of("s") == "exited"
+
+
+async def test_a_caller_that_hangs_up_does_not_cancel_its_start(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        gate = asyncio.Event()
+
+        async def wait(*_: object) -> None:
+            await gate.wait()
+
+        system.agent.before_start = wait
+        start = asyncio.create_task(system.start(id="s"))
+        await eventually(lambda: bool(system.agent.started))
+        start.cancel()
+        await asyncio.wait({start})
+        gate.set()
+        await system.becomes("s", "running")
+
+
+async def test_a_restarted_control_plane_finds_everything_again(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        for number in range(3):
+            assert (await system.start(id=f"s{number}")).status == 201
+        first, second, third = system.agent.sessions
+        await system.stop_serving()
+        system.agent.end(first)
+        system.agent.lose(second)
+        await system.serve()
+        await system.becomes("s0", "exited")
+        await system.becomes("s1", "dead")
+        assert await system.status_of("s2") == "running"
+        reasons = await system.rows("SELECT end_reason FROM session WHERE id='s1'")
+        assert reasons == [("engine_error",)]
+        assert (await system.start(id="s3")).status == 201
+        assert third in system.agent.sessions
+
+
+async def test_a_start_that_the_control_plane_did_not_survive_is_kept(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start(id="s")
+        await system.stop_serving()
+        # As if the process had died between the host's answer and the commit.
+        await _edit(system, "UPDATE session SET state='created', confirmed=0, ports='[]'")
+        await system.serve()
+        await system.becomes("s", "running")
+
+
+async def test_a_start_that_came_to_nothing_frees_its_id(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start(id="s")
+        (internal_id,) = system.agent.sessions
+        await system.stop_serving()
+        await _edit(system, "UPDATE session SET state='created', confirmed=0")
+        system.agent.lose(internal_id)
+        await system.serve()
+        await system.nothing_is_left()
+        assert internal_id in system.agent.tombstones
+        assert (await system.start(id="s")).status == 201
+
+
+async def test_what_the_database_does_not_know_is_adopted_or_stopped(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start(id="known")
+        await system.start(id="foreign")
+        foreign = next(s for s in system.agent.live if s.identity.session_id == "foreign")
+        await system.stop_serving()
+        foreign.identity.account = "nobody"
+        await _edit(system, "DELETE FROM session")
+        await system.serve()
+        await system.becomes("known", "running")
+        await eventually(lambda: foreign.internal_id in system.agent.stopped)
+        assert [s.identity.session_id for s in system.agent.live] == ["known"]
+
+
+async def test_a_restarted_agent_disturbs_nothing(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start(id="s")
+        await system.agent.restart()
+        link = system.control_plane.fleet.link("a0")
+        assert link is not None
+        await eventually(lambda: link.incarnation == system.agent.incarnation)
+        assert await system.status_of("s") == "running"
+        assert link.in_flight == 0
+        assert (await system.start()).status == 201
+
+
+async def test_a_snapshot_that_is_not_reconciled_ends_nothing(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start(id="s")
+        (internal_id,) = system.agent.sessions
+        session = system.agent.sessions.pop(internal_id)
+        system.agent.reconciled = False
+        system.agent.tell_snapshot()
+        system.agent.change_host(free_sessions=7)
+        link = system.control_plane.fleet.link("a0")
+        assert link is not None
+        await eventually(lambda: link.host is not None and link.host.free_sessions == 7)
+        assert await system.status_of("s") == "running"
+        system.agent.sessions[internal_id] = session
+
+
+async def test_a_session_that_vanished_is_dead(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start(id="s")
+        system.agent.lose(next(iter(system.agent.sessions)))
+        system.agent.tell_snapshot()
+        await system.becomes("s", "dead")
+        await system.nothing_is_left()
+
+
+async def test_a_silent_host_is_unreachable_and_its_stop_remembered(tmp_path: Path) -> None:
+    async with System(tmp_path, unreachable_after=0.2, placement_silence=0.1) as system:
+        system.agent.beat = 0.02
+        await system.agent.restart()
+        await system.make_application()
+        await system.start(id="s")
+        await system.agent.stop()
+        await system.becomes("s", "server_unreachable")
+        assert_error(await system.start(), 404)
+        assert_error(await system.call("DELETE", "/session/s"), 503)
+        assert_error(await system.call("GET", "/logs?id=s"), 503)
+        await system.agent.restart()
+        await system.becomes("s", "exited")
+        assert len(system.agent.stopped) == 1
+
+
+async def test_a_session_answered_twice_ends_once(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start(id="s")
+        (internal_id,) = system.agent.sessions
+        system.agent.end(internal_id)
+        await system.becomes("s", "exited")
+        system.agent.change(internal_id, state=agent_pb2.STATE_RUNNING)
+        await eventually(lambda: internal_id in system.agent.stopped)
+        assert await system.status_of("s") == "exited"
+
+
+async def test_a_draining_host_is_no_room_and_no_missing_tag(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        system.agent.change_host(draining=True)
+        await eventually(lambda: system.control_plane.fleet.is_draining("a0"))
+        answer = await system.start()
+        assert_error(answer, 420)
+        assert "Retry-After" in answer.headers
+        await system.nothing_is_left()
+
+
+async def test_readiness_waits_for_a_reconciled_snapshot(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.stop_serving()
+        system.agent.reconciled = False
+        serving = asyncio.create_task(system.serve())
+        await eventually(lambda: bool(system.agent._watchers))
+        await system.control_plane.listening.wait()
+        assert_error(await system.call("GET", "/readyz"), 503)
+        system.agent.reconciled = True
+        system.agent.tell_snapshot()
+        await serving
+        assert (await system.call("GET", "/readyz")).status == 200
+
+
+@pytest.mark.parametrize("burst", [3])
+async def test_the_start_rate_is_420_with_retry_after(tmp_path: Path, burst: int) -> None:
+    async with System(tmp_path, start_rate=0.001, start_burst=burst) as system:
+        await system.make_application()
+        answers = [await system.start() for _ in range(burst + 1)]
+        assert [answer.status for answer in answers[:-1]] == [201] * burst
+        assert_error(answers[-1], 420)
+        assert int(answers[-1].headers["Retry-After"]) == 1000
+        assert len(await system.rows("SELECT 1 FROM session")) == burst
+
+
+async def _edit(system: System, sql: str) -> None:
+    """Change the database of a control plane that does not run."""
+    store = Store(system.config.database)
+    await store.open()
+    await store.run(lambda db: db.execute(sql))
+    await store.close()

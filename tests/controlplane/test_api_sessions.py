@@ -1,0 +1,350 @@
+"""POST, GET and DELETE /session over real HTTP and real gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from controlplane.starts import REFUSED_BY_ADMISSION
+from tests.controlplane.fake_agent import refusing
+from tests.controlplane.system import System, assert_error, eventually
+from tiltyard.agent.v1 import agent_pb2
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        await running.make_application()
+        yield running
+
+
+async def test_a_session_is_started_described_listed_and_stopped(system: System) -> None:
+    started = await system.start(id="match/1 ü", labels={"mode": "ffa"}, external_id="x")
+    assert started.status == 201
+    assert started.headers["Location"] == "/session/match%2F1%20%C3%BC"
+    assert started.json == {
+        "id": "match/1 ü",
+        "host": "192.0.2.1",
+        "ports": [
+            {"type": "udp", "container": 7777, "host": 20000},
+            {"type": "tcp", "container": 7778, "host": 20001},
+        ],
+    }
+    described = (await system.call("GET", started.headers["Location"])).json
+    assert isinstance(described.pop("created"), int)
+    assert described == {
+        "id": "match/1 ü",
+        "image": "game",
+        "tag": "v1",
+        "location": "local",
+        "host": "192.0.2.1",
+        "port": {"7777/udp": 20000, "7778/tcp": 20001},
+        "status": "running",
+        "labels": {
+            "env": json.dumps({"TILTYARD_SESSION_ID": "match/1 ü"}),
+            "tags": json.dumps({"mode": "ffa"}),
+        },
+        "players": {"joined": [], "joinedCount": 0},
+        "external_id": "x",
+    }
+    entries = (await system.call("GET", "/session?filter[mode]=ffa&playerCount[lt]=1")).json
+    assert [entry["playerCount"] for entry in entries["sessions"]] == [0]
+    stopped = await system.call("DELETE", started.headers["Location"])
+    assert (stopped.status, stopped.body) == (204, b"")
+    assert_error(await system.call("DELETE", started.headers["Location"]), 409)
+    assert (await system.call("GET", "/session")).json == {"sessions": []}
+    every = (await system.call("GET", "/session?all=true")).json["sessions"]
+    assert [entry["status"] for entry in every] == ["exited"]
+    await system.nothing_is_left()
+
+
+async def test_the_agent_is_given_the_whole_spec(system: System) -> None:
+    body: dict[str, Any] = {
+        "env": {"A": "$TILTYARD_HOST"},
+        "args": ["-x", "1"],
+        "restart": True,
+        "ttl": "1h30m",
+        "version": "v1",
+        "ports": [{"container": 7778, "host": 20500}],
+    }
+    assert (await system.start(**body)).status == 201
+    spec = system.agent.started[0].spec
+    assert dict(spec.env) == {"A": "$TILTYARD_HOST"}
+    assert list(spec.args) == ["-x", "1"]
+    assert spec.restart
+    assert spec.ttl.seconds == 5400
+    assert spec.image.startswith(f"{system.registry.address}/studio/game@sha256:")
+    assert [port.pinned_host_port for port in spec.ports] == [0, 20500]
+    assert spec.reservation.nano_cpus == 10**9
+    assert spec.reservation.memory_bytes == 256 * 1024**2
+
+
+async def test_null_and_empty_count_as_absent(system: System) -> None:
+    nothing = dict.fromkeys(
+        ("id", "env", "args", "restart", "labels", "version", "ttl", "external_id", "ports")
+    )
+    assert (await system.start(**nothing)).status == 201
+    empty = {"env": {}, "args": [], "labels": {"k": ""}, "version": "", "external_id": ""}
+    assert (await system.start(**empty)).status == 201
+
+
+@pytest.mark.parametrize(
+    "session_id", ["a/b", "a%2Fb", "a b", "ü", "?x=1#y", "+", "..", "%", "a\\b"]
+)
+async def test_any_id_can_be_addressed(system: System, session_id: str) -> None:
+    started = await system.start(id=session_id)
+    assert started.status == 201
+    for path in (started.headers["Location"], f"/session/{quote(session_id, safe='')}"):
+        # yarl would normalise "..", so the request line is written by hand.
+        status, body = await _raw_get(system, path)
+        assert status == 200, body
+        assert json.loads(body)["id"] == session_id
+
+
+async def _raw_get(system: System, path: str) -> tuple[int, bytes]:
+    port = int(system.control_plane.base_url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    token = system.tokens["alice"]
+    request = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+    writer.write(f"{request}Connection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+@pytest.mark.parametrize(
+    ("fields", "violations"),
+    [
+        ({"location": None, "image": ""}, ("location", "image")),
+        ({"unknown": 1}, ("unknown",)),
+        ({"id": ""}, ("id",)),
+        ({"id": "a\nb"}, ("id",)),
+        ({"id": "x" * 257}, ("id",)),
+        ({"ttl": ""}, ("ttl",)),
+        ({"ttl": "1h1"}, ("ttl",)),
+        ({"ttl": "9000h"}, ("ttl",)),
+        ({"env": []}, ("env",)),
+        ({"env": {"A": ""}}, ("env.A",)),
+        ({"env": {"A=B": "x"}}, ("env.A=B",)),
+        ({"env": {"TILTYARD_PORT_UDP_7777": "x"}}, ("env.TILTYARD_PORT_UDP_7777",)),
+        ({"labels": []}, ("labels",)),
+        ({"args": ["a", ""]}, ("args[1]",)),
+        ({"restart": "true"}, ("restart",)),
+        ({"ports": [{"container": 7777, "host": 0}]}, ("ports[0].host",)),
+        ({"ports": [{"container": 7777, "host": True}]}, ("ports[0].host",)),
+        ({"ports": [{"container": 1, "host": 20000}]}, ("ports[0].container",)),
+        ({"ports": [{"container": 7777, "host": 20000}] * 2}, ("ports[1].container",)),
+    ],
+)
+async def test_a_bad_body_is_refused_with_every_violation(
+    system: System, fields: dict[str, Any], violations: tuple[str, ...]
+) -> None:
+    assert_error(await system.start(**fields), 422, *violations)
+    await system.nothing_is_left()
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"a":1,"a":1}', b"\xff", b"NaN"])
+async def test_what_is_not_a_json_object_is_refused(system: System, body: bytes) -> None:
+    assert_error(await system.call("POST", "/session", data=body), 422, "body")
+
+
+async def test_a_body_has_limits(system: System) -> None:
+    assert_error(
+        await system.call("POST", "/session", data=io.BytesIO(b" " * (1024 * 1024 + 1))), 413
+    )
+    encoded = {"Content-Encoding": "gzip"}
+    assert_error(await system.call("POST", "/session", data=b"", headers=encoded), 422, "body")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"location": "nowhere"}, {"location": "elsewhere"}, {"image": "none"}, {"version": "v9"}],
+)
+async def test_what_is_not_there_is_not_found(system: System, fields: dict[str, Any]) -> None:
+    assert_error(await system.start(**fields), 404)
+    await system.nothing_is_left()
+
+
+async def test_what_is_another_accounts_is_not_found(system: System) -> None:
+    await system.start(id="mine")
+    for method, path in (
+        ("GET", "/session/mine"),
+        ("DELETE", "/session/mine"),
+        ("GET", "/logs?id=mine"),
+    ):
+        assert_error(await system.call(method, path, account="bob"), 404)
+    body = {"location": "local", "image": "game"}
+    assert_error(await system.call("POST", "/session", account="bob", json=body), 404)
+    assert (await system.call("GET", "/session", account="bob")).json == {"sessions": []}
+
+
+async def test_a_duplicate_id_is_a_conflict_also_after_the_end(system: System) -> None:
+    assert (await system.start(id="once")).status == 201
+    assert_error(await system.start(id="once"), 409)
+    await system.call("DELETE", "/session/once")
+    assert_error(await system.start(id="once"), 409)
+    await system.nothing_is_left()
+
+
+async def test_fifty_callers_for_one_id_make_one_session(system: System) -> None:
+    answers = await asyncio.gather(*(system.start(id="one") for _ in range(50)))
+    assert sorted(answer.status for answer in answers) == [201] + [409] * 49
+    assert len(system.agent.live) == 1
+
+
+async def test_a_burst_waits_for_start_slots(system: System) -> None:
+    answers = await asyncio.gather(*(system.start() for _ in range(40)))
+    assert [answer.status for answer in answers] == [201] * 40
+    assert system.agent.most_starts_in_flight <= 8
+
+
+@pytest.mark.parametrize(
+    ("quota", "limit", "allowed"),
+    [("quota_sessions=3", "sessions", 3), ("quota_nano_cpus=2000000000", "cores", 2)],
+)
+async def test_a_quota_holds_under_a_race(
+    system: System, quota: str, limit: str, allowed: int
+) -> None:
+    await system.control_plane._store.run(lambda db: db.execute(f"UPDATE account SET {quota}"))
+    answers = await asyncio.gather(*(system.start() for _ in range(20)))
+    refused = [answer for answer in answers if answer.status != 201]
+    assert len(refused) == 20 - allowed
+    for answer in refused:
+        assert_error(answer, 402)
+        assert limit in answer.json["details"]
+    assert len(await system.rows("SELECT 1 FROM session")) == allowed
+
+
+async def test_without_room_the_answer_is_420_with_retry_after(system: System) -> None:
+    system.agent.change_host(free_sessions=0)
+    link = system.control_plane.fleet.link("a0")
+    assert link is not None
+    await eventually(lambda: link.host is not None and link.host.free_sessions == 0)
+    answer = await system.start(id="full")
+    assert_error(answer, 420)
+    assert int(answer.headers["Retry-After"]) > 0
+    await system.nothing_is_left()
+    assert_error(await system.call("GET", "/session/full"), 404)
+
+
+@pytest.mark.parametrize("pin", [19999, 30001])
+async def test_a_pin_outside_the_range_is_420(system: System, pin: int) -> None:
+    answer = await system.start(ports=[{"container": 7777, "host": pin}])
+    assert_error(answer, 420)
+    assert system.agent.started == []
+
+
+@pytest.mark.parametrize(
+    "reason",
+    sorted(REFUSED_BY_ADMISSION),
+)
+async def test_a_refusal_by_admission_leaves_nothing(system: System, reason: str) -> None:
+    system.agent.before_start = refusing(reason.upper())
+    answer = await system.start(id="again")
+    assert_error(answer, 420)
+    assert "Retry-After" in answer.headers
+    await system.nothing_is_left()
+    assert await system.rows("SELECT 1 FROM abandoned") == []
+    system.agent.before_start = None
+    assert (await system.start(id="again")).status == 201
+
+
+async def test_an_image_that_cannot_run_is_420_at_once(system: System) -> None:
+    system.agent.before_start = refusing("IMAGE_CANNOT_RUN", "no such entrypoint")
+    answer = await system.start()
+    assert_error(answer, 420)
+    assert "Retry-After" not in answer.headers
+    assert "no such entrypoint" in answer.json["details"]
+    assert len(system.agent.started) == 1
+    await system.nothing_is_left()
+
+
+async def test_a_name_that_the_agent_reserves_is_422(system: System) -> None:
+    system.agent.before_start = refusing("INVALID_ARGUMENT", "GAMEYE_HOST is reserved")
+    answer = await system.start(env={"GAMEYE_HOST": "x"})
+    assert_error(answer, 422, "body")
+    assert "GAMEYE_HOST" in answer.json["details"]
+    await system.nothing_is_left()
+
+
+async def test_a_process_that_ends_at_once_is_201_and_exited(system: System) -> None:
+    system.agent.start_state = agent_pb2.STATE_EXITED
+    assert (await system.start(id="short")).status == 201
+    assert await system.status_of("short") == "exited"
+    await system.nothing_is_left()
+
+
+async def test_changes_on_the_host_are_seen(system: System) -> None:
+    await system.start(id="s")
+    (internal_id,) = system.agent.sessions
+    system.agent.change(internal_id, state=agent_pb2.STATE_RESTARTING)
+    await system.becomes("s", "restarting")
+    system.agent.change(internal_id, state=agent_pb2.STATE_RUNNING)
+    await system.becomes("s", "running")
+    system.agent.change_host(draining=True)
+    await system.becomes("s", "draining")
+    assert len((await system.call("GET", "/session")).json["sessions"]) == 1
+    system.agent.change_host(draining=False)
+    await system.becomes("s", "running")
+    system.agent.end(internal_id)
+    await system.becomes("s", "exited")
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("all=maybe", "all"),
+        ("all=true&all=true", "all"),
+        ("playerCount[lt]=x", "playerCount[lt]"),
+        ("playerCount[eq]=1", "playerCount[eq]"),
+        ("playerCount=1", "playerCount"),
+        ("filter=x", "filter"),
+        ("filter[a][b]=x", "filter[a][b]"),
+        ("filterNot[a]=x", "filterNot[a]"),
+        ("filter[a]=x&filter[a]=y", "filter[a]"),
+    ],
+)
+async def test_a_malformed_query_is_refused(system: System, query: str, field: str) -> None:
+    assert_error(await system.call("GET", f"/session?{query}"), 422, field)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", {"a", "b"}),
+        ("location=local&image=game&tag=v1&host=192.0.2.1", {"a", "b"}),
+        ("location=elsewhere", set()),
+        ("filter[m]=1", {"a"}),
+        ("filter[m]=1&filter[n]=2", set()),
+        ("playerCount[gt]=-1&playerCount[lt]=99999999999999999999999", {"a", "b"}),
+        ("playerCount[gt]=0", set()),
+        ("whatever=1", {"a", "b"}),
+    ],
+)
+async def test_a_list_is_filtered(system: System, query: str, found: set[str]) -> None:
+    await system.start(id="a", labels={"m": "1"})
+    await system.start(id="b", labels={"m": "2"})
+    entries = (await system.call("GET", f"/session?{query}")).json["sessions"]
+    assert {entry["id"] for entry in entries} == found
+
+
+async def test_a_stop_that_cannot_kill_is_503(system: System) -> None:
+    await system.start(id="s")
+    system.agent.before_stop = refusing("CANNOT_KILL")
+    assert_error(await system.call("DELETE", "/session/s"), 503)
+
+
+async def test_two_stops_at_once_are_both_204(system: System) -> None:
+    await system.start(id="s")
+    calls: list[Callable[[], Any]] = [lambda: system.call("DELETE", "/session/s")] * 2
+    answers = await asyncio.gather(*(call() for call in calls))
+    assert [answer.status for answer in answers] == [204, 204]

@@ -1,0 +1,107 @@
+"""GET /logs and GET /artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.fake_agent import refusing
+from tests.controlplane.system import System, assert_error, eventually
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        await running.make_application()
+        assert (await running.start(id="s")).status == 201
+        yield running
+
+
+async def test_a_log_is_read_whole(system: System) -> None:
+    answer = await system.call("GET", "/logs?id=s")
+    assert (answer.status, answer.body) == (200, b"line 1\nline 2\n")
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_an_empty_log_is_empty(system: System) -> None:
+    system.agent.logs = []
+    answer = await system.call("GET", "/logs?id=s")
+    assert (answer.status, answer.body) == (200, b"")
+
+
+async def test_a_follower_stays_until_the_end(system: System) -> None:
+    url = system.control_plane.base_url + "/logs?id=s&follow=true"
+    headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
+    async with system.http.get(url, headers=headers) as response:
+        assert await response.content.readline() == b"line 1\n"
+        system.agent.log_follow.set()
+        assert await response.read() == b"line 2\n"
+
+
+@pytest.mark.parametrize("lines", [[], [b"line\n"]])
+async def test_a_follower_that_hangs_up_ends_the_stream(
+    system: System, lines: list[bytes]
+) -> None:
+    system.agent.logs = lines
+    url = system.control_plane.base_url + "/logs?id=s&follow=true"
+    headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
+    async with system.http.get(url, headers=headers) as response:
+        assert response.status == 200
+        response.close()
+    await eventually(system.agent.log_cancelled.is_set)
+
+
+async def test_a_follower_does_not_hold_up_the_end_of_the_process(system: System) -> None:
+    url = system.control_plane.base_url + "/logs?id=s&follow=true"
+    headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
+    async with system.http.get(url, headers=headers) as response:
+        await response.content.readline()
+        await system.stop_serving()
+    assert system.agent.log_cancelled.is_set()
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [("SESSION_NOT_FOUND", 404), ("LOG_GONE", 404), ("ENGINE_UNAVAILABLE", 503)],
+)
+async def test_a_refused_log_is_told(system: System, reason: str, status: int) -> None:
+    system.agent.before_logs = refusing(reason)
+    assert_error(await system.call("GET", "/logs?id=s&follow=1"), status)
+
+
+async def test_bad_queries_are_refused(system: System) -> None:
+    assert_error(await system.call("GET", "/logs"), 422, "id")
+    assert_error(await system.call("GET", "/logs?id=&follow=x"), 422, "id", "follow")
+    assert_error(await system.call("GET", "/artifacts"), 422, "session", "path")
+    assert_error(await system.call("GET", "/artifacts?session=s&path=etc"), 422, "path")
+    assert_error(await system.call("GET", "/logs?id=none"), 404)
+    assert_error(await system.call("GET", "/artifacts?session=none&path=/etc"), 404)
+
+
+async def test_an_artifact_comes_after_the_end(system: System) -> None:
+    assert_error(await system.call("GET", "/artifacts?session=s&path=/data"), 409)
+    assert (await system.call("DELETE", "/session/s")).status == 204
+    answer = await system.call("GET", "/artifacts?session=s&path=/data/save.json")
+    assert (answer.status, answer.body) == (200, b"tar of /data/save.json")
+    assert answer.headers["Content-Type"] == "application/x-tar"
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        ("CONTAINER_GONE", 404),
+        ("PATH_NOT_FOUND", 404),
+        ("SESSION_LIVE", 409),
+        ("ARTIFACT_TOO_LARGE", 413),
+        ("DISK_FULL", 503),
+    ],
+)
+async def test_a_refused_artifact_is_told_before_the_first_byte(
+    system: System, reason: str, status: int
+) -> None:
+    await system.call("DELETE", "/session/s")
+    system.agent.before_artifact = refusing(reason)
+    assert_error(await system.call("GET", "/artifacts?session=s&path=/data"), status)

@@ -1,0 +1,127 @@
+"""A host in memory: when what a start holds returns, and when absence means gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from controlplane.agent_client import AgentClient
+from controlplane.contract import (
+    Answer,
+    Heartbeat,
+    HostReported,
+    HostSession,
+    Identity,
+    Port,
+    PortRequest,
+    Protocol,
+    Resources,
+    SessionsReported,
+    State,
+    WatchMessage,
+)
+from controlplane.fleet_store import AgentRow
+from controlplane.host_link import HostLink
+from controlplane.placement import HostView, Wanted
+from tests.controlplane.test_placement import HOST, IMAGE
+
+WANTED = Wanted(IMAGE, Resources(2, 3), (PortRequest(1, Protocol.UDP, pinned=20007),))
+SESSION = HostSession(
+    internal_id="i",
+    identity=Identity("a", "s", "game", "v1", "local", {}),
+    image=IMAGE,
+    state=State.RUNNING,
+    ports=(Port(1, Protocol.UDP, 20007),),
+    reservation=Resources(2, 3),
+    injected_env={},
+    create_ms=0,
+    expire_ms=None,
+    end_ms=None,
+    exit_code=None,
+    end_reason=None,
+    detail="",
+    sequence=10,
+    host="192.0.2.1",
+)
+
+
+@pytest.fixture
+def link() -> HostLink:
+    made = HostLink(AgentRow("h", "unix:/h", "local", "default"), cast("AgentClient", None))
+    made.apply(WatchMessage("life", 8, HostReported(HOST)), now=0.0)
+    made.reconciled = True
+    return made
+
+
+def view(link: HostLink) -> HostView:
+    shown = link.view(1.0)
+    assert shown is not None
+    return shown
+
+
+def heartbeat(sequence: int, incarnation: str = "life") -> WatchMessage:
+    return WatchMessage(incarnation, sequence, Heartbeat())
+
+
+def test_choosing_takes_reservation_pin_and_slot(link: HostLink) -> None:
+    link.hold("i", WANTED)
+    taken = view(link)
+    assert (taken.held, taken.starting, taken.in_flight) == (Resources(2, 3), 1, 1)
+    assert (Protocol.UDP, 20007) in taken.used_ports
+
+
+def test_a_refusal_returns_everything(link: HostLink) -> None:
+    before = view(link)
+    link.hold("i", WANTED)
+    link.give_back("i")
+    assert view(link) == before
+
+
+def test_an_answer_returns_the_slot_and_the_watch_the_rest(link: HostLink) -> None:
+    link.hold("i", WANTED)
+    link.answered("i", Answer(SESSION, "life"))
+    assert (view(link).starting, view(link).in_flight) == (0, 1)
+    link.apply(heartbeat(9), 1.0)
+    assert link.in_flight == 1
+    link.apply(heartbeat(10), 1.0)
+    assert (link.in_flight, view(link).held) == (0, Resources())
+    assert (Protocol.UDP, 20007) in view(link).used_ports
+
+
+def test_an_answer_that_the_watch_overtook_returns_at_once(link: HostLink) -> None:
+    link.hold("i", WANTED)
+    link.apply(heartbeat(10), 1.0)
+    link.answered("i", Answer(SESSION, "life"))
+    assert link.in_flight == 0
+
+
+def test_a_new_life_of_the_agent_returns_the_answers_of_the_last(link: HostLink) -> None:
+    link.hold("i", WANTED)
+    link.answered("i", Answer(SESSION, "life"))
+    link.apply(heartbeat(1, "next life"), 1.0)
+    assert link.in_flight == 0
+
+
+def test_the_newest_of_answer_and_watch_counts(link: HostLink) -> None:
+    link.hold("i", WANTED)
+    ended = replace(SESSION, state=State.EXITED, sequence=11)
+    link.apply(WatchMessage("life", 11, SessionsReported((ended,))), 1.0)
+    link.forget(ended)
+    assert link.answered("i", Answer(SESSION, "life")) == ended
+
+
+def test_absence_means_gone_only_when_nothing_newer_was_answered(link: HostLink) -> None:
+    assert link.is_gone("unknown")
+    link.hold("i", WANTED)
+    assert not link.is_gone("i")
+    link.answered("i", Answer(SESSION, "life"))
+    assert not link.is_gone("i")  # the snapshot of sequence 8 was taken before the start
+    link.apply(heartbeat(10), 1.0)
+    assert link.is_gone("i")
+
+
+def test_a_host_is_not_shown_before_it_has_reconciled(link: HostLink) -> None:
+    link.reconciled = False
+    assert link.view(0.0) is None

@@ -1,0 +1,225 @@
+"""Durations, JSON, status, quotas, start rate, tokens, pins: tables of cases."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controlplane import tokens
+from controlplane.api.json_reader import read_json
+from controlplane.applications import local_repository
+from controlplane.contract import EndReason, PortRequest, Protocol, Resources, State
+from controlplane.durations import parse_duration
+from controlplane.errors import AgentReason, InvalidRequestError
+from controlplane.fleet_store import Registry
+from controlplane.quotas import Quota, Usage, exceeded_limit
+from controlplane.start_rate import StartRate
+from controlplane.start_request import Pin, pinned_ports
+from controlplane.status import shown_status
+from controlplane.tokens import Scope
+from tiltyard.agent.v1 import agent_pb2
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1h", 3600), ("90m", 5400), ("1h1m", 3660), ("0m", 60), ("0h0m", 60), ("8760h", 31536000)],
+)
+def test_durations(text: str, seconds: int) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "1", "m", "h", "1m1h", "1h ", " 1h", "1h\n", "-1h", "1.5h", "٣h", "1H", "1s", "8760h1m"],
+)
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="must"):
+        parse_duration(text)
+
+
+@given(st.integers(0, 8759), st.integers(0, 59))
+def test_durations_are_at_least_a_minute(hours: int, minutes: int) -> None:
+    assert parse_duration(f"{hours}h{minutes}m") == max(60, hours * 3600 + minutes * 60)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"\xef\xbb\xbf{}",
+        b"[1,]",
+        b"'a'",
+        b"NaN",
+        b"[-Infinity]",
+        b"1e999",
+        b'{"a":1,"a":2}',
+        b'{"x":{"a":1,"a":2}}',
+        b'"\\u0000"',
+        b'{"a\\u0000":1}',
+        b'["\\ud800"]',
+        b"9223372036854775808",
+        b"-9223372036854775809",
+        b"1" * 5000,
+        b"[" * 33 + b"]" * 33,
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+    ],
+)
+def test_json_that_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^(is|holds|repeats)"):
+        read_json(body)
+
+
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8", exclude_characters="\0")),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text("abc"), inner),
+    max_leaves=20,
+)
+
+
+@given(_JSON)
+def test_json_that_is_fine_is_read_as_python_does(value: object) -> None:
+    assert read_json(json.dumps(value).encode()) == value
+
+
+@given(st.binary())
+def test_any_bytes_are_read_or_refused(body: bytes) -> None:
+    with suppress(ValueError):
+        read_json(body)
+
+
+def test_nesting_of_32_is_read() -> None:
+    assert read_json(b"[" * 32 + b"]" * 32)
+
+
+@pytest.mark.parametrize(
+    ("state", "draining", "heard", "status"),
+    [
+        (State.CREATED, False, True, "created"),
+        (State.RUNNING, False, True, "running"),
+        (State.RUNNING, True, True, "draining"),
+        (State.RUNNING, True, False, "server_unreachable"),
+        (State.RESTARTING, True, True, "restarting"),
+        (State.RESTARTING, False, False, "server_unreachable"),
+        (State.SHUTTINGDOWN, True, True, "shuttingdown"),
+        (State.SHUTTINGDOWN, False, False, "server_unreachable"),
+        (State.EXITED, True, False, "exited"),
+        (State.DEAD, True, False, "dead"),
+    ],
+)
+def test_statuses(state: State, draining: bool, heard: bool, status: str) -> None:
+    assert shown_status(state, draining=draining, heard=heard) == status
+
+
+@pytest.mark.parametrize(
+    ("quota", "usage", "limit"),
+    [
+        (Quota(), Usage(10**6, 10**12, 10**12), None),
+        (Quota(sessions=2), Usage(1, 0, 0), None),
+        (Quota(sessions=2), Usage(2, 0, 0), "sessions"),
+        (Quota(sessions=0), Usage(0, 0, 0), "sessions"),
+        (Quota(nano_cpus=10), Usage(9, 5, 0), None),
+        (Quota(nano_cpus=10), Usage(9, 6, 0), "cores"),
+        (Quota(memory_bytes=10), Usage(9, 0, 4), "memory"),
+    ],
+)
+def test_quotas(quota: Quota, usage: Usage, limit: str | None) -> None:
+    assert exceeded_limit(quota, usage, Resources(5, 7)) == limit
+
+
+def test_a_start_rate_empties_and_refills() -> None:
+    rate = StartRate(rate=2, burst=3)
+    assert [rate.take("a", "eu", 0.0) for _ in range(4)] == [None, None, None, 1]
+    assert rate.take("b", "eu", 0.0) is None
+    assert rate.take("a", "us", 0.0) is None
+    assert [rate.take("a", "eu", 1.0) for _ in range(3)] == [None, None, 1]
+    assert [rate.take("a", "eu", 99.0) for _ in range(4)] == [None, None, None, 1]
+
+
+def test_a_token_is_found_and_compared() -> None:
+    made = tokens.mint()
+    presented = tokens.parse(made.text)
+    assert presented is not None
+    assert presented.token_id == made.token_id
+    assert tokens.matches(presented, made.secret_hash)
+    assert not tokens.matches(presented, tokens.mint().secret_hash)
+    assert not tokens.matches(presented, None)
+
+
+@given(st.integers(0, 200), st.characters(codec="ascii"))
+def test_a_changed_token_is_no_token(index: int, character: str) -> None:
+    text = tokens.mint().text
+    index %= len(text)
+    changed = text[:index] + character + text[index + 1 :]
+    assert changed == text or tokens.parse(changed) is None
+
+
+def test_scopes_imply() -> None:
+    assert tokens.grants({Scope.SESSION_START}, Scope.SESSION_PLAYERS)
+    assert not tokens.grants({Scope.SESSION_PLAYERS}, Scope.SESSION_START)
+    assert len(tokens.ACCOUNT_SCOPES) == 10
+
+
+TCP, UDP = Protocol.TCP, Protocol.UDP
+PORTS = (PortRequest(1, TCP), PortRequest(1, UDP), PortRequest(2, UDP))
+
+
+def test_pins_keep_the_order_of_the_application() -> None:
+    pinned = pinned_ports(PORTS, [Pin(2, 20002), Pin(1, 20001, UDP)])
+    assert [port.pinned for port in pinned] == [0, 20001, 20002]
+
+
+@pytest.mark.parametrize(
+    ("pins", "fields"),
+    [
+        ([Pin(1, 1)], ["ports[0].container"]),
+        ([Pin(3, 1), Pin(2, 1, TCP)], ["ports[0].container", "ports[1].container"]),
+        ([Pin(2, 1), Pin(2, 2)], ["ports[1].container"]),
+    ],
+)
+def test_pins_that_do_not_fit(pins: list[Pin], fields: list[str]) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        pinned_ports(PORTS, pins)
+    assert [violation.field for violation in caught.value.violations] == fields
+
+
+@pytest.mark.parametrize(
+    ("address", "repository", "local"),
+    [
+        ("127.0.0.1:5000", "studio/game", "studio/game"),
+        ("127.0.0.1:5000", "127.0.0.1:5000/studio/game", "studio/game"),
+        ("127.0.0.1:5000", "hub/studio/game", "studio/game"),
+        ("127.0.0.1:5000", "game", "game"),
+        ("registry-1.docker.io", "alpine", "library/alpine"),
+        ("registry-1.docker.io", "me/alpine", "me/alpine"),
+        ("127.0.0.1:5000", "Studio/game", None),
+        ("127.0.0.1:5000", "other.example:5000/game", None),
+        ("127.0.0.1:5000", "a//b", None),
+        ("127.0.0.1:5000", "a/../b", None),
+        ("127.0.0.1:5000", "a?b", None),
+        ("127.0.0.1:5000", "a@sha256:0", None),
+        ("127.0.0.1:5000", "", None),
+        ("127.0.0.1:5000", "a" * 256, None),
+    ],
+)
+def test_repositories(address: str, repository: str, local: str | None) -> None:
+    assert local_repository(Registry("r", address, ("hub",)), repository) == local
+
+
+def test_our_names_mirror_the_contract() -> None:
+    def names(numbers: list[str], prefix: str) -> set[str]:
+        return {name.removeprefix(prefix) for name in numbers} - {"UNSPECIFIED"}
+
+    assert names(agent_pb2.ErrorReason.keys(), "ERROR_REASON_") == set(AgentReason.__members__)
+    assert names(agent_pb2.State.keys(), "STATE_") == set(State.__members__)
+    assert names(agent_pb2.EndReason.keys(), "END_REASON_") == set(EndReason.__members__)

@@ -1,0 +1,156 @@
+"""The store: whole transactions, committed together, never cancelled, never lost."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+import threading
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from sqlite_utils import Database
+
+from controlplane.errors import StoreError
+from controlplane.migrations import MIGRATIONS, migrate
+from controlplane.store import Store
+
+WRITE_AND_DIE = """
+import asyncio, os, pathlib, sys
+from controlplane.store import Store
+
+async def main():
+    store = Store(pathlib.Path(sys.argv[1]))
+    await store.open()
+    await store.run(lambda db: db.execute("INSERT INTO region(name) VALUES ('kept')"))
+    os._exit(7)  # nothing is closed
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    opened = Store(tmp_path / "state" / "test.db")
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+def _insert(name: str, db: Database) -> str:
+    db.execute("INSERT INTO region(name) VALUES (?)", (name,))
+    return name
+
+
+async def _names(store: Store) -> list[str]:
+    sql = "SELECT name FROM region ORDER BY name"
+    return await store.run(lambda db: [row[0] for row in db.execute(sql)])
+
+
+async def test_settings_that_durability_needs(store: Store) -> None:
+    def pragmas(db: Database) -> list[object]:
+        names = ("journal_mode", "synchronous", "foreign_keys")
+        return [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
+
+    assert await store.run(pragmas) == ["wal", 2, 1]
+
+
+async def test_a_failing_function_undoes_only_itself(store: Store) -> None:
+    gate = threading.Event()
+    blocked = asyncio.create_task(store.run(lambda _: gate.wait()))
+
+    def fail(db: Database) -> None:
+        _insert("bad", db)
+        raise KeyError("mine")
+
+    batch = [
+        asyncio.create_task(store.run(lambda db: _insert("a", db))),
+        asyncio.create_task(store.run(fail)),
+        asyncio.create_task(store.run(lambda db: _insert("a", db))),
+        asyncio.create_task(store.run(lambda db: _insert("b", db))),
+    ]
+    await asyncio.sleep(0)
+    gate.set()
+    await blocked
+    results = await asyncio.gather(*batch, return_exceptions=True)
+    assert results[0] == "a"
+    assert isinstance(results[1], KeyError)
+    assert isinstance(results[2], StoreError)
+    assert results[3] == "b"
+    assert await _names(store) == ["a", "b"]
+
+
+async def test_functions_that_wait_together_are_committed_once(store: Store) -> None:
+    gate = threading.Event()
+    commits: list[str] = []
+
+    def trace(db: Database) -> None:
+        db.conn.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+        gate.wait()
+
+    blocked = asyncio.create_task(store.run(trace))
+    await asyncio.sleep(0)
+    batch = [asyncio.create_task(store.run(partial(_insert, str(n)))) for n in range(9)]
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(blocked, *batch)
+    assert len(commits) <= 2
+
+
+async def test_a_cancelled_caller_leaves_no_transaction_open(store: Store) -> None:
+    gate = threading.Event()
+
+    def slow(db: Database) -> None:
+        gate.wait()
+        _insert("slow", db)
+
+    task = asyncio.create_task(store.run(slow))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    gate.set()
+    await store.run(lambda db: _insert("next", db))
+    assert await _names(store) == ["next", "slow"]
+
+
+async def test_what_resolved_survives_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "crash.db"
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITE_AND_DIE, str(path))
+    assert await child.wait() == 7
+    reopened = Store(path)
+    await reopened.open()
+    assert await _names(reopened) == ["kept"]
+    await reopened.close()
+
+
+async def test_closing_finishes_what_was_sent(tmp_path: Path) -> None:
+    store = Store(tmp_path / "test.db")
+    await store.open()
+    sent = asyncio.create_task(store.run(lambda db: _insert("last", db)))
+    await asyncio.sleep(0)
+    await store.close()
+    assert await sent == "last"
+    with pytest.raises(StoreError):
+        await _names(store)
+
+
+async def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "test.db"
+    path.write_bytes(b"not a database at all" * 100)
+    with pytest.raises(StoreError, match=r"cannot open .*test\.db"):
+        await Store(path).open()
+
+
+def test_migrations_run_once_and_in_order() -> None:
+    db = Database(sqlite3.connect(":memory:", isolation_level=None))
+    migrate(db)
+    steps = (*MIGRATIONS, "CREATE TABLE later(x); INSERT INTO later VALUES (1);")
+    migrate(db, steps)
+    migrate(db, steps)
+    assert db.execute("SELECT count(*) FROM later").fetchone()[0] == 1
+    with pytest.raises(StoreError, match="newer"):
+        migrate(db)
+    db.close()

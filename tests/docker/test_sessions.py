@@ -1,0 +1,274 @@
+"""Sessions on a real Docker Engine, through the public API, with both programs as processes."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import socket
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from tests.agent.hosts import START_STEPS
+from tests.api_client import ApiClient
+from tests.demo_game import TCP_PORT, UDP_PORT, Image, build_image
+from tests.demo_game.player import tcp_greeting, udp_round_trip
+from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+PATIENCE = 30.0
+"""Seconds in which what was asked must have come about; a bound for what is broken."""
+LINE = re.compile(rb"(\d{6,}) \S+ (.*)")
+
+
+@dataclass
+class Stack:
+    """One host and its control plane."""
+
+    agent: AgentProcess
+    control_plane: ControlPlaneProcess
+    engine: docker.DockerClient
+    image: Image
+
+    @property
+    def client(self) -> ApiClient:
+        return self.control_plane.client()
+
+    def start(self, **body: object) -> dict[str, Any]:
+        body = {"location": REGION, "image": APPLICATION, **body}
+        made: dict[str, Any] = self.client.post("/session", body).expect(201).json()
+        return made
+
+    def status(self, session_id: str) -> str:
+        described = self.client.get(f"/session/{session_id}").expect(200).json()
+        return str(described["status"])
+
+    def containers(self) -> dict[str, Any]:
+        """Containers of this agent by name."""
+        label = f"io.tiltyard.agent={self.agent_id}"
+        found = self.engine.containers.list(all=True, filters={"label": label})
+        return {str(container.name): container for container in found}
+
+    @property
+    def agent_id(self) -> str:
+        return (self.agent.state_dir / "agent_id").read_text().strip()
+
+    def pids(self) -> dict[str, int]:
+        return {
+            name: container.attrs["State"]["Pid"] for name, container in self.containers().items()
+        }
+
+    def directories(self) -> set[str]:
+        return {path.name for path in (self.agent.state_dir / "sessions").iterdir()}
+
+    def record(self) -> dict[str, Any]:
+        """What the host remembers of its only session."""
+        [directory] = self.directories()
+        path = self.agent.state_dir / "sessions" / directory / "record.json"
+        record: dict[str, Any] = json.loads(path.read_text())["session"]
+        return record
+
+
+def eventually(true: Callable[[], bool], what: str) -> None:
+    """Wait for a condition; the bound is for a broken one."""
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Stack]:
+    engine = docker.DockerClient(f"unix://{docker_engine}")
+    with (
+        AgentProcess(docker_engine, cpu=16, ram=8192, stop_grace=3) as agent,
+        ControlPlaneProcess(
+            [AgentSpec("host-1", agent.address)], {"local": registry.address}
+        ) as control_plane,
+    ):
+        stack = Stack(agent, control_plane, engine, demo_image)
+        stack.client.post("/application", application()).expect(201)
+        enable_tag(stack.client, APPLICATION, demo_image.tag)
+        try:
+            yield stack
+        finally:
+            for container in stack.containers().values():
+                container.remove(force=True)
+            engine.close()
+
+
+def test_a_player_reaches_the_game_and_its_log_and_files_can_be_read(stack: Stack) -> None:
+    made = stack.start(id="match / 1 ü", labels={"mode": "duel"}, env={"WHERE": "$TILTYARD_HOST"})
+    assert made["id"] == "match / 1 ü"
+    ports = {(port["type"], port["container"]): port["host"] for port in made["ports"]}
+    udp_round_trip(made["host"], ports["udp", UDP_PORT])
+    assert tcp_greeting(made["host"], ports["tcp", TCP_PORT]) == "demo game match / 1 ü"
+
+    [container] = stack.containers().values()
+    environment = dict(one.split("=", 1) for one in container.attrs["Config"]["Env"])
+    assert environment["WHERE"] == made["host"]
+    assert environment[f"TILTYARD_PORT_UDP_{UDP_PORT}"] == str(ports["udp", UDP_PORT])
+
+    described = stack.client.get("/session/match%20%2F%201%20%C3%BC").expect(200).json()
+    assert described["status"] == "running"
+    assert described["port"] == {f"{c}/{kind}": host for (kind, c), host in ports.items()}
+    assert json.loads(described["labels"]["tags"]) == {"mode": "duel"}
+    assert "WHERE" not in json.loads(described["labels"]["env"])
+
+    with stack.client.stream("/logs", id=made["id"], follow="true", timeout=PATIENCE) as log:
+        assert log.readline().startswith(b"000001 ")
+        stack.client.request(
+            "GET", "/artifacts", query={"session": made["id"], "path": "/data"}
+        ).expect(409)
+        stack.client.delete_session(made["id"]).expect(204)
+        rest = log.read().splitlines()
+    assert rest[-1].endswith(b"SIGTERM: saving")
+    stack.client.delete_session(made["id"]).expect(409)
+
+    archive = stack.client.get("/artifacts", session=made["id"], path="/data/save.json").expect(
+        200
+    )
+    with tarfile.open(fileobj=io.BytesIO(archive.body), mode="r:gz") as tar:
+        member = tar.extractfile("save.json")
+        assert member is not None
+        assert json.load(member)["session"] == made["id"]
+    stack.client.get("/artifacts", session=made["id"], path="/none").expect(404)
+    sealed = stack.client.get("/logs", id=made["id"]).expect(200).body
+    assert sealed.splitlines()[1:] == rest
+
+
+def test_a_game_that_ends_by_itself_leaves_its_exit_code(stack: Stack) -> None:
+    made = stack.start(args=["--exit-after", "0.2", "--exit-code", "7"])
+    eventually(lambda: stack.status(made["id"]) == "exited", "it ended by itself")
+    [directory] = stack.directories()
+    record = json.loads(
+        (stack.agent.state_dir / "sessions" / directory / "record.json").read_text()
+    )
+    assert record["session"]["exit_code"] == 7
+    assert record["session"]["end_reason"] == "exited"
+
+
+def test_a_game_that_ignores_sigterm_is_killed(stack: Stack) -> None:
+    made = stack.start(args=["--ignore-sigterm"])
+    stack.client.delete_session(made["id"]).expect(204)
+    assert stack.status(made["id"]) == "exited"
+    [container] = stack.containers().values()
+    assert container.attrs["State"]["ExitCode"] == 137
+
+
+def test_a_crash_loop_is_restarted_on_the_same_ports_until_it_is_stopped(stack: Stack) -> None:
+    made = stack.start(args=["--exit-after", "0.1", "--exit-code", "1"], restart=True)
+    eventually(lambda: stack.record()["restart_count"] >= 2, "it is restarted")
+    described = stack.client.get(f"/session/{made['id']}").expect(200).json()
+    assert sorted(described["port"].values()) == sorted(port["host"] for port in made["ports"])
+    stack.client.delete_session(made["id"]).expect(204)
+    count = stack.record()["restart_count"]
+    stack.agent.restart()
+    eventually(lambda: stack.status(made["id"]) == "exited", "it stays stopped")
+    assert stack.record()["restart_count"] == count
+
+
+def test_an_image_that_cannot_run_is_refused_and_leaves_nothing(
+    stack: Stack, docker_engine: Path, registry: Registry
+) -> None:
+    broken = build_image(
+        docker_engine, registry.address, repository="broken", tag="v1", entrypoint="/no/such"
+    )
+    stack.client.post("/application", application("broken", repository="broken")).expect(201)
+    enable_tag(stack.client, "broken", broken.tag)
+    answer = stack.client.post("/session", {"location": REGION, "image": "broken"})
+    body = answer.expect(420).json()
+    assert "retry-after" not in answer.headers
+    assert "no/such" in body["details"]
+    assert stack.containers() == {}
+    assert stack.directories() == set()
+    assert stack.client.get("/session", all="true").expect(200).json()["sessions"] == []
+
+
+def test_a_port_of_a_host_process_is_passed_over(stack: Stack) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 20000))
+        made = stack.start()
+    ports = {port["container"]: port["host"] for port in made["ports"]}
+    assert ports[UDP_PORT] == 20001
+    udp_round_trip(made["host"], ports[UDP_PORT])
+    assert len(stack.containers()) == 1
+
+
+def test_ports_all_taken_are_a_420_that_leaves_nothing(stack: Stack) -> None:
+    stack.agent.settings["port_range"] = "21000-21000"
+    stack.agent.restart()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 21000))
+        eventually(
+            lambda: stack.client.get(f"/tag/{REGION}/{APPLICATION}/{stack.image.tag}").json()[
+                "exists"
+            ],
+            "the host is back",
+        )
+        answer = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
+        answer.expect(420)
+        assert int(answer.headers["retry-after"]) >= 1
+    assert stack.containers() == {}
+    assert stack.directories() == set()
+
+
+def numbered(log: bytes) -> list[int]:
+    lines = [LINE.fullmatch(line) for line in log.splitlines()]
+    return [int(line[1]) for line in lines if line is not None]
+
+
+@pytest.mark.timeout(120)
+def test_sigkill_of_the_agent_while_a_sixth_session_starts(stack: Stack) -> None:
+    """Killed at each step of a start: five sessions live on as they were, of the sixth nothing."""
+    five = [stack.start(args=["--lines-per-second", "100"]) for _ in range(5)]
+    before = stack.pids()
+    assert len(before) == 5
+    for step in START_STEPS:
+        stack.agent.settings["failpoint"] = f"{step}:kill"
+        stack.agent.restart()
+        eventually(lambda: refused_and_killed(stack), f"killed at {step}")
+        stack.agent.kill()
+        stack.agent.settings["failpoint"] = ""
+        stack.agent.start()
+        eventually(lambda: set(stack.containers()) == set(before), f"no orphan after {step}")
+        assert stack.pids() == before, step
+    sessions = stack.client.get("/session").expect(200).json()["sessions"]
+    assert {session["id"] for session in sessions} == {made["id"] for made in five}
+    for made in five:
+        ports = {port["container"]: port["host"] for port in made["ports"]}
+        udp_round_trip(made["host"], ports[UDP_PORT])
+        with stack.client.stream("/logs", id=made["id"], follow="true", timeout=PATIENCE) as log:
+            stack.client.delete_session(made["id"]).expect(204)
+            numbers = numbered(log.read())
+        assert numbers == list(range(1, len(numbers) + 1))
+        sealed = numbered(stack.client.get("/logs", id=made["id"]).expect(200).body)
+        assert sealed == numbers
+    assert len(stack.directories()) == 5
+
+
+def refused_and_killed(stack: Stack) -> bool:
+    """Ask for a session until the agent has come so far as to kill itself over it."""
+    answer = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
+    assert answer.status in {404, 420}  # 404 while no healthy host has the tag
+    return stack.agent.process.returncode == -9
+
+
+def ready(stack: Stack) -> None:
+    """Wait until the control plane would place a session on the agent."""
+    eventually(
+        lambda: (
+            len(stack.client.get(f"/available-location/{APPLICATION}").json().get("locations", []))
+            == 1
+        ),
+        "the host is back",
+    )

@@ -1,0 +1,106 @@
+"""Both programs in one process, over a real socket and real HTTP; only the engine is in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from agent.clock import SystemClock
+from agent.config import AgentConfig
+from agent.daemon import Daemon
+from tests.controlplane.system import System, eventually
+from tests.fakes import FakeEngine
+
+CLOCK = SystemClock()
+
+
+class WholeAgent:
+    """An agent on a FakeEngine that outlives it."""
+
+    def __init__(self, folder: Path, name: str, **settings: Any) -> None:
+        self.name = name
+        self.engine = FakeEngine()
+        self.config = AgentConfig(
+            state_dir=folder / name,
+            socket=folder / f"{name}.sock",
+            public_address="192.0.2.1",
+            **{"cpu": 8, "ram": 4096, "stop_grace": 0.2, **settings},
+        )
+        self._work: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"unix:{self.config.socket}"
+
+    async def start(self) -> None:
+        daemon = Daemon(self.config, self.engine, CLOCK)
+        self._work = asyncio.create_task(daemon.run(), name=f"agent {self.name}")
+        serving = asyncio.create_task(daemon.serving.wait(), name="serving")
+        await asyncio.wait({self._work, serving}, return_when=asyncio.FIRST_COMPLETED)
+        if self._work.done():
+            serving.cancel()
+            await self._work
+
+    async def stop(self) -> None:
+        """End it; its containers run on."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+            self._work = None
+
+    @property
+    def live(self) -> list[str]:
+        """Names of containers on the engine."""
+        return [held.name for held in self.engine._containers.values()]
+
+    @property
+    def directories(self) -> list[str]:
+        return sorted(path.name for path in (self.config.state_dir / "sessions").iterdir())
+
+
+class Whole(System):
+    """A control plane and one agent that is the real one."""
+
+    def __init__(self, folder: Path, *, agent: dict[str, Any] | None = None, **more: Any) -> None:
+        super().__init__(folder, agents=0, **more)
+        self.host = WholeAgent(folder, "host-1", **(agent or {}))
+        self.agents = [self.host]  # type: ignore[list-item]  # it has what System asks of one
+
+    @property
+    def engine(self) -> FakeEngine:
+        return self.host.engine
+
+    async def make_game(self, **changes: Any) -> str:
+        """Make the application `game` and have its tag pulled; return the image."""
+        self.engine.registry = _Everything()
+        return await self.make_application(
+            reservation={"cpu": 1, "ram": 64}, limits={"cpu": 1, "ram": 64}, **changes
+        )
+
+    async def nothing_is_left_anywhere(self) -> None:
+        """Wait until no row, reservation, attempt, container, directory or port is left."""
+        await self.nothing_is_left()
+        await eventually(lambda: not self.host.live and not self.host.directories)
+        link = self.control_plane.fleet.link(self.host.name)
+        assert link is not None
+
+        def as_new() -> bool:
+            host, (first, last) = link.host, self.host.config.ports()
+            return (
+                host is not None
+                and host.reserved.nano_cpus == 0
+                and host.free_udp_ports == host.free_tcp_ports == last - first + 1
+            )
+
+        await eventually(as_new)
+
+
+class _Everything(set[str]):
+    """A registry that has whatever is asked for."""
+
+    def __contains__(self, image: object) -> bool:
+        return True
+
+    def __or__(self, other: object) -> Any:
+        return self

@@ -64,7 +64,7 @@ def _isolation() -> dict[str, Any]:
         "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
         "Privileged": False,
         "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges:true"],
+        "SecurityOpt": ["no-new-privileges"],
         "IpcMode": "private",
         "LogConfig": _LOG_CONFIG,
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -17,6 +18,11 @@ from typing import Any, TypeVar
 
 import docker
 import docker.errors
+from docker.transport.unixconn import (
+    UnixHTTPAdapter,
+    UnixHTTPConnection,
+    UnixHTTPConnectionPool,
+)
 
 from agent.container_config import container_config
 from agent.docker_answers import container_of, pid_of, references, warnings_of
@@ -42,8 +48,9 @@ from agent.engine import (
     container_name,
 )
 from agent.engine_calls import EngineCalls, Timeouts
-from agent.errors import EngineError, EngineTimeout
+from agent.errors import EngineError, EngineTimeout, ImageCannotRun
 from agent.processes import live_process, wait_end
+from agent.program import why_not_run
 from agent.session import FORMAT, Process
 
 OWN_NETWORK = "tiltyard0"
@@ -114,7 +121,7 @@ class DockerEngine:
         await self._ask(
             Call("start", container=container, changes=True),
             self._timeouts.start,
-            lambda api: api.start(container),
+            lambda api: _start(api, container),
         )
 
     async def inspect(self, container: str) -> Container:
@@ -239,6 +246,33 @@ class DockerEngine:
         self._facts = None
 
 
+class _Connection(UnixHTTPConnection):
+    """Closes its socket when nobody answers; the SDK leaves that to the garbage collector."""
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        try:
+            self.sock.connect(self.unix_socket)
+        except OSError:
+            self.close()
+            raise
+
+
+class _Pool(UnixHTTPConnectionPool):
+    def _new_conn(self) -> Any:
+        return _Connection(self.base_url, self.socket_path)
+
+
+class _Adapter(UnixHTTPAdapter):
+    def get_connection(self, url: Any, proxies: Any = None) -> Any:
+        with self.pools.lock:
+            pool = self.pools.get(url)
+            if pool is None:
+                pool = self.pools[url] = _Pool(url, self.socket_path, self.timeout, 1)
+            return pool
+
+
 class _Clients:
     """A client of the SDK for each thread: one may not be shared, nor may its time-out."""
 
@@ -252,6 +286,7 @@ class _Clients:
         clients: dict[str, docker.APIClient] = self._of_thread.__dict__
         if api not in clients:
             clients[api] = docker.APIClient(f"unix://{self.socket_path}", version=api)
+            clients[api].mount("http+docker://", _Adapter(f"http+unix://{self.socket_path}"))
             self._all.append(clients[api])
         clients[api].timeout = seconds  # type: ignore[assignment]  # requests takes fractions
         return clients[api]
@@ -323,6 +358,17 @@ def _create(api: docker.APIClient, config: dict[str, Any], name: str) -> str:
     return str(answer["Id"])
 
 
+def _start(api: docker.APIClient, container: str) -> None:
+    api.start(container)
+    cause = why_not_run(
+        pid_of(api.inspect_container(container)),
+        lambda: _inspect(api, container),
+        lambda: api.logs(container, stdout=False, tail=5),
+    )
+    if cause is not None:
+        raise ImageCannotRun(cause)
+
+
 def _inspect(api: docker.APIClient, container: str) -> Container:
     answer = api.inspect_container(container)
     pid = pid_of(answer)
@@ -354,7 +400,7 @@ def _translated(call: Call, forget: Callable[[], None]) -> Iterator[None]:
         yield
     except docker.errors.APIError as error:
         raise error_of_answer(call, error.status_code or 0, str(error.explanation)) from error
-    except (docker.errors.DockerException, KeyError, ValueError) as error:
+    except (docker.errors.DockerException, KeyError, TypeError, ValueError) as error:
         if call.changes:
             raise EngineTimeout(call.name) from error  # it may have taken place all the same
         raise EngineError(call.name, f"the engine's answer cannot be read: {error}") from error

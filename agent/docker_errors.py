@@ -81,9 +81,8 @@ def error_of_connection(call: Call, error: BaseException) -> AgentError:
     never_sent = any(isinstance(cause, _NEVER_SENT) for cause in causes)
     if timed_out(error) or (call.changes and not never_sent):
         return EngineTimeout(call.name)
-    last = causes[-1]
-    cause = last.strerror if isinstance(last, OSError) else str(last)
-    return EngineUnavailable(cause or type(last).__name__)
+    told = (cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror)
+    return EngineUnavailable(next(told, "it broke the connection off"))
 
 
 def timed_out(error: BaseException) -> bool:
@@ -152,7 +151,7 @@ _REGISTRY_FAILS = (
 _TAKEN = ("port is already allocated", "address already in use")
 _PORT_FORMS = (
     re.compile(r"listen (?P<protocol>tcp|udp)\d? \S*:(?P<port>\d+)"),
-    re.compile(r"host port \S*?:(?P<port>\d+)(?::\S+)?/(?P<protocol>tcp|udp)"),
+    re.compile(r"host port (?:for )?\S*?:(?P<port>\d+)(?::\S+)?/(?P<protocol>tcp|udp)"),
     re.compile(r"Bind for \S*:(?P<port>\d+) failed"),
 )
 

@@ -50,7 +50,7 @@ GOLDEN: dict[str, Any] = {
         "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
         "Privileged": False,
         "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges:true"],
+        "SecurityOpt": ["no-new-privileges"],
         "IpcMode": "private",
         "LogConfig": {
             "Type": "local",

@@ -103,7 +103,11 @@ def test_a_listing_alone() -> None:
 
 
 def test_references() -> None:
-    listed = [{"RepoDigests": ["a@sha256:1", "<none>@<none>"]}, {"RepoDigests": None}, {}]
+    listed: list[dict[str, Any]] = [
+        {"RepoDigests": ["a@sha256:1", "<none>@<none>"]},
+        {"RepoDigests": None},
+        {},
+    ]
     assert references(listed) == {"a@sha256:1"}
 
 

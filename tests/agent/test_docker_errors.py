@@ -48,8 +48,10 @@ SHIM = (
         (
             CREATE,
             409,
-            'Conflict. The container name "/tiltyard-x" is already in use by container "7c2". '
-            "You have to remove (or rename) that container to be able to reuse that name.",
+            (
+                'Conflict. The container name "/tiltyard-x" is already in use by container "7c2". '
+                "You have to remove (or rename) that container to be able to reuse that name."
+            ),
             ContainerExists("tiltyard-x"),
         ),
         (
@@ -76,22 +78,28 @@ SHIM = (
         (
             START,
             500,
-            f"{EXTERNAL}Error starting userland proxy: listen udp4 0.0.0.0:30001: bind: "
-            "address already in use",
+            (
+                f"{EXTERNAL}Error starting userland proxy: listen udp4 0.0.0.0:30001: bind: "
+                "address already in use"
+            ),
             PortTaken("udp", 30001),
         ),
         (
             START,
             500,
-            f"{EXTERNAL}Error starting userland proxy: listen tcp6 [::]:30002: bind: "
-            "address already in use",
+            (
+                f"{EXTERNAL}Error starting userland proxy: listen tcp6 [::]:30002: bind: "
+                "address already in use"
+            ),
             PortTaken("tcp", 30002),
         ),
         (
             START,
             500,
-            "failed to set up container networking: failed to bind host port for "
-            "0.0.0.0:30003:172.17.0.2:7777/udp: address already in use",
+            (
+                "failed to set up container networking: failed to bind host port for "
+                "0.0.0.0:30003:172.17.0.2:7777/udp: address already in use"
+            ),
             PortTaken("udp", 30003),
         ),
         (

@@ -1,0 +1,66 @@
+"""Whether the program of a container could be started at all.
+
+The engine starts its init, and init the program (M13). So a program that is missing, or not for
+this machine, is no refusal of the engine: init ends with 126 or 127 and says why in the log.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.engine import Container, ContainerStatus
+
+_PROC = Path("/proc")
+_STEP_SECONDS = 0.001
+_BEGIN_SECONDS = 1.0
+"""A program that has not begun by then is taken to be slow, not missing."""
+_NOTICE_SECONDS = 2.0
+"""How long the engine may take to notice that init has ended; it is about 0.1 s (M29)."""
+_INIT_REFUSES = frozenset({126, 127})
+_EXEC_FAILED = re.compile(rb"\[FATAL tini \(\d+\)\] exec (?P<cause>[^\r\n]+)")
+
+
+def why_not_run(
+    init: int | None, inspect: Callable[[], Container], log_end: Callable[[], bytes]
+) -> str | None:
+    """Tell why a container's program could not be started; None when it was.
+
+    `init` is the process that the engine started, None when it has ended. Blocks until init has
+    become two processes, which takes a moment, or has ended.
+    """
+    if init is not None and _began(init):
+        return None
+    give_up = time.monotonic() + _NOTICE_SECONDS
+    while (found := inspect()).status is ContainerStatus.RUNNING and time.monotonic() < give_up:
+        time.sleep(_STEP_SECONDS)
+    if found.exit_code not in _INIT_REFUSES:
+        return None
+    said = _EXEC_FAILED.search(log_end())
+    return said["cause"].decode(errors="replace") if said else None
+
+
+def _began(init: int) -> bool:
+    """Wait until init's child is the program: it has another name than init from then on."""
+    give_up = time.monotonic() + _BEGIN_SECONDS
+    while time.monotonic() < give_up:
+        try:
+            names = [_name(child) for child in _children(init)]
+            if any(name != _name(init) for name in names):
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            if not (_PROC / str(init)).exists():
+                return False
+        time.sleep(_STEP_SECONDS)
+    return True
+
+
+def _children(pid: int) -> list[int]:
+    text = (_PROC / str(pid) / "task" / str(pid) / "children").read_text()
+    return [int(child) for child in text.split()]
+
+
+def _name(pid: int) -> str:
+    return (_PROC / str(pid) / "comm").read_text()

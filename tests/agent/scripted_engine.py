@@ -1,0 +1,177 @@
+"""An engine on a unix socket that answers as a test scripts it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from agent.docker_engine import DockerEngine
+from agent.engine_calls import Timeouts
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+IMAGE = "registry.test/game@sha256:" + "a" * 64
+
+PATIENT = Timeouts()
+HASTY = Timeouts(read=0.2, create=0.2, start=0.2, kill=0.2, remove=0.2, stream=0.2, pull=0.2)
+"""For tests in which somebody waits in vain."""
+
+INFO = {
+    "ServerVersion": "20.10.24",
+    "NCPU": 2,
+    "MemTotal": 2**32,
+    "LiveRestoreEnabled": True,
+    "MemoryLimit": True,
+    "SwapLimit": True,
+    "CpuCfsQuota": True,
+    "PidsLimit": True,
+    "SecurityOptions": ["name=seccomp,profile=default"],
+}
+BRIDGE = {"Name": "bridge", "Options": {"com.docker.network.bridge.enable_icc": "false"}}
+CREATED = {
+    "Id": "abc",
+    "Name": "/tiltyard-x",
+    "Config": {"Labels": {}},
+    "State": {
+        "Status": "created",
+        "Pid": 0,
+        "ExitCode": 0,
+        "OOMKilled": False,
+        "Error": "",
+        "StartedAt": "0001-01-01T00:00:00Z",
+        "FinishedAt": "0001-01-01T00:00:00Z",
+    },
+}
+
+
+class ScriptedEngine:
+    """Knows `/version`, `/info` and `/networks`; a test adds the rest by method and path.
+
+    A request that nothing is scripted for is answered 404 as for a missing container. `seen`
+    counts requests, `arrived` tells of the first of a kind.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = folder / "engine.sock"
+        self.seen: dict[str, int] = defaultdict(int)
+        self.requests: list[web.BaseRequest] = []
+        self._answers: dict[str, list[Answer]] = {}
+        self._arrived: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._let_go = asyncio.Event()
+        self.answer("GET /version", says({"ApiVersion": "1.41", "MinAPIVersion": "1.12"}))
+        self.answer("GET /info", says(INFO))
+        self.answer("GET /networks", says([BRIDGE]))
+
+    def answer(self, what: str, *answers: Answer) -> None:
+        """Script answers to requests of a method and path; the last stands for all that follow."""
+        self._answers[what] = list(answers)
+
+    async def hang(self, _: web.Request) -> web.Response:
+        """An answer that does not come before `let_go`."""
+        await self._let_go.wait()
+        return web.Response(status=204)
+
+    def let_go(self) -> None:
+        self._let_go.set()
+
+    async def arrived(self, what: str) -> None:
+        await self._arrived[what].wait()
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        runner = web.ServerRunner(web.Server(self._respond), shutdown_timeout=0)
+        await runner.setup()
+        await web.UnixSite(runner, str(self.socket)).start()
+        try:
+            yield
+        finally:
+            self.let_go()
+            await runner.cleanup()
+            self.socket.unlink(missing_ok=True)
+
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path.removeprefix("/v1.41")
+        what = f"{request.method} {path}"
+        self.seen[what] += 1
+        self.requests.append(request)
+        self._arrived[what].set()
+        answers = self._answers.get(what)
+        if answers is None:
+            return fails(404, "No such container: x")
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        return await answer(request)  # type: ignore[arg-type]  # answers use what both have
+
+
+def fails(status: int, message: str) -> web.Response:
+    return web.json_response({"message": message}, status=status)
+
+
+def says(body: Any, status: int = 200) -> Answer:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(body, status=status)
+
+    return answer
+
+
+def refuses(status: int, message: str) -> Answer:
+    async def answer(_: web.Request) -> web.Response:
+        return fails(status, message)
+
+    return answer
+
+
+def raw(body: bytes, status: int = 200) -> Answer:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=body, status=status)
+
+    return answer
+
+
+async def cut(request: web.Request) -> web.Response:
+    """The connection breaks before an answer."""
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+def streams(
+    *pieces: bytes, then_cut: bool = False, forever: asyncio.Event | None = None
+) -> Answer:
+    """A body in pieces; then its end, a broken connection, or silence."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece)
+        if forever is not None:
+            await forever.wait()
+        if then_cut:
+            assert request.transport is not None
+            request.transport.close()
+        return response
+
+    return answer
+
+
+@contextlib.asynccontextmanager
+async def an_engine(
+    script: ScriptedEngine, timeouts: Timeouts = PATIENT
+) -> AsyncIterator[DockerEngine]:
+    engine = DockerEngine(str(script.socket), timeouts=timeouts)
+    try:
+        yield engine
+    finally:
+        script.let_go()
+        await engine.close()
+
+
+async def drained(stream: Any) -> list[Any]:
+    async with stream as items:
+        return [item async for item in items]

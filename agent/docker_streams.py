@@ -47,14 +47,10 @@ class DockerStreams:
         self._session: aiohttp.ClientSession | None = None
 
     @contextlib.asynccontextmanager
-    async def logs(
-        self, container: str, *, follow: bool, since: float | None
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def logs(self, container: str, *, follow: bool) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a container's log."""
         call = Call("logs", container=container)
         params = {"stdout": "1", "stderr": "1", "follow": "1" if follow else "0"}
-        if since is not None:
-            params["since"] = f"{since:.9f}"
         path = f"/containers/{quote(container, safe='')}/logs"
         silence = None if follow else self._silence
         async with (

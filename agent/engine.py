@@ -165,11 +165,12 @@ class Engine(Interface):
         ...
 
     def logs(
-        self, container: str, *, follow: bool = False, since: float | None = None
+        self, container: str, *, follow: bool = False
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Read stdout and stderr, each in order; with `follow` until the container's run ends.
 
-        `since` is in seconds of Unix time. Raises ContainerGone.
+        The log is the container's: a later run goes on where the one before ended. Raises
+        ContainerGone.
         """
         ...
 
@@ -187,7 +188,8 @@ class Engine(Interface):
     ) -> AbstractAsyncContextManager[AsyncIterator[PullProgress]]:
         """Pull an image by digest; the iterator ends when the image is on the host.
 
-        Raises ImageNotFound, RegistryUnavailable, RegistryTimeout, DiskFull.
+        Raises ImageNotFound, ImageCannotRun, RegistryUnavailable, RegistryTimeout, DiskFull, and
+        InvalidArgument for a reference without a digest.
         """
         ...
 
@@ -196,7 +198,10 @@ class Engine(Interface):
         ...
 
     def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-        """Internal ids of sessions whose container changed; a hint, with gaps (M7)."""
+        """Internal ids of sessions whose container changed; a hint, with gaps (M7).
+
+        Ends with EngineUnavailable when the engine goes away.
+        """
         ...
 
     async def close(self) -> None:

@@ -130,7 +130,7 @@ class NoFreePort(AgentError):
 
 @dataclass(eq=False)
 class PortTaken(AgentError):
-    """A host port is in use; known to the agent, or found out by the engine (`port` 0 then)."""
+    """A host port is in use. The engine may not tell which: `protocol` "" and `port` 0 then."""
 
     protocol: str
     port: int
@@ -223,11 +223,11 @@ class EngineUnavailable(AgentError):
 
 @dataclass(eq=False)
 class EngineTimeout(AgentError):
-    """The engine did not answer in time; what it did is unknown until it is read again."""
+    """The engine's answer was lost or late; what it did is unknown until it is read again."""
 
     call: str
     reason = ErrorReason.ENGINE_TIMEOUT
-    template = "cannot tell whether {call} took place: the container engine did not answer in time"
+    template = "cannot tell whether {call} took place: the container engine's answer is missing"
 
 
 @dataclass(eq=False)

@@ -61,23 +61,26 @@ async def read(
 ) -> AsyncIterator[bytes]:
     """Yield a session's output from its beginning, in chunks of at most CHUNK_BYTES.
 
-    With `follow` the end of the session ends it, restarts in between do not. Raises LogGone.
+    With `follow` the end of the session ends it, restarts in between do not: the container's log
+    goes on where it was, so what was sent is counted and passed over. Raises LogGone.
     """
-    since: float | None = None
+    sent = 0
     while True:
         await life.settled_start()
         session = life.session
-        if session.log_sealed and since is None:
-            async for chunk in _sealed(records, session.internal_id):
-                yield chunk
-            return
-        if session.container_removed:
+        if session.container_removed and not session.log_sealed:
             raise LogGone(session.internal_id)
-        async for chunk in _live(engine, session.internal_id, follow=follow, since=since):
+        chunks = (
+            _sealed(records, session.internal_id)
+            if session.log_sealed
+            else _live(engine, session.internal_id, follow=follow)
+        )
+        async for chunk in _after(sent, chunks):
+            sent += len(chunk)
             yield chunk
-        if not follow or not await _started_again(life, session.restart_count):
+        over = session.log_sealed or not follow
+        if over or not await _started_again(life, session.restart_count):
             return
-        since = life.session.start_time
 
 
 async def _started_again(life: Followed, restarts: int) -> bool:
@@ -86,11 +89,18 @@ async def _started_again(life: Followed, restarts: int) -> bool:
     return life.session.restart_count > restarts
 
 
-async def _live(
-    engine: Engine, internal_id: str, *, follow: bool, since: float | None
-) -> AsyncIterator[bytes]:
+async def _after(skip: int, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Pass over the first `skip` bytes."""
+    async for chunk in chunks:
+        rest = chunk[skip:]
+        skip = max(0, skip - len(chunk))
+        if rest:
+            yield rest
+
+
+async def _live(engine: Engine, internal_id: str, *, follow: bool) -> AsyncIterator[bytes]:
     try:
-        async with engine.logs(container_name(internal_id), follow=follow, since=since) as chunks:
+        async with engine.logs(container_name(internal_id), follow=follow) as chunks:
             async for chunk in chunks:
                 for start in range(0, len(chunk), CHUNK_BYTES):
                     yield chunk[start : start + CHUNK_BYTES]

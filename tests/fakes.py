@@ -59,7 +59,7 @@ class _Held:
     end_time: float | None = None
     error: str = ""
     removed: bool = False
-    log: list[tuple[float, bytes]] = field(default_factory=list)
+    log: list[bytes] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -181,7 +181,7 @@ class FakeEngine:
 
     def write_log(self, container: str, data: bytes) -> None:
         held = self._find(container)
-        held.log.append((self._clock.time(), data))
+        held.log.append(data)
         held.poke()
 
     def put_file(self, container: str, path: str, data: bytes) -> None:
@@ -259,12 +259,12 @@ class FakeEngine:
 
     @contextlib.asynccontextmanager
     async def logs(
-        self, container: str, *, follow: bool = False, since: float | None = None
+        self, container: str, *, follow: bool = False
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         async with self._call("logs", container):
             held = self._find(container)
         async with contextlib.aclosing(
-            self._read_log(held, since or 0.0, follow=follow and held.process is not None)
+            self._read_log(held, follow=follow and held.process is not None)
         ) as found:
             yield found
 
@@ -351,7 +351,7 @@ class FakeEngine:
             if agent_id == held.spec.agent_id:
                 queue.put_nowait(held.spec.internal_id)
 
-    async def _read_log(self, held: _Held, since: float, *, follow: bool) -> AsyncGenerator[bytes]:
+    async def _read_log(self, held: _Held, *, follow: bool) -> AsyncGenerator[bytes]:
         run = held.process
         for index in itertools.count():
             while index >= len(held.log):
@@ -359,9 +359,7 @@ class FakeEngine:
                     return
                 await held.changed.wait()
                 self._check_available()
-            written, data = held.log[index]
-            if written >= since:
-                yield data
+            yield held.log[index]
 
     async def _read_events(self, queue: asyncio.Queue[str | None]) -> AsyncGenerator[str]:
         while (internal_id := await queue.get()) is not None:

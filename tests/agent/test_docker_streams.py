@@ -213,11 +213,3 @@ async def test_credentials_go_to_the_engine_for_this_pull_alone(
         "serveraddress": "registry.test",
     }
     assert "X-Registry-Auth" not in second.headers
-
-
-async def test_a_time_reaches_the_engine_to_the_nanosecond(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
-    script.answer("GET /containers/x/logs", streams())
-    assert await drained(engine.logs("x", since=1_800_000_000.25)) == []
-    assert script.requests[-1].query["since"] == "1800000000.250000000"

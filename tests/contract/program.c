@@ -38,8 +38,10 @@ int main(int count, char **values) {
         if (numbers[i] == SIGTERM && count == 1) action.sa_handler = SIG_DFL;
         sigaction(numbers[i], &action, NULL);
     }
-    puts("ready");
-    fflush(stdout);
+    if (count == 1 || strcmp(values[1], "silent")) {
+        puts("ready");
+        fflush(stdout);
+    }
     for (;;) {
         sigsuspend(&none);
         if (signal_seen == SIGUSR1) return 3;

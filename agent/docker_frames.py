@@ -9,6 +9,8 @@ from typing import Any
 from agent.engine import PullProgress
 
 _HEADER_BYTES = 8
+PIECE_BYTES = 16 * 1024
+"""The engine records a longer line in pieces of this size, a frame each."""
 _SYSTEM = 3
 """Frames of this kind carry the engine's own words about the log."""
 _MAX_LINE = 2**20
@@ -22,12 +24,18 @@ class Demultiplexer:
 
     A frame is a kind, three zero bytes, a length in big-endian order and so many bytes. Payload
     is handed on as it comes: a frame may be larger than memory.
+
+    The driver `local` of older engines leaves out the newline after the last piece of a long line:
+    a short frame without one, behind a whole piece, gets it back. A line whose length is a
+    multiple of PIECE_BYTES has no short last piece and stays without.
     """
 
     def __init__(self) -> None:
         self._header = bytearray()
         self._left = 0
         self._kind = 0
+        self._size = 0
+        self._within_line: dict[int, bool] = {}
         self._words = bytearray()
 
     @property
@@ -52,7 +60,16 @@ class Demultiplexer:
             if self._kind == _SYSTEM:
                 self._words += payload[: _MAX_WORDS - len(self._words)]
             else:
-                yield bytes(payload)
+                written = bytes(payload)
+                yield written
+                if not self._left and self._ends_long_line(newline=written.endswith(b"\n")):
+                    yield b"\n"
+
+    def _ends_long_line(self, *, newline: bool) -> bool:
+        """Take note of a frame that is complete; True when the newline of its line is missing."""
+        behind_piece = self._within_line.get(self._kind, False)
+        self._within_line[self._kind] = self._size == PIECE_BYTES and not newline
+        return behind_piece and self._size < PIECE_BYTES and not newline
 
     def _feed_header(self, view: memoryview) -> memoryview:
         wanted = _HEADER_BYTES - len(self._header)
@@ -61,7 +78,7 @@ class Demultiplexer:
             self._kind = self._header[0]
             if self._kind > _SYSTEM or any(self._header[1:4]):
                 raise ValueError(f"no frame begins with {self._header.hex()}")
-            self._left = int.from_bytes(self._header[4:], "big")
+            self._left = self._size = int.from_bytes(self._header[4:], "big")
             self._header.clear()
         return view[wanted:]
 

@@ -149,6 +149,23 @@ def test_frames_come_apart_whatever_the_pieces(
     assert demultiplexer.between_frames
 
 
+@pytest.mark.parametrize(
+    ("lines", "frames"),
+    [
+        (b"a" * 16384 + b"b\nnext\n", [b"a" * 16384, b"b", b"next\n"]),
+        (b"a" * 32768 + b"b\n", [b"a" * 16384, b"a" * 16384, b"b"]),
+        (b"a" * 16384 + b"b\n", [b"a" * 16384, b"b\n"]),
+        (b"a" * 16383 + b"\nend", [b"a" * 16383 + b"\n", b"end"]),
+        (b"end", [b"end"]),
+    ],
+)
+def test_a_long_line_has_its_newline(lines: bytes, frames: list[bytes]) -> None:
+    """As the driver `local` of 20.10.24 tells them; that of other engines keeps the newline."""
+    stream = b"".join(frame(1, payload) + frame(2, b"!\n") for payload in frames)
+    told = b"".join(Demultiplexer().feed(stream)).replace(b"!\n", b"")
+    assert told == lines
+
+
 def test_a_frame_is_handed_on_before_it_is_whole() -> None:
     demultiplexer = Demultiplexer()
     assert list(demultiplexer.feed(frame(1, b"x" * 2**20)[:100])) == [b"x" * 92]

@@ -10,12 +10,8 @@ from pathlib import Path
 import docker
 
 SOURCE = Path(__file__).with_name("program.c")
-PAYLOAD = bytes(range(256)) * 3 + b"\n" + b"x" * 2**20 + b"\n"
-"""What the program writes when told: every byte value, and one long line.
-
-The driver `local` of 20.10.24 loses the newline after a line of 16 KiB or more (`json-file` does
-not), so tests compare without the last one.
-"""
+PAYLOAD = bytes(range(256)) * 3 + b"\n" + b"x" * (2**20 + 1) + b"\nlast\n"
+"""What the program writes when told: every byte value, one long line, and what follows it."""
 SAVE = b'{"level": 7}'
 """What stands in /data/save.json of the image."""
 _DOCKERFILE = 'FROM scratch\nCOPY / /\nENTRYPOINT ["/program"]\n'

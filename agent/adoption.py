@@ -72,8 +72,7 @@ class Reconciler:
         self._set_available(available=True)
         await self._images.refresh()
         if not self._sessions.reconciled:
-            by_session = {found.labels[LABEL_SESSION]: found for found in containers}
-            self._sessions.adopt(containers, by_session)
+            await self._sessions.adopt(containers)
         await self._reap(containers)
         await self._retain()
 

@@ -20,7 +20,7 @@ LABEL_SESSION = "io.tiltyard.session"
 LABEL_FORMAT = "io.tiltyard.format"
 """Format number of the labels."""
 LABEL_RECORD = "io.tiltyard.record"
-"""The session's spec without arguments and environment, as JSON."""
+"""The session's record as of its creation, without arguments and environment."""
 
 
 def container_name(internal_id: str) -> str:

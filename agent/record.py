@@ -35,7 +35,7 @@ from typing import IO, Any, ParamSpec, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from agent.errors import DiskFull
-from agent.session import FORMAT, Session, SessionSpec
+from agent.session import FORMAT, Session
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,6 @@ THREADS = 4
 """Enough that one slow flush does not hold up the others; a disk gains nothing from more."""
 
 _SESSION = TypeAdapter(Session)
-_SPEC = TypeAdapter(SessionSpec)
 
 
 def encode_session(session: Session) -> bytes:
@@ -64,9 +63,12 @@ def decode_session(data: bytes) -> Session:
     return _SESSION.validate_python(record.get("session"), strict=False)
 
 
-def encode_spec(spec: SessionSpec) -> str:
-    """The spec for the container's label, without what may be secret."""
-    return _SPEC.dump_json(spec.tells_no_secrets).decode()
+def encode_label(session: Session) -> str:
+    """The record for the container's label, as of its creation, without what may be secret.
+
+    It is what a session is rebuilt from when its directory is lost.
+    """
+    return encode_session(session.with_changes(spec=session.spec.tells_no_secrets)).decode()
 
 
 def public_view(session: Session) -> bytes:
@@ -205,9 +207,9 @@ class Records:
     def _create(self, session: Session) -> None:
         directory = self.directory(session.internal_id)
         with _disk(directory):
-            directory.mkdir(mode=0o700)
+            directory.mkdir(mode=0o700, exist_ok=True)
             public = self.public_dir(session.internal_id)
-            public.mkdir()
+            public.mkdir(exist_ok=True)
             public.chmod(0o755)
             _write(public / "session.json", public_view(session), 0o644, durable=False)
             _write(directory / "record.json", encode_session(session), 0o600)

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Coroutine
 
-from agent.engine import Container
+from agent.engine import LABEL_RECORD, LABEL_SESSION, Container, ContainerStatus
 from agent.errors import (
     CannotKill,
     InvalidArgument,
@@ -18,7 +18,7 @@ from agent.errors import (
 )
 from agent.host import Host
 from agent.lifecycle import Lifecycle
-from agent.record import TOMBSTONE_SECONDS
+from agent.record import TOMBSTONE_SECONDS, decode_session
 from agent.session import (
     EndReason,
     Session,
@@ -118,20 +118,17 @@ class SessionManager:
         sessions, _ = await self._host.records.load()
         self._tombstones = await self._host.records.load_tombstones(self._host.clock.time())
         for session in sessions:
-            self._lives[session.internal_id] = Lifecycle(
-                self._host, session.with_changes(sequence=self._host.feed.stamp())
-            )
-            if session.state.ended:
-                # What was released last is used again last.
-                self._host.ports.avoid(session.ports)
-            else:
-                self._host.ports.adopt(session.internal_id, session.ports)
-                self._host.capacity.adopt(
-                    session.internal_id, session.spec.reservation, session.gpu_ids
-                )
+            self._remember(session)
 
-    def adopt(self, containers: list[Container], by_session: dict[str, Container]) -> None:
-        """Go on with every remembered session, given all containers of this agent."""
+    async def adopt(self, containers: list[Container]) -> None:
+        """Go on with every remembered session, given all containers of this agent.
+
+        A started container whose directory is lost or damaged is remembered by its label.
+        """
+        by_session = {found.labels[LABEL_SESSION]: found for found in containers}
+        for internal_id, found in by_session.items():
+            if internal_id not in self._lives and found.status is not ContainerStatus.CREATED:
+                await self._rebuild(internal_id, found)
         for internal_id, life in self._lives.items():
             if internal_id not in self._tasks:
                 self._own(internal_id, life.run_adopted(by_session.get(internal_id)))
@@ -223,6 +220,32 @@ class SessionManager:
             del self._lives[internal_id]
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("session %s: its task failed by a defect", internal_id, exc_info=error)
+
+    def _remember(self, session: Session) -> None:
+        self._lives[session.internal_id] = Lifecycle(
+            self._host, session.with_changes(sequence=self._host.feed.stamp())
+        )
+        if session.state.ended:
+            # What was released last is used again last.
+            self._host.ports.avoid(session.ports)
+        else:
+            self._host.ports.adopt(session.internal_id, session.ports)
+            self._host.capacity.adopt(
+                session.internal_id, session.spec.reservation, session.gpu_ids
+            )
+
+    async def _rebuild(self, internal_id: str, found: Container) -> None:
+        """Remember a session by its container's label; one without a usable label is an orphan."""
+        try:
+            session = decode_session(found.labels[LABEL_RECORD].encode())
+        except (KeyError, ValueError) as error:
+            log.warning("container %s: its label is of no use: %s", found.name, error)
+            return
+        if session.internal_id != internal_id or internal_id in self._tombstones:
+            return
+        log.warning("session %s: rebuilt from the label of its container", internal_id)
+        await self._host.records.create(session)
+        self._remember(session)
 
     async def _discard(self, life: Lifecycle) -> None:
         """Remove an ended session for good; a caller that is not answered asks again."""

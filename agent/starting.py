@@ -11,7 +11,7 @@ from agent.deadlines import deadline_after
 from agent.engine import Container, ContainerSpec, ContainerStatus, container_name
 from agent.errors import ContainerExists, EngineTimeout, PortTaken, StartQueueFull
 from agent.host import Host
-from agent.record import encode_spec
+from agent.record import encode_label
 from agent.session import (
     Deadline,
     Session,
@@ -170,6 +170,6 @@ def _container_spec(host: Host, session: Session) -> ContainerSpec:
         reservation=spec.reservation,
         limits=spec.limits,
         public_dir=str(host.records.public_dir(session.internal_id)),
-        record=encode_spec(spec),
+        record=encode_label(session),
         gpu_ids=session.gpu_ids,
     )

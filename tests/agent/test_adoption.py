@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import EngineUnavailable, SessionNotFound
-from agent.session import EndReason, State
+from agent.errors import EngineUnavailable, PortTaken, SessionNotFound
+from agent.session import EndReason, PortRequest, Protocol, State
 from tests.agent.hosts import START_STEPS, STOP_STEPS, an_agent, until
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
@@ -149,12 +149,50 @@ async def test_a_stop_before_the_engine_answers_is_carried_out_when_it_does(
         assert (await stopper).state is State.EXITED
 
 
+@pytest.mark.parametrize("damage", ["lost", "empty", "cut", "unknown format"])
+async def test_a_lost_or_damaged_record_is_rebuilt_from_the_container(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, damage: str
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        lost = await agent.sessions.start(an_id(), a_spec(ttl=600.0, env={"KEY": "secret"}))
+        ended = await agent.sessions.start(an_id(), a_spec())
+        for session in (lost, ended):
+            path = agent.records.directory(session.internal_id) / "record.json"
+            match damage:
+                case "lost":
+                    await agent.records.delete(session.internal_id)
+                case "empty":
+                    path.write_bytes(b"")
+                case "cut":
+                    path.write_bytes(path.read_bytes()[:200])
+                case _:
+                    path.write_bytes(path.read_bytes().replace(b'"format":1', b'"format":99'))
+    engine.end(f"tiltyard-{ended.internal_id}", 7)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(lost.internal_id)
+        await life.wait_for(lambda now: now.state is State.RUNNING)
+        assert life.session.ports == lost.ports
+        assert life.session.process == lost.process
+        assert life.session.spec.identity == lost.spec.identity
+        assert life.session.deadline == lost.deadline
+        over = agent.sessions.life(ended.internal_id)
+        await over.wait_for(lambda now: now.log_sealed)
+        assert over.session.exit_code == 7
+        assert len(await engine.list(agent.host.settings.agent_id)) == 2
+        with pytest.raises(PortTaken):
+            pinned = PortRequest(7777, Protocol.UDP, pinned=lost.ports[0].host)
+            await agent.sessions.start(an_id(), a_spec(ports=(pinned,)))
+    async with an_agent(tmp_path, engine, clock) as agent:
+        assert len(agent.sessions.all()) == 2
+
+
 async def test_orphans_of_ours_go_after_a_grace_period_and_strangers_stay(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         ours = agent.host.settings.agent_id
+        await agent.records.add_tombstone(session.internal_id, clock.time())
         await agent.records.delete(session.internal_id)
     async with an_agent(tmp_path / "stranger", engine, clock) as stranger:
         other = await stranger.sessions.start(an_id(), a_spec())

@@ -14,9 +14,12 @@ from controlplane.application_store import ApplicationStore
 from controlplane.applications import Applications
 from controlplane.clock import Clock
 from controlplane.config import Config
+from controlplane.delegation import Delegation
 from controlplane.fleet import Fleet
 from controlplane.fleet_store import FleetStore
 from controlplane.locations import Locations
+from controlplane.player_store import PlayerStore
+from controlplane.players import Players
 from controlplane.preload import Preloader
 from controlplane.registry import RegistryClient
 from controlplane.report_store import ReportStore
@@ -26,6 +29,7 @@ from controlplane.start_rate import StartRate
 from controlplane.starts import Starts
 from controlplane.store import Store
 from controlplane.tags import Tags
+from controlplane.token_store import TokenStore
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +65,7 @@ class ControlPlane:
             random=random,
         )
         self._preloader = Preloader(applications_store, self.fleet, random)
-        applications = Applications(applications_store, self._fleet_store, clock)
+        applications = Applications(applications_store, self._fleet_store, self._preloader, clock)
         tags = Tags(
             applications=applications,
             store=applications_store,
@@ -90,11 +94,13 @@ class ControlPlane:
         self._services = Services(
             environment=config.environment,
             accounts=self._accounts,
+            delegation=Delegation(TokenStore(self._store), clock),
             applications=applications,
             tags=tags,
             locations=Locations(applications, applications_store, self.fleet),
             starts=self._starts,
             sessions=sessions,
+            players=Players(PlayerStore(self._store), clock),
             fleet=self.fleet,
             fleet_store=self._fleet_store,
         )

@@ -1,6 +1,7 @@
 """Applications and their tags in the database."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from sqlite_utils import Database
@@ -59,6 +60,11 @@ class NameTaken:
     """The account has an application of that name."""
 
 
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """The application is as was asked."""
+
+
 class ApplicationStore:
     """Transactions on applications and tags."""
 
@@ -73,13 +79,21 @@ class ApplicationStore:
 
     async def get(self, account: str, name: str) -> Application | None:
         """Read one application of an account."""
+        return await self._store.run(lambda db: _read(db, account, name))
 
-        def transaction(db: Database) -> Application | None:
-            sql = f"SELECT {_COLUMNS} FROM application WHERE account=? AND name=?"  # noqa: S608
-            row = db.execute(sql, (account, name)).fetchone()
-            return _application(row) if row else None
+    async def edit(
+        self,
+        key: tuple[str, str],
+        change: Callable[[Application], Application],
+        actor: str,
+        now_ms: int,
+    ) -> Edited | UnknownReferences | None:
+        """Change the application of an account and name, if all that it names then is known.
 
-        return await self._store.run(transaction)
+        `change` is pure and runs within the transaction; what it raises leaves everything as it
+        was and is raised here. None when there is no such application.
+        """
+        return await self._store.run(lambda db: _edit(db, key, change, actor, now_ms))
 
     async def all_of(self, account: str) -> list[Application]:
         """Read all applications of an account by name."""
@@ -125,35 +139,60 @@ class ApplicationStore:
 def _create(
     db: Database, application: Application, actor: str, now_ms: int
 ) -> Created | NameTaken | UnknownReferences:
-    key = (application.account, application.name)
+    unknown = _unknown(db, application)
+    if unknown is not None:
+        return unknown
+    inserted = db.execute(
+        f"INSERT OR IGNORE INTO application({_COLUMNS}, created_ms)"  # noqa: S608
+        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+        (*_row(application), now_ms),
+    )
+    if inserted.rowcount == 0:
+        return NameTaken()
+    event = Event(now_ms, "application.created", application.account, actor, application.name)
+    record_event(db, event)
+    return Created()
+
+
+def _edit(
+    db: Database,
+    key: tuple[str, str],
+    change: Callable[[Application], Application],
+    actor: str,
+    now_ms: int,
+) -> Edited | UnknownReferences | None:
+    current = _read(db, *key)
+    if current is None:
+        return None
+    changed = change(current)
+    unknown = _unknown(db, changed)
+    if unknown is not None:
+        return unknown
+    fields = [name for name, value in asdict(changed).items() if value != asdict(current)[name]]
+    if fields:
+        db.execute(
+            f"UPDATE application SET ({_COLUMNS}) = (?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
+            " WHERE account=? AND name=?",
+            (*_row(changed), *key),
+        )
+        event = Event(now_ms, "application.edited", key[0], actor, key[1])
+        record_event(db, event, {"fields": fields})
+    return Edited()
+
+
+def _read(db: Database, account: str, name: str) -> Application | None:
+    sql = f"SELECT {_COLUMNS} FROM application WHERE account=? AND name=?"  # noqa: S608
+    row = db.execute(sql, (account, name)).fetchone()
+    return _application(row) if row else None
+
+
+def _unknown(db: Database, application: Application) -> UnknownReferences | None:
     unknown = UnknownReferences(
         None if _known(db, "registry", application.registry) else application.registry,
         None if _known(db, "node_pool", application.node_pool) else application.node_pool,
         tuple(name for name in application.regions if not _known(db, "region", name)),
     )
-    if unknown != UnknownReferences(None, None, ()):
-        return unknown
-    inserted = db.execute(
-        f"INSERT OR IGNORE INTO application({_COLUMNS}, created_ms)"  # noqa: S608
-        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
-        (
-            *key,
-            application.registry,
-            application.repository,
-            application.tag_keep,
-            application.network_mode,
-            application.node_pool,
-            json.dumps(application.regions),
-            json.dumps(asdict(application.limits)),
-            json.dumps(asdict(application.reservation)),
-            json.dumps([asdict(port) for port in application.ports]),
-            now_ms,
-        ),
-    )
-    if inserted.rowcount == 0:
-        return NameTaken()
-    record_event(db, Event(now_ms, "application.created", key[0], actor, key[1]))
-    return Created()
+    return None if unknown == UnknownReferences(None, None, ()) else unknown
 
 
 def _known(db: Database, table: str, name: str) -> bool:
@@ -172,6 +211,23 @@ def _enable_tag(db: Database, application: Application, tag: Tag, actor: str, no
     )
     event = Event(now_ms, "tag.enabled", key[0], actor, f"{key[1]}:{tag.name}")
     record_event(db, event, {"digest": tag.digest})
+
+
+def _row(application: Application) -> tuple[str | int, ...]:
+    """Give the values of `_COLUMNS`."""
+    return (
+        application.account,
+        application.name,
+        application.registry,
+        application.repository,
+        application.tag_keep,
+        application.network_mode,
+        application.node_pool,
+        json.dumps(application.regions),
+        json.dumps(asdict(application.limits)),
+        json.dumps(asdict(application.reservation)),
+        json.dumps([asdict(port) for port in application.ports]),
+    )
 
 
 def _application(row: tuple[str, str, str, str, int, str, str, str, str, str, str]) -> Application:

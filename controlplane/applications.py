@@ -1,7 +1,8 @@
 """Applications: use cases, and the rules for a repository's name."""
 
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
 from controlplane.account_store import Caller
 from controlplane.application_store import (
@@ -11,21 +12,67 @@ from controlplane.application_store import (
     UnknownReferences,
 )
 from controlplane.clock import Clock
+from controlplane.contract import NetworkMode, PortRequest, Resources
 from controlplane.errors import ConflictError, InvalidRequestError, NotFoundError, Violation
 from controlplane.fleet_store import FleetStore, Registry
+from controlplane.preload import Preloader
 
 MAX_REPOSITORY = 255
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*\Z", re.ASCII)
 _DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
+_NOT_A_REPOSITORY = Violation("repository", "is not an OCI repository name")
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationEdit:
+    """What shall change of an application; None leaves as it is."""
+
+    registry: str | None = None
+    repository: str | None = None
+    tag_keep: int | None = None
+    network_mode: NetworkMode | None = None
+    node_pool: str | None = None
+    regions: tuple[str, ...] | None = None
+    limits: Resources | None = None
+    reservation: Resources | None = None
+    ports: tuple[PortRequest, ...] | None = None
+
+    def applied_to(self, current: Application, registries: Mapping[str, Registry]) -> Application:
+        """Merge with what there is, and check what only the merged application shows. Pure.
+
+        Raises:
+            InvalidRequestError: The reservation would be above the limits, or the repository none.
+        """
+        wanted = {field.name: getattr(self, field.name) for field in fields(self)}
+        merged = replace(current, **{n: v for n, v in wanted.items() if v is not None})
+        violations = []
+        if not merged.reservation.fits_in(merged.limits):
+            violations.append(
+                Violation("limits", "must not be below reservation")
+                if self.reservation is None
+                else Violation("reservation", "must not be above limits")
+            )
+        registry = registries.get(merged.registry)
+        if registry is not None and (self.registry or self.repository):
+            local = local_repository(registry, merged.repository)
+            if local is None:
+                violations.append(_NOT_A_REPOSITORY)
+            merged = replace(merged, repository=local or merged.repository)
+        if violations:
+            raise InvalidRequestError(tuple(violations))
+        return merged
 
 
 class Applications:
     """Use cases on applications."""
 
-    def __init__(self, store: ApplicationStore, fleet: FleetStore, clock: Clock) -> None:
+    def __init__(
+        self, store: ApplicationStore, fleet: FleetStore, preloader: Preloader, clock: Clock
+    ) -> None:
         self._store = store
         self._fleet = fleet
+        self._preloader = preloader
         self._clock = clock
 
     async def create(self, caller: Caller, application: Application) -> None:
@@ -39,14 +86,43 @@ class Applications:
         if registry is not None:
             repository = local_repository(registry, application.repository)
             if repository is None:
-                violation = Violation("repository", "is not an OCI repository name")
-                raise InvalidRequestError((violation,))
+                raise InvalidRequestError((_NOT_A_REPOSITORY,))
             application = replace(application, repository=repository)
         outcome = await self._store.create(application, caller.token_id, self._clock.now_ms())
         if isinstance(outcome, UnknownReferences):
             raise _unknown(outcome, application.regions)
         if isinstance(outcome, NameTaken):
             raise ConflictError(f"an application named {application.name} exists already")
+
+    async def edit(self, caller: Caller, name: str, edit: ApplicationEdit) -> None:
+        """Change an application of the caller's account.
+
+        Running sessions, and starts under way, keep what they began with. Enabled tags stay, and
+        each goes on naming the digest, registry and repository that it was enabled with:
+
+        - Another registry or repository is where the *next* enabling looks. Until then starts run
+          the images they ran before; enabling a tag of the same name replaces the old one.
+        - In other regions or another node pool the hosts begin to pull the enabled tags at once.
+          As with a new tag, starts there are 404 until a first host has one; regions that stay,
+          in the same node pool, are not disturbed.
+
+        Raises:
+            NotFoundError: The account has none of that name, or the edit names a registry, node
+                pool or region that no operator configured.
+            InvalidRequestError: The merged application does not fit.
+        """
+        registries = await self._fleet.registries()
+        outcome = await self._store.edit(
+            (caller.account, name),
+            lambda current: edit.applied_to(current, registries),
+            caller.token_id,
+            self._clock.now_ms(),
+        )
+        if outcome is None:
+            raise NotFoundError("application", name)
+        if isinstance(outcome, UnknownReferences):
+            raise _not_found(outcome)
+        self._preloader.look_at_all()
 
     async def get(self, caller: Caller, name: str) -> Application:
         """Read one application of the caller's account.
@@ -87,3 +163,11 @@ def _unknown(unknown: UnknownReferences, regions: tuple[str, ...]) -> InvalidReq
     if unknown.registry is not None:
         violations.insert(0, Violation("registry", "unknown registry"))
     return InvalidRequestError(tuple(violations))
+
+
+def _not_found(unknown: UnknownReferences) -> NotFoundError:
+    if unknown.registry is not None:
+        return NotFoundError("registry", unknown.registry)
+    if unknown.node_pool is not None:
+        return NotFoundError("node pool", unknown.node_pool)
+    return NotFoundError("region", unknown.regions[0])

@@ -138,6 +138,16 @@ class ForbiddenError(TiltyardError):
 
 
 @dataclass(eq=False)
+class CannotDelegateError(TiltyardError):
+    """A token would get scopes that its maker does not hold."""
+
+    scopes: str
+    reason = Reason.FORBIDDEN
+    template = "token lacks permission"
+    detail_template = "cannot delegate {scopes}: because this token does not hold it"
+
+
+@dataclass(eq=False)
 class InvalidRequestError(TiltyardError):
     """A body, query or path that does not fit; carries every bad field at once."""
 
@@ -152,14 +162,19 @@ class InvalidRequestError(TiltyardError):
 
 
 @dataclass(eq=False)
-class BadRequestError(TiltyardError):
-    """A part of the request does not fit where the interface documents 400 for it."""
+class BadRequestError(InvalidRequestError):
+    """The same where the interface documents 400 for it."""
 
-    field: str
-    why: str
     reason = Reason.BAD_REQUEST
-    template = "invalid request"
-    detail_template = "{field}: {why}"
+
+
+@dataclass(eq=False)
+class BodyTooLargeError(TiltyardError):
+    """The body is larger than this call accepts."""
+
+    max_bytes: int
+    reason = Reason.TOO_LARGE
+    template = "request body larger than {max_bytes} bytes"
 
 
 @dataclass(eq=False)

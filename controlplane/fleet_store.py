@@ -54,15 +54,27 @@ class FleetStore:
         sql = "SELECT name, strategy FROM node_pool"
         return await self._store.run(lambda db: {n: Strategy(s) for n, s in db.execute(sql)})
 
+    async def registries(self) -> dict[str, Registry]:
+        """Read all registries by name."""
+        sql = "SELECT name, address, aliases FROM registry"
+        return await self._store.run(
+            lambda db: {row[0]: _registry(row) for row in db.execute(sql)}
+        )
+
     async def registry(self, name: str) -> Registry | None:
         """Read one registry."""
 
         def transaction(db: Database) -> Registry | None:
             sql = "SELECT name, address, aliases FROM registry WHERE name = ?"
             row = db.execute(sql, (name,)).fetchone()
-            return Registry(row[0], row[1], tuple(json.loads(row[2]))) if row else None
+            return _registry(row) if row else None
 
         return await self._store.run(transaction)
+
+
+def _registry(row: tuple[str, str, str]) -> Registry:
+    name, address, aliases = row
+    return Registry(name, address, tuple(json.loads(aliases)))
 
 
 def _declare(db: Database, config: Config) -> None:

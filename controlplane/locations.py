@@ -5,7 +5,7 @@ import re
 from controlplane.account_store import Caller
 from controlplane.application_store import ApplicationStore
 from controlplane.applications import Applications
-from controlplane.errors import BadRequestError, NotFoundError
+from controlplane.errors import BadRequestError, NotFoundError, Violation
 from controlplane.fleet import Fleet
 from controlplane.placement import Wanted
 
@@ -29,7 +29,7 @@ class Locations:
             NotFoundError: The application is unknown, or not assigned to the region.
         """
         if not TAG.match(version):
-            raise BadRequestError("version", "cannot be a tag")
+            raise BadRequestError((Violation("version", "cannot be a tag"),))
         application = await self._applications.get(caller, name)
         if region not in application.regions:
             raise NotFoundError("region", region)

@@ -125,7 +125,14 @@ CREATE TABLE event (
 ) STRICT;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+_LOOKUPS = """
+-- Revoking a token ends all that were made from it.
+CREATE INDEX token_by_parent ON token(parent) WHERE parent IS NOT NULL;
+-- Players leave wherever they are joined.
+CREATE INDEX player_by_id ON player(account, player);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _LOOKUPS)
 
 
 def migrate(db: Database, migrations: tuple[str, ...] = MIGRATIONS) -> None:

@@ -70,15 +70,18 @@ class Preloader:
     async def _compare(self, link: HostLink) -> None:
         if link.host is None:
             return
-        row = link.row
-        self._compared[row.name] = link.host.images
-        wanted = await self._applications.desired_images(row.region, row.node_pool)
+        name = link.row.name
+        self._compared[name] = link.host.images
+        wanted = await self._wanted(link)
         for image in sorted(wanted - link.host.images):
-            key = (row.name, image)
+            key = (name, image)
             if key not in self._pulls:
                 self._pulls[key] = asyncio.create_task(
-                    self._pull(link, image), name=f"pull {image} on {row.name}"
+                    self._pull(link, image), name=f"pull {image} on {name}"
                 )
+
+    async def _wanted(self, link: HostLink) -> set[str]:
+        return await self._applications.desired_images(link.row.region, link.row.node_pool)
 
     async def _pull(self, link: HostLink, image: str) -> None:
         try:
@@ -91,8 +94,10 @@ class Preloader:
         slots = self._slots.setdefault(link.row.name, asyncio.Semaphore(MAX_PULLS_PER_HOST))
         while link.host is not None and image not in link.host.images:
             try:
+                if image not in await self._wanted(link):
+                    return
                 async with slots:
                     await link.client.pull_image(image)
-            except (AgentRefusedError, AgentSilentError) as error:
+            except (AgentRefusedError, AgentSilentError, StoreError) as error:
                 _log.warning("agent %s: cannot pull %s: because %s", link.row.name, image, error)
             await back_off.wait()

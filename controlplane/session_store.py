@@ -172,15 +172,6 @@ class SessionStore:
 
         return await self._store.run(transaction)
 
-    async def players(self, account: str, session_id: str) -> list[str]:
-        """Read the players of a session in the order of joining."""
-
-        def transaction(db: Database) -> list[str]:
-            sql = "SELECT player FROM player WHERE account=? AND session=? ORDER BY sequence"
-            return [row[0] for row in db.execute(sql, (account, session_id))]
-
-        return await self._store.run(transaction)
-
     async def request_stop(self, account: str, session_id: str, actor: str, now_ms: int) -> None:
         """Remember that a session shall end, so that an absent host is told on its return."""
 

@@ -65,10 +65,6 @@ class Sessions:
             raise NotFoundError("session", session_id)
         return self._shown(session)
 
-    async def players(self, session: Session) -> list[str]:
-        """Read the players of a session in the order of joining."""
-        return await self._store.players(session.account, session.id)
-
     async def find(self, wanted: SessionFilter) -> list[ShownSession]:
         """Read sessions; without `ended_too` only those that play."""
         shown = [self._shown(session) for session in await self._store.find(wanted)]

@@ -1,39 +1,55 @@
 """Reading a request's body into a model: closed, strict, every violation at once."""
 
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from controlplane.api.json_reader import read_json
-from controlplane.errors import InvalidRequestError, Violation
+from controlplane.errors import BodyTooLargeError, InvalidRequestError, Violation
 
 MAX_BODY = 1024 * 1024
 _Body = TypeVar("_Body", bound="Body")
 
 
 class Body(BaseModel):
-    """A JSON object without unknown properties and without conversion between types."""
+    """A JSON object without unknown properties and without conversion between types.
+
+    `max_bytes` and the error for JSON that does not fit are those of the interface.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    max_bytes: ClassVar[int] = MAX_BODY
+    misfit: ClassVar[type[InvalidRequestError]] = InvalidRequestError
 
 
 async def read_body(request: web.Request, model: type[_Body]) -> _Body:
     """Read and validate.
 
     Raises:
-        InvalidRequestError: The body does not fit; carries every violation.
-        web.HTTPRequestEntityTooLarge: It is larger than `MAX_BODY`.
+        BodyTooLargeError: It is larger than the model's `max_bytes`.
+        InvalidRequestError: It is not JSON; or does not fit (the model's `misfit`): then with
+            every violation.
     """
-    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise _invalid("Content-Encoding is not accepted")
-    body = await request.read()
+    body = await _read_at_most(request, model.max_bytes)
     try:
         return model.model_validate(read_json(body))
     except ValidationError as error:
-        raise InvalidRequestError(violations_of(error)) from None
+        raise model.misfit(violations_of(error)) from None
     except ValueError as error:
         raise _invalid(str(error)) from None
+
+
+async def _read_at_most(request: web.Request, max_bytes: int) -> bytes:
+    """Read a body; what its headers already forbid is refused before a byte of it is read."""
+    if (request.content_length or 0) > max_bytes:
+        raise BodyTooLargeError(max_bytes)
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise _invalid("Content-Encoding is not accepted")
+    try:
+        return await request.clone(client_max_size=max_bytes).read()
+    except web.HTTPRequestEntityTooLarge:
+        raise BodyTooLargeError(max_bytes) from None
 
 
 def violations_of(error: ValidationError) -> tuple[Violation, ...]:

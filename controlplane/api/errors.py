@@ -38,7 +38,7 @@ STATUSES: dict[Reason, tuple[int, str]] = {
 _OWN_CODES = {405: "METHOD_NOT_ALLOWED", 500: "INTERNAL_ERROR"}
 _CODES = dict(STATUSES.values()) | _OWN_CODES
 _PHRASES = {420: "Capacity Unavailable"}
-_MAX_PATH = 2048
+_MAX_PATH = _MAX_DETAILS = 2048
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -51,7 +51,7 @@ def error_response(
         "statusCode": status,
         "code": _CODES.get(status, "INVALID_REQUEST"),
         "message": message,
-        "details": details,
+        "details": details if len(details) <= _MAX_DETAILS else f"{details[:_MAX_DETAILS]}…",
         "path": request.raw_path.partition("?")[0][:_MAX_PATH],
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "identifier": identifier_of(request),

@@ -5,14 +5,21 @@ from dataclasses import dataclass
 
 from aiohttp import hdrs, web
 
-from controlplane.api.applications import create_application, enable_tag, list_applications
+from controlplane.api.applications import (
+    create_application,
+    edit_application,
+    enable_tag,
+    list_applications,
+)
 from controlplane.api.bodies import MAX_BODY
 from controlplane.api.errors import Handler, add_headers, answer_errors
 from controlplane.api.health import get_health, get_ready
 from controlplane.api.locations import available_locations, list_regions, tag_exists
+from controlplane.api.players import join_players, leave_players
 from controlplane.api.services import CALLER, SERVICES, Services, services_of
 from controlplane.api.sessions import get_session, list_sessions, start_session, stop_session
 from controlplane.api.streams import STREAMS, end_streams, fetch_artifact, stream_logs
+from controlplane.api.tokens import make_token
 from controlplane.errors import ForbiddenError, UnauthorizedError
 from controlplane.tokens import Scope, grants
 
@@ -36,12 +43,18 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/session/{id}", Scope.SESSION_READ, get_session, {401, 403, 404}),
     Route("DELETE", "/session/{id}", Scope.SESSION_STOP, stop_session,
           {401, 403, 404, 409, 503}),
+    Route("PUT", "/session/player/join", Scope.SESSION_PLAYERS, join_players,
+          {401, 403, 404, 413, 422}),
+    Route("DELETE", "/session/player/leave", Scope.SESSION_PLAYERS, leave_players,
+          {401, 403, 404, 413, 422}),
     Route("GET", "/logs", Scope.LOGS_READ, stream_logs, {401, 403, 404, 422, 503}),
     Route("GET", "/artifacts", Scope.ARTIFACT_READ, fetch_artifact,
           {401, 403, 404, 409, 413, 422, 503}),
     Route("POST", "/application", Scope.APPLICATION_WRITE, create_application,
           {401, 403, 409, 413, 422}),
     Route("GET", "/application", Scope.APPLICATION_READ, list_applications, {401, 403}),
+    Route("PUT", "/application/{name}", Scope.APPLICATION_WRITE, edit_application,
+          {401, 403, 404, 413, 422}),
     Route("POST", "/application/{name}/tags", Scope.APPLICATION_WRITE, enable_tag,
           {401, 403, 404, 413, 422, 503, 504}),
     Route("GET", "/available-location/{image}", Scope.REGIONS_READ, available_locations,
@@ -49,6 +62,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/tag/{region}/{image}/{version}", Scope.REGIONS_READ, tag_exists,
           {400, 401, 403, 404}),
     Route("GET", "/region", Scope.REGIONS_READ, list_regions, {401, 403}),
+    Route("POST", "/token", Scope.TOKEN_WRITE, make_token,
+          {400, 401, 403, 409, 413, 422}),
     Route("GET", "/healthz", None, get_health, set()),
     Route("GET", "/readyz", None, get_ready, {503}),
 )

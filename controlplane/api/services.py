@@ -7,9 +7,11 @@ from aiohttp import web
 from controlplane.account_store import Caller
 from controlplane.accounts import Accounts
 from controlplane.applications import Applications
+from controlplane.delegation import Delegation
 from controlplane.fleet import Fleet
 from controlplane.fleet_store import FleetStore
 from controlplane.locations import Locations
+from controlplane.players import Players
 from controlplane.sessions import Sessions
 from controlplane.starts import Starts
 from controlplane.tags import Tags
@@ -21,11 +23,13 @@ class Services:
 
     environment: str
     accounts: Accounts
+    delegation: Delegation
     applications: Applications
     tags: Tags
     locations: Locations
     starts: Starts
     sessions: Sessions
+    players: Players
     fleet: Fleet
     fleet_store: FleetStore
 

@@ -2,14 +2,14 @@
 
 import json
 import re
-import unicodedata
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from aiohttp import web
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from controlplane.api.bodies import Body, read_body
+from controlplane.api.fields import Duration, PortNumber, SessionId, Text
 from controlplane.api.queries import read_session_filter
 from controlplane.api.services import caller_of, services_of
 from controlplane.contract import HostSession, Port, Protocol
@@ -22,12 +22,6 @@ _RESERVED = re.compile(r"TILTYARD_(?:SESSION_ID|CONTAINER|HOST|IP|PORT_(?:TCP|UD
 """The names that every host injects. A host may inject more; its agent refuses those."""
 
 
-def _no_control_characters(text: str) -> str:
-    if any(unicodedata.category(character) == "Cc" for character in text):
-        raise ValueError("must not hold control characters")
-    return text
-
-
 def _environment_name(name: str) -> str:
     if not name or "=" in name:
         raise ValueError("a name must not be empty or hold =")
@@ -36,21 +30,11 @@ def _environment_name(name: str) -> str:
     return name
 
 
-def _duration(text: str) -> str:
-    parse_duration(text)
-    return text
-
-
-_Text = Annotated[str, Field(min_length=1)]
-_PortNumber = Annotated[int, Field(ge=1, le=65535)]
-_Id = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_no_control_characters)]
-
-
 class PortBody(Body):
     """A host port that the caller wants."""
 
-    container: _PortNumber
-    host: _PortNumber
+    container: PortNumber
+    host: PortNumber
     type: Literal["tcp", "udp"] | None = None
 
     def pin(self) -> Pin:
@@ -61,15 +45,15 @@ class PortBody(Body):
 class StartBody(Body):
     """The body of POST /session; `null` counts as absent."""
 
-    location: _Text
-    image: _Text
-    id: _Id | None = None
-    env: dict[Annotated[str, AfterValidator(_environment_name)], _Text] | None = None
-    args: list[_Text] | None = None
+    location: Text
+    image: Text
+    id: SessionId | None = None
+    env: dict[Annotated[str, AfterValidator(_environment_name)], Text] | None = None
+    args: list[Text] | None = None
     restart: bool | None = None
     labels: dict[str, str] | None = None
     version: str | None = None
-    ttl: Annotated[str, AfterValidator(_duration)] | None = None
+    ttl: Duration | None = None
     external_id: str | None = None
     ports: list[PortBody] | None = None
 
@@ -108,9 +92,9 @@ async def list_sessions(request: web.Request) -> web.Response:
 
 async def get_session(request: web.Request) -> web.Response:
     """GET /session/{id}."""
-    sessions = services_of(request).sessions
-    shown = await sessions.get(caller_of(request), request.match_info["id"])
-    joined = await sessions.players(shown.session)
+    services, caller = services_of(request), caller_of(request)
+    shown = await services.sessions.get(caller, request.match_info["id"])
+    joined = await services.players.joined(caller, shown.session.id)
     players = {"joined": joined, "joinedCount": len(joined)}
     return web.json_response(_common(shown) | {"players": players})
 

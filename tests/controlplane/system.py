@@ -142,17 +142,26 @@ class System:
         async with self.http.request(method, url, headers=sent, **more) as response:
             return Answer(response, await response.read())
 
-    async def make_application(self, tag: str | None = "v1", **changes: Any) -> str:
+    async def make_application(
+        self, tag: str | None = "v1", account: str = "alice", **changes: Any
+    ) -> str:
         """Make an application with a tag that every agent has pulled; return the image."""
         body = APPLICATION | changes
-        answer = await self.call("POST", "/application", json=body)
+        answer = await self.call("POST", "/application", account=account, json=body)
         assert answer.status == 201, answer.text
-        return await self.enable(tag, body["name"], body["repository"]) if tag else ""
+        return await self.enable(tag, body["name"], body["repository"], account) if tag else ""
 
-    async def enable(self, tag: str, name: str = "game", repository: str = "studio/game") -> str:
+    async def enable(
+        self,
+        tag: str,
+        name: str = "game",
+        repository: str = "studio/game",
+        account: str = "alice",
+    ) -> str:
         """Push and enable a tag, and wait until every agent that serves has pulled it."""
         image = f"{self.registry.address}/{repository}@{self.registry.push(repository, tag)}"
-        answer = await self.call("POST", f"/application/{name}/tags", json={"tag": tag})
+        path, body = f"/application/{name}/tags", {"tag": tag}
+        answer = await self.call("POST", path, account=account, json=body)
         assert answer.status == 204, answer.text
         await eventually(lambda: all(self.has(a.name, image) for a in self.agents))
         return image
@@ -166,6 +175,13 @@ class System:
         """POST /session of the application `game`."""
         body = {"location": "local", "image": "game"} | fields
         return await self.call("POST", "/session", json=body)
+
+    async def make_token(self, token: str | None = None, **fields: Any) -> str:
+        """POST /token; return the new token."""
+        answer = await self.call("POST", "/token", token=token, json=fields)
+        assert answer.status == 201, answer.text
+        assert answer.headers["Cache-Control"] == "no-store"
+        return str(answer.json["token"])
 
     async def status_of(self, session_id: str) -> str:
         """Read a session's status; "" when there is none."""

@@ -272,3 +272,27 @@ def ready(stack: Stack) -> None:
         ),
         "the host is back",
     )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_f01_sigkills_of_an_idle_agent_disturb_no_session(stack: Stack) -> None:
+    made = [stack.start(args=["--lines-per-second", "100"]) for _ in range(5)]
+    before = stack.pids()
+    for _ in range(15):
+        stack.agent.kill()
+        for one in made:
+            ports = {port["container"]: port["host"] for port in one["ports"]}
+            udp_round_trip(one["host"], ports[UDP_PORT])
+        stack.agent.start()
+        assert stack.pids() == before
+    ready(stack)
+    for one in made:
+        eventually(lambda one=one: log_is_there(stack, one["id"]), "it is adopted")  # type: ignore[misc]
+        stack.client.delete_session(one["id"]).expect(204)
+        numbers = numbered(stack.client.get("/logs", id=one["id"]).expect(200).body)
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+def log_is_there(stack: Stack, session_id: str) -> bool:
+    return stack.client.get("/logs", id=session_id).status == 200

@@ -1,0 +1,173 @@
+"""The bodies of applications: what is accepted, and what is shown."""
+
+import re
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+
+from controlplane.api.bodies import Body
+from controlplane.api.fields import PortNumber, Text
+from controlplane.application_store import Application
+from controlplane.applications import ApplicationEdit
+from controlplane.contract import NetworkMode, PortRequest, Protocol, Resources
+
+NANO = 1_000_000_000
+MEBI = 1024 * 1024
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z", re.ASCII)
+
+
+def _name(text: str) -> str:
+    if not _NAME.match(text):
+        raise ValueError("must be 1 to 128 of A-Z, a-z, 0-9, '.', '_' and '-'")
+    return text
+
+
+def _whole(number: float) -> float:
+    if number != int(number):
+        raise ValueError("must be a whole number")
+    return number
+
+
+class ResourcesBody(Body):
+    """Cores (fractions), memory in MiB and whole GPU devices."""
+
+    cpu: Annotated[float, Field(ge=1 / NANO, le=1_000_000)]
+    ram: Annotated[float, Field(ge=1 / MEBI, le=1_000_000_000)]
+    gpu: Annotated[float, Field(ge=0, le=1_000), AfterValidator(_whole)] | None = None
+
+    def resources(self) -> Resources:
+        """Translate into whole units."""
+        return Resources(round(self.cpu * NANO), round(self.ram * MEBI), int(self.gpu or 0))
+
+
+class PortBindingBody(Body):
+    """A port that the application listens on."""
+
+    requested: PortNumber
+    protocol: Literal["tcp", "udp"]
+    tls: bool
+
+    @field_validator("tls")
+    @classmethod
+    def _tls_is_tcp(cls, tls: bool, info: ValidationInfo) -> bool:
+        if tls and info.data.get("protocol") == "udp":
+            raise ValueError("needs protocol tcp")
+        return tls
+
+    def port(self) -> PortRequest:
+        """Translate into the use case's terms."""
+        return PortRequest(self.requested, Protocol(self.protocol), self.tls)
+
+
+def _each_once(ports: list[PortBindingBody]) -> list[PortBindingBody]:
+    pairs = [(port.requested, port.protocol) for port in ports]
+    if len(set(pairs)) != len(pairs):
+        raise ValueError("a port and protocol may be declared once")
+    return ports
+
+
+_Reserved = TypeVar("_Reserved", bound=ResourcesBody | None)
+
+
+def _covered(reservation: _Reserved, info: ValidationInfo) -> _Reserved:
+    limits: ResourcesBody | None = info.data.get("limits")
+    if limits is None or reservation is None:
+        return reservation
+    if not reservation.resources().fits_in(limits.resources()):
+        raise ValueError("must not be above limits")
+    return reservation
+
+
+_TagKeep = Annotated[int, Field(ge=1, le=100)]
+_NetworkMode = Literal["bridge", "host"]
+_Regions = Annotated[list[str], Field(min_length=1)]
+_Ports = Annotated[list[PortBindingBody], AfterValidator(_each_once)]
+
+
+class ApplicationBody(Body):
+    """The body of POST /application."""
+
+    name: Annotated[str, AfterValidator(_name)]
+    registry: Text
+    repository: Text
+    tagKeep: _TagKeep  # noqa: N815  # the interface's name
+    networkMode: _NetworkMode  # noqa: N815  # the interface's name
+    limits: ResourcesBody
+    reservation: Annotated[ResourcesBody, AfterValidator(_covered)]
+    nodePool: Text  # noqa: N815  # the interface's name
+    regions: _Regions
+    ports: _Ports
+
+    def application(self, account: str) -> Application:
+        """Translate into the use case's terms."""
+        return Application(
+            account=account,
+            name=self.name,
+            registry=self.registry,
+            repository=self.repository,
+            tag_keep=self.tagKeep,
+            network_mode=NetworkMode(self.networkMode),
+            node_pool=self.nodePool,
+            regions=tuple(dict.fromkeys(self.regions)),
+            limits=self.limits.resources(),
+            reservation=self.reservation.resources(),
+            ports=tuple(port.port() for port in self.ports),
+        )
+
+
+class ApplicationEditBody(Body):
+    """The body of PUT /application/{name}; what is absent or `null` stays as it is."""
+
+    registry: Text | None = None
+    repository: Text | None = None
+    tagKeep: _TagKeep | None = None  # noqa: N815  # the interface's name
+    networkMode: _NetworkMode | None = None  # noqa: N815  # the interface's name
+    limits: ResourcesBody | None = None
+    reservation: Annotated[ResourcesBody | None, AfterValidator(_covered)] = None
+    nodePool: Text | None = None  # noqa: N815  # the interface's name
+    regions: _Regions | None = None
+    ports: _Ports | None = None
+
+    def edit(self) -> ApplicationEdit:
+        """Translate into the use case's terms."""
+        return ApplicationEdit(
+            registry=self.registry,
+            repository=self.repository,
+            tag_keep=self.tagKeep,
+            network_mode=None if self.networkMode is None else NetworkMode(self.networkMode),
+            node_pool=self.nodePool,
+            regions=None if self.regions is None else tuple(dict.fromkeys(self.regions)),
+            limits=None if self.limits is None else self.limits.resources(),
+            reservation=None if self.reservation is None else self.reservation.resources(),
+            ports=None if self.ports is None else tuple(port.port() for port in self.ports),
+        )
+
+
+class TagBody(Body):
+    """The body of POST /application/{name}/tags."""
+
+    tag: str
+
+
+def listed(application: Application) -> dict[str, Any]:
+    """Show an application as lists do."""
+    return {
+        "name": application.name,
+        "registry": application.registry,
+        "repository": application.repository,
+        "tagKeep": application.tag_keep,
+        "networkMode": application.network_mode.value,
+        "nodePool": application.node_pool,
+        "regions": list(application.regions),
+        "limits": _resources(application.limits),
+        "reservation": _resources(application.reservation),
+        "ports": [
+            {"requested": port.container, "protocol": port.protocol.value, "tls": port.tls}
+            for port in application.ports
+        ],
+    }
+
+
+def _resources(resources: Resources) -> dict[str, float]:
+    shown = {"cpu": resources.nano_cpus / NANO, "ram": resources.memory_bytes / MEBI}
+    return shown | ({"gpu": resources.gpus} if resources.gpus else {})

@@ -1,0 +1,56 @@
+"""Players: who has joined a session."""
+
+from collections.abc import Sequence
+
+from controlplane.account_store import Caller
+from controlplane.clock import Clock
+from controlplane.errors import NotFoundError
+from controlplane.player_store import PlayerStore
+
+
+class Players:
+    """Use cases on players. Each is one transaction, so calls at the same time add up."""
+
+    def __init__(self, store: PlayerStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def joined(self, caller: Caller, session_id: str) -> list[str]:
+        """Read the players of a session in the order of joining; none without a session."""
+        return await self._store.joined(caller.account, session_id)
+
+    async def join(self, caller: Caller, session_id: str, players: Sequence[str]) -> list[str]:
+        """Join players to a session and return all who are joined, in the order of joining.
+
+        Idempotent: who is joined already keeps the place.
+
+        Raises:
+            NotFoundError: The account has no session of that id that has not ended.
+        """
+        now_ms = self._clock.now_ms()
+        joined = await self._store.join(
+            caller.account, session_id, players, caller.token_id, now_ms
+        )
+        if joined is None:
+            raise NotFoundError("session", session_id)
+        return joined
+
+    async def leave(self, caller: Caller, session_id: str | None, players: Sequence[str]) -> int:
+        """Take players out of a session and return how many are left in it. Idempotent.
+
+        The session may have ended, while it is known. Without one they leave every live session
+        of the account, and the count is of those that they left.
+
+        Raises:
+            NotFoundError: The account has no such session; or, without one, none of the players
+                is joined to a live session.
+        """
+        account, actor, now_ms = caller.account, caller.token_id, self._clock.now_ms()
+        if session_id is None:
+            left = await self._store.leave_all(account, players, actor, now_ms)
+        else:
+            left = await self._store.leave(account, session_id, players, actor, now_ms)
+        if left is None:
+            kind, name = ("player", players[0]) if session_id is None else ("session", session_id)
+            raise NotFoundError(kind, name)
+        return left

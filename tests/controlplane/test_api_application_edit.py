@@ -1,0 +1,259 @@
+"""PUT /application/{name}: what changes, what is refused, and what goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.config import AgentConfig, Config, RegistryConfig
+from tests.controlplane.fake_agent import FakeAgent, refusing
+from tests.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
+
+PLACES = {"a0": ("local", "default"), "a1": ("elsewhere", "default"), "a2": ("local", "big")}
+
+
+class Places(System):
+    """Three hosts: one in each region, and one in another node pool; two names of registries."""
+
+    @property
+    def config(self) -> Config:
+        config = super().config
+        return Config(
+            state_dir=config.state_dir,
+            api_listen=config.api_listen,
+            regions=config.regions,
+            node_pools=("default", "big"),
+            registries=(
+                *config.registries,
+                RegistryConfig("mirror", self.registry.address, ("mirror.example",)),
+                RegistryConfig("hub", "docker.io"),
+            ),
+            agents=tuple(AgentConfig(a.name, a.address, *PLACES[a.name]) for a in self.agents),
+        )
+
+    async def edit(self, of: str = "game", account: str = "alice", **changes: Any) -> Answer:
+        return await self.call("PUT", f"/application/{of}", account=account, json=changes)
+
+    async def application(self) -> Any:
+        return (await self.call("GET", "/application")).json["applications"][0]
+
+    async def pulled(self, agent: FakeAgent, image: str) -> None:
+        await eventually(lambda: self.has(agent.name, image))
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Places]:
+    async with Places(tmp_path, agents=3) as running:
+        yield running
+
+
+async def _make(system: Places, tag: str = "v1") -> str:
+    """Make the application, with a tag that its one host has pulled."""
+    await system.make_application(tag=None)
+    image = f"{system.registry.address}/studio/game@{system.registry.push('studio/game', tag)}"
+    assert (await system.call("POST", "/application/game/tags", json={"tag": tag})).status == 204
+    await system.pulled(system.agent, image)
+    return image
+
+
+async def test_every_field_can_change_and_what_is_absent_stays(system: Places) -> None:
+    await system.make_application(tag=None)
+    shown: dict[str, Any] = dict(APPLICATION)
+    changes: dict[str, Any] = {
+        "registry": "mirror",
+        "repository": "studio/other",
+        "tagKeep": 7,
+        "networkMode": "host",
+        "limits": {"cpu": 2, "ram": 512, "gpu": 1},
+        "reservation": {"cpu": 0.5, "ram": 128},
+        "nodePool": "big",
+        "regions": ["elsewhere", "local"],
+        "ports": [],
+    }
+    assert set(changes) == set(APPLICATION) - {"name"}
+    for field, value in changes.items():
+        answer = await system.edit(**{**dict.fromkeys(changes), field: value})
+        assert (answer.status, answer.body) == (204, b"")
+        shown[field] = value
+        assert await system.application() == shown
+    assert (await system.edit()).status == 204
+    assert await system.application() == shown
+    sql = "SELECT data FROM event WHERE kind='application.edited' ORDER BY sequence"
+    edited = [json.loads(data)["fields"] for (data,) in await system.rows(sql)]
+    assert len(edited) == len(changes)
+    assert edited[0] == ["registry"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"name": "other"}, ("name",)),
+        ({"more": 1, "tagKeep": 101}, ("tagKeep", "more")),
+        ({"regions": []}, ("regions",)),
+        ({"regions": [None]}, ("regions[0]",)),
+        ({"registry": "", "nodePool": ""}, ("registry", "nodePool")),
+        ({"networkMode": "none"}, ("networkMode",)),
+        ({"limits": {"cpu": 1}}, ("limits.ram",)),
+        ({"ports": [{"requested": 1, "protocol": "tcp"}]}, ("ports[0].tls",)),
+        ({"ports": [{"requested": 1, "protocol": "udp", "tls": False}] * 2}, ("ports",)),
+        ({"repository": "Studio/Game"}, ("repository",)),
+        ({"repository": "../x"}, ("repository",)),
+        # On the merged application: cores and memory are 1 and 256.
+        ({"limits": {"cpu": 0.5, "ram": 256}}, ("limits",)),
+        ({"reservation": {"cpu": 1, "ram": 257}}, ("reservation",)),
+        ({"reservation": {"cpu": 1, "ram": 1, "gpu": 1}}, ("reservation",)),
+        (
+            {"limits": {"cpu": 1, "ram": 1}, "reservation": {"cpu": 1, "ram": 2}},
+            ("reservation",),
+        ),
+        # 422 comes before 404.
+        ({"limits": {"cpu": 0.5, "ram": 256}, "nodePool": "no"}, ("limits",)),
+        ({"repository": "../x", "regions": ["no"]}, ("repository",)),
+        (
+            {"repository": "../x", "limits": {"cpu": 0.5, "ram": 256}},
+            ("limits", "repository"),
+        ),
+    ],
+)
+async def test_a_bad_edit_is_refused_and_changes_nothing(
+    system: Places, changes: dict[str, Any], fields: tuple[str, ...]
+) -> None:
+    await system.make_application(tag=None)
+    assert_error(await system.edit(**{"tagKeep": 9, **changes}), 422, *fields)
+    assert await system.application() == APPLICATION
+
+
+async def test_what_is_unknown_is_404_and_changes_nothing(system: Places) -> None:
+    await system.make_application(tag=None)
+    for field, value, kind in (
+        ("registry", "no", "registry"),
+        ("nodePool", "no", "node pool"),
+        ("regions", ["local", "no"], "region"),
+    ):
+        wanted: dict[str, Any] = {"tagKeep": 9, field: value}
+        answer = await system.edit(**wanted)
+        assert_error(answer, 404)
+        assert answer.json["details"] == f"cannot find {kind} 'no'"
+    long = await system.edit(nodePool="x" * 100_000)
+    assert_error(long, 404)
+    assert len(long.json["details"]) < 3000
+    assert_error(await system.edit("none", tagKeep=9), 404)
+    assert_error(await system.edit(account="bob", tagKeep=9), 404)
+    assert_error(await system.edit("none", tagKeep=0), 422, "tagKeep")
+    assert await system.application() == APPLICATION
+
+
+async def test_a_repository_is_read_in_its_registry(system: Places) -> None:
+    await system.make_application(tag=None)
+    edits: list[tuple[dict[str, Any], str]] = [
+        ({"registry": "mirror", "repository": "mirror.example/a/b"}, "a/b"),
+        ({"repository": "mirror.example/c"}, "c"),
+        ({"registry": "hub"}, "library/c"),
+        ({"repository": "d"}, "library/d"),
+        ({"tagKeep": 3}, "library/d"),
+    ]
+    for changes, repository in edits:
+        assert (await system.edit(**changes)).status == 204
+        assert (await system.application())["repository"] == repository
+
+
+async def test_edits_at_once_add_up(system: Places) -> None:
+    await system.make_application(tag=None)
+    edits: list[dict[str, Any]] = [
+        {"tagKeep": 9},
+        {"networkMode": "host"},
+        {"nodePool": "big"},
+        {"regions": ["elsewhere"]},
+        {"ports": []},
+        {"registry": "mirror"},
+    ]
+    answers = await asyncio.gather(*(system.edit(**edit) for edit in edits))
+    assert {answer.status for answer in answers} == {204}
+    merged: dict[str, Any] = dict(APPLICATION)
+    for edit in edits:
+        merged |= edit
+    assert await system.application() == merged
+    sizes: list[dict[str, Any]] = [
+        {field: {"cpu": cpu, "ram": 256}} for cpu in (2, 1) for field in ("limits", "reservation")
+    ]
+    await asyncio.gather(*(system.edit(**edit) for edit in sizes * 10))
+    found = await system.application()
+    assert found["reservation"]["cpu"] <= found["limits"]["cpu"]
+
+
+async def test_running_sessions_keep_what_they_started_with(system: Places) -> None:
+    await _make(system)
+    await system.start(id="old")
+    before = (await system.call("GET", "/session/old")).json
+    changes: dict[str, Any] = {
+        "ports": [],
+        "limits": {"cpu": 4, "ram": 1024},
+        "reservation": {"cpu": 3, "ram": 9},
+    }
+    assert (await system.edit(**changes, regions=["elsewhere"])).status == 204
+    assert (await system.call("GET", "/session/old")).json == before
+    assert_error(await system.start(), 404)
+    assert (await system.edit(regions=["local"])).status == 204
+    assert (await system.start(id="new")).json["ports"] == []
+    specs = [request.spec for request in system.agent.started]
+    assert [len(spec.ports) for spec in specs] == [2, 0]
+    assert [spec.reservation.nano_cpus for spec in specs] == [10**9, 3 * 10**9]
+    assert [spec.limits.nano_cpus for spec in specs] == [10**9, 4 * 10**9]
+    assert (await system.call("DELETE", "/session/old")).status == 204
+
+
+async def test_tags_follow_to_other_regions_and_node_pools(system: Places) -> None:
+    image = await _make(system)
+    here, there, big = system.agents
+    assert (there.pulled, big.pulled) == ([], [])
+    assert (await system.edit(regions=["local", "elsewhere"])).status == 204
+    await system.pulled(there, image)
+    assert (await system.start(location="elsewhere")).status == 201
+    assert (await system.start()).status == 201
+    assert (await system.edit(nodePool="big")).status == 204
+    await system.pulled(big, image)
+    assert (await system.start(id="in-big")).status == 201
+    assert [s.identity.session_id for s in big.live] == ["in-big"]
+    assert_error(await system.start(location="elsewhere"), 404)
+    assert len(here.live) == 1
+
+
+async def test_tags_keep_their_images_when_the_repository_changes(system: Places) -> None:
+    old = await _make(system)
+    assert (await system.edit(registry="mirror", repository="studio/next")).status == 204
+    assert (await system.start(id="before")).status == 201
+    assert (await system.call("GET", "/tag/local/game/v1")).json == {"exists": True}
+    tags = "/application/game/tags"
+    assert_error(await system.call("POST", tags, json={"tag": "v1"}), 404)
+    assert (await system.start(id="still")).status == 201
+    new = f"{system.registry.address}/studio/next@{system.registry.push('studio/next', 'v1')}"
+    assert (await system.call("POST", tags, json={"tag": "v1"})).status == 204
+    await system.pulled(system.agent, new)
+    assert (await system.start(id="after")).status == 201
+    images = {s.identity.session_id: s.image for s in system.agent.live}
+    assert images == {"before": old, "still": old, "after": new}
+
+
+async def test_a_host_gives_up_a_pull_that_nobody_wants_any_more(system: Places) -> None:
+    image = await _make(system)
+    there = system.agents[1]
+    refused = asyncio.Event()
+
+    async def refuse(request: Any, context: Any) -> None:
+        refused.set()
+        await refusing("REGISTRY_UNAVAILABLE")(request, context)
+
+    there.before_pull = refuse
+    await system.edit(regions=["local", "elsewhere"])
+    await refused.wait()
+    await system.edit(regions=["local"])
+    pulls = system.control_plane._preloader._pulls
+    await eventually(lambda: not pulls)
+    there.before_pull = None
+    await system.edit(regions=["local", "elsewhere"])
+    await system.pulled(there, image)

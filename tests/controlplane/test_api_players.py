@@ -1,0 +1,183 @@
+"""PUT /session/player/join and DELETE /session/player/leave."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.system import Answer, System, assert_error
+
+JOIN, LEAVE = ("PUT", "/session/player/join"), ("DELETE", "/session/player/leave")
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        await running.make_application()
+        assert (await running.start(id="m")).status == 201
+        yield running
+
+
+async def _join(system: System, *players: str, session: str = "m", **more: Any) -> Answer:
+    return await system.call(*JOIN, json={"session": session, "players": players}, **more)
+
+
+async def _leave(system: System, *players: str, **fields: Any) -> Answer:
+    return await system.call(*LEAVE, json={"players": players} | fields)
+
+
+async def _players(system: System, session: str = "m") -> Any:
+    return (await system.call("GET", f"/session/{session}")).json["players"]
+
+
+async def test_players_join_in_order_and_once(system: System) -> None:
+    joined = await _join(system, "b", "a", "b")
+    assert (joined.status, joined.json) == (200, {"count": 2, "players": ["b", "a"]})
+    again = await _join(system, "c", "a")
+    assert again.json == {"count": 3, "players": ["b", "a", "c"]}
+    assert await _players(system) == {"joined": ["b", "a", "c"], "joinedCount": 3}
+    listed = (await system.call("GET", "/session?playerCount[gt]=2")).json["sessions"]
+    assert [entry["playerCount"] for entry in listed] == [3]
+    assert (await system.call("GET", "/session?playerCount[lt]=3")).json == {"sessions": []}
+    sql = "SELECT object, data FROM event WHERE kind='players.joined' ORDER BY sequence"
+    assert await system.rows(sql) == [("m", '{"count": 2}'), ("m", '{"count": 1}')]
+
+
+async def test_players_leave_a_session(system: System) -> None:
+    await _join(system, "a", "b", "c")
+    left = await _leave(system, "b", "never", "b", session="m")
+    assert (left.status, left.json) == (200, {"count": 2, "players": ["b", "never", "b"]})
+    assert (await _leave(system, "b", session="m")).json == {"count": 2, "players": ["b"]}
+    assert (await _join(system, "b")).json["players"] == ["a", "c", "b"]
+    assert (await _leave(system, "a", "b", "c", session="m")).json["count"] == 0
+    assert await _players(system) == {"joined": [], "joinedCount": 0}
+
+
+async def test_players_leave_wherever_they_are(system: System) -> None:
+    for session in ("n", "over", "other"):
+        await system.start(id=session)
+    for session in ("m", "n", "over"):
+        await _join(system, "p", f"only in {session}", session=session)
+    await _join(system, "x", "y", session="other")
+    assert (await system.call("DELETE", "/session/over")).status == 204
+    left = await _leave(system, "p", "nobody", session=None)
+    assert (left.status, left.json) == (200, {"count": 2, "players": ["p", "nobody"]})
+    assert (await _players(system))["joined"] == ["only in m"]
+    assert (await _players(system, "n"))["joined"] == ["only in n"]
+    assert (await _players(system, "over"))["joined"] == ["p", "only in over"]
+    assert (await _players(system, "other"))["joined"] == ["x", "y"]
+    assert_error(await _leave(system, "p"), 404)
+    assert_error(await system.call(*LEAVE, json={"players": ["x"]}, account="bob"), 404)
+
+
+async def test_sessions_of_one_id_in_two_accounts_do_not_mix(system: System) -> None:
+    await system.make_application(account="bob")
+    body = {"location": "local", "image": "game", "id": "m"}
+    assert (await system.call("POST", "/session", account="bob", json=body)).status == 201
+    assert (await _join(system, "p", "a")).json["players"] == ["p", "a"]
+    assert (await _join(system, "b", "p", account="bob")).json["players"] == ["b", "p"]
+    assert (await _leave(system, "p")).json["count"] == 1
+    assert (await _leave(system, "b", session="m")).json["count"] == 1
+    theirs = (await system.call("GET", "/session/m", account="bob")).json["players"]
+    assert theirs["joined"] == ["b", "p"]
+
+
+async def test_an_ended_session_can_be_left_and_not_joined(system: System) -> None:
+    await _join(system, "a", "b")
+    assert (await system.call("DELETE", "/session/m")).status == 204
+    assert_error(await _join(system, "c"), 404)
+    assert_error(await _join(system, "a"), 404)
+    assert (await _leave(system, "a", session="m")).json == {"count": 1, "players": ["a"]}
+    await system.control_plane._sessions.forget_ended(2**60)
+    assert_error(await _leave(system, "b", session="m"), 404)
+    assert await system.rows("SELECT * FROM player") == []
+
+
+async def test_a_session_can_be_joined_while_it_starts(system: System) -> None:
+    release = asyncio.Event()
+
+    async def hold(*_: Any) -> None:
+        await release.wait()
+
+    system.agent.before_start = hold
+    start = asyncio.create_task(system.start(id="soon"))
+    while (await _join(system, "a", session="soon")).status == 404:
+        pass
+    release.set()
+    assert (await start).status == 201
+    assert (await _players(system, "soon"))["joined"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({}, ("players",)),
+        ({"players": []}, ("players",)),
+        ({"players": None}, ("players",)),
+        ({"players": "a"}, ("players",)),
+        ({"players": ["a", ""]}, ("players[1]",)),
+        ({"players": ["x" * 257]}, ("players[0]",)),
+        ({"players": [1]}, ("players[0]",)),
+        ({"players": [str(n) for n in range(1001)]}, ("players",)),
+        ({"players": ["a"], "session": ""}, ("session",)),
+        ({"players": ["a"], "session": 1, "more": 1}, ("session", "more")),
+    ],
+)
+async def test_a_body_that_does_not_fit_is_422(
+    system: System, body: dict[str, Any], fields: tuple[str, ...]
+) -> None:
+    assert_error(await system.call(*LEAVE, json=body), 422, *fields)
+    assert_error(await system.call(*JOIN, json={"session": "m"} | body), 422, *fields)
+
+
+async def test_bounds_and_bodies(system: System) -> None:
+    most = [f"{number:x<256}" for number in range(1000)]
+    assert (await _join(system, *most)).json == {"count": 1000, "players": most}
+    assert (await _leave(system, *most)).json == {"count": 0, "players": most}
+    assert_error(await system.call(*JOIN, json={"players": ["a"]}), 422, "session")
+    assert_error(
+        await system.call(*JOIN, json={"session": None, "players": ["a"]}), 422, "session"
+    )
+    for method in (JOIN, LEAVE):
+        assert_error(await system.call(*method), 422, "body")
+        assert_error(await system.call(*method, data=io.BytesIO(b" " * (2**20 + 1))), 413)
+    odd = ["🎮", "\x01", "'; --", '"', "\\", " ", "null", "1", "\ufeff", "a\u0301", "á"]
+    assert (await _join(system, *odd)).json == {"count": len(odd), "players": odd}
+    assert (await _leave(system, *odd)).json == {"count": 0, "players": odd}
+
+
+async def test_calls_at_once_add_up(system: System) -> None:
+    names = [f"p{number}" for number in range(50)]
+    both = await asyncio.gather(*(_join(system, name, "all") for name in names * 2))
+    assert {answer.status for answer in both} == {200}
+    joined = (await _players(system))["joined"]
+    assert sorted(joined) == sorted([*names, "all"])
+    # Every answer is the list as it was at one moment.
+    assert all(answer.json["players"] == joined[: answer.json["count"]] for answer in both)
+    assert all(answer.json["count"] == len(answer.json["players"]) for answer in both)
+    left = await asyncio.gather(*(_leave(system, name, session="m") for name in names * 2))
+    assert {answer.status for answer in left} == {200}
+    assert await _players(system) == {"joined": ["all"], "joinedCount": 1}
+
+
+async def test_the_paths_of_players_take_no_session_away(system: System) -> None:
+    for session in ("player/join", "player/leave", "player", "join"):
+        assert (await system.start(id=session)).status == 201
+    for path in ("player%2Fjoin", "player%2Fleave", "player", "join"):
+        found = await system.call("GET", f"/session/{path}")
+        assert (found.status, found.json["id"]) == (200, path.replace("%2F", "/"))
+    for path, allowed in (("join", "PUT"), ("leave", "DELETE")):
+        wrong = await system.call("GET", f"/session/player/{path}")
+        assert_error(wrong, 405)
+        assert wrong.headers["Allow"] == allowed
+    wrong = await system.call("PUT", "/session/player%2Fjoin", json={})
+    assert_error(wrong, 405)
+    assert set(wrong.headers["Allow"].split(",")) == {"GET", "DELETE"}
+    assert_error(await system.call("DELETE", "/session/player/leave"), 422, "body")
+    assert (await system.call("DELETE", "/session/player%2Fleave")).status == 204
+    assert await system.status_of("player%2Fleave") == "exited"

@@ -1,0 +1,237 @@
+"""POST /token, and what becomes of a token: its end, its children's, its last use."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.account_store import LAST_USED_STEP_MS, Caller
+from controlplane.errors import NotFoundError
+from controlplane.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES
+from tests.controlplane.system import Answer, System, assert_error
+
+LIMIT = 64 * 1024
+OPERATOR = Caller("", "operator", OPERATOR_SCOPES)
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        yield running
+
+
+def _id(token: str) -> str:
+    return token.split("_")[1]
+
+
+async def _expire_ms(system: System, token: str) -> int | None:
+    rows = await system.rows("SELECT expire_ms FROM token WHERE id=?", _id(token))
+    value: int | None = rows[0][0]
+    return value
+
+
+async def _revoke(system: System, token: str) -> list[str]:
+    return await system.control_plane._services.delegation.revoke(OPERATOR, _id(token))
+
+
+async def _ask(system: System, body: Any, token: str | None = None) -> Answer:
+    return await system.call("POST", "/token", token=token, json=body)
+
+
+async def test_a_token_does_what_its_scopes_say_and_no_more(system: System) -> None:
+    scopes = ["session:read", "session:read", "regions:read"]
+    token = await system.make_token(name="reader", scopes=scopes, expires_after=None)
+    assert (await system.call("GET", "/session", token=token)).status == 200
+    assert_error(await system.call("GET", "/application", token=token), 403)
+    assert_error(await _ask(system, {"name": "x", "scopes": []}, token), 403)
+    assert await _expire_ms(system, token) is None
+    sql = "SELECT account, name, parent, scopes FROM token WHERE id=?"
+    account, name, parent, stored = (await system.rows(sql, _id(token)))[0]
+    assert (account, name, parent) == ("alice", "reader", _id(system.tokens["alice"]))
+    assert json.loads(stored) == ["regions:read", "session:read"]
+    sql = "SELECT account, actor, data FROM event WHERE kind='token.created' AND object=?"
+    account, actor, data = (await system.rows(sql, _id(token)))[0]
+    assert (account, actor) == ("alice", parent)
+    assert json.loads(data) == {
+        "name": "reader",
+        "scopes": ["regions:read", "session:read"],
+        "expire_ms": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"name": None}, ("name",)),
+        ({"name": ""}, ("name",)),
+        ({"name": "x" * 129}, ("name",)),
+        ({"name": "a\nb"}, ("name",)),
+        ({"name": 1, "scopes": None, "extra": 1}, ("name", "scopes", "extra")),
+        ({"scopes": "session:read"}, ("scopes",)),
+        ({"scopes": ["session:read", "session:everything"]}, ("scopes[1]",)),
+        ({"scopes": ["SESSION:READ"]}, ("scopes[0]",)),
+        # Unknown comes before not held.
+        ({"scopes": ["operator:write", "x"]}, ("scopes[1]",)),
+        ({"expires_after": ""}, ("expires_after",)),
+        ({"expires_after": "1d"}, ("expires_after",)),
+        ({"expires_after": "8760h1m"}, ("expires_after",)),
+        ({"expires_after": 60}, ("expires_after",)),
+    ],
+)
+async def test_a_body_that_does_not_fit_is_400(
+    system: System, changes: dict[str, Any], fields: tuple[str, ...]
+) -> None:
+    body = {"name": "x", "scopes": ["session:read"]} | changes
+    assert_error(await _ask(system, body), 400, *fields)
+
+
+async def test_other_bad_bodies(system: System) -> None:
+    assert_error(await _ask(system, [1]), 400, "body")
+    for data in (b"", b"{", b'{"name":"x","name":"x","scopes":[]}', b"\xff", b'["\\ud800"]'):
+        assert_error(await system.call("POST", "/token", data=data), 422, "body")
+    gzip = {"Content-Encoding": "gzip"}
+    assert_error(await system.call("POST", "/token", data=b"{}", headers=gzip), 422, "body")
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_more_than_64_kib_is_413(system: System, chunked: bool) -> None:
+    body = json.dumps({"name": "x", "scopes": []}).encode()
+
+    async def send(size: int) -> Answer:
+        data = body + b" " * (size - len(body))
+
+        async def chunks() -> AsyncIterator[bytes]:
+            yield data
+
+        return await system.call("POST", "/token", data=chunks() if chunked else data)
+
+    assert_error(await send(LIMIT + 1), 413)
+    assert (await send(LIMIT)).status == 201
+    refused = await system.call("POST", "/token", token="x", data=b" " * (LIMIT + 1))
+    assert_error(refused, 401)
+
+
+async def test_scopes_that_are_not_held_are_403(system: System) -> None:
+    answer = await _ask(system, {"name": "x", "scopes": ["operator:read", "session:read"]})
+    assert_error(answer, 403)
+    assert "operator:read" in answer.json["details"]
+    assert "session:read" not in answer.json["details"]
+    everything = await system.make_token(name="all", scopes=sorted(ACCOUNT_SCOPES))
+    assert (await system.call("GET", "/session", token=everything)).status == 200
+
+
+async def test_what_a_scope_includes_can_be_handed_on(system: System) -> None:
+    maker = await system.make_token(name="maker", scopes=["token:write", "session:start"])
+    child = await system.make_token(maker, name="players", scopes=["session:players"])
+    body = {"session": "none", "players": ["p"]}
+    assert_error(await system.call("PUT", "/session/player/join", token=child, json=body), 404)
+    other = await system.make_token(maker, name="other", scopes=["token:write"])
+    assert_error(await _ask(system, {"name": "x", "scopes": ["session:players"]}, other), 403)
+
+
+async def test_a_child_never_outlives_its_maker(system: System) -> None:
+    before = system.control_plane._clock.now_ms()
+    maker = await system.make_token(name="maker", scopes=["token:write"], expires_after="0m")
+    end = await _expire_ms(system, maker)
+    assert end is not None
+    assert end - before >= 60_000
+    for number, wish in enumerate((None, "2h", "8760h")):
+        child = await system.make_token(maker, name=str(number), scopes=[], expires_after=wish)
+        assert await _expire_ms(system, child) == end
+    hour = await system.make_token(name="hour", scopes=["token:write"], expires_after="1h")
+    minute = await system.make_token(hour, name="minute", scopes=[], expires_after="1m")
+    long, short = await _expire_ms(system, hour), await _expire_ms(system, minute)
+    assert long is not None
+    assert short is not None
+    assert short < long
+
+
+async def test_a_name_is_free_again_once_its_token_has_ended(system: System) -> None:
+    wanted: dict[str, Any] = {"name": "ci", "scopes": []}
+    first = await system.make_token(**wanted)
+    assert_error(await _ask(system, wanted), 409)
+    assert_error(await _ask(system, wanted | {"name": "initial"}), 409)
+    bob = await system.call("POST", "/token", account="bob", json=wanted)
+    assert bob.status == 201
+    await _revoke(system, first)
+    second = await system.make_token(**wanted)
+    assert_error(await _ask(system, wanted), 409)
+    await system.rows("UPDATE token SET expire_ms=1 WHERE id=?", _id(second))
+    await system.make_token(**wanted)
+
+
+async def test_one_of_many_at_once_gets_the_name(system: System) -> None:
+    wanted = {"name": "ci", "scopes": []}
+    answers = await asyncio.gather(*(_ask(system, wanted) for _ in range(50)))
+    assert sorted(answer.status for answer in answers) == [201] + [409] * 49
+
+
+async def test_revoking_ends_a_token_and_all_made_from_it_at_once(system: System) -> None:
+    scopes = ["token:write", "session:read"]
+    parent = await system.make_token(name="parent", scopes=scopes)
+    child = await system.make_token(parent, name="child", scopes=scopes)
+    grandchild = await system.make_token(child, name="grandchild", scopes=scopes)
+    sibling = await system.make_token(name="sibling", scopes=scopes)
+    assert set(await _revoke(system, child)) == {_id(child), _id(grandchild)}
+    for token, status in ((parent, 200), (sibling, 200), (child, 401), (grandchild, 401)):
+        assert (await system.call("GET", "/session", token=token)).status == status
+    assert await _revoke(system, parent) == [_id(parent)]
+    assert await _revoke(system, parent) == []
+    with pytest.raises(NotFoundError):
+        await system.control_plane._services.delegation.revoke(OPERATOR, "0" * 16)
+    sql = "SELECT object, actor, account FROM event WHERE kind='token.revoked' ORDER BY sequence"
+    events = await system.rows(sql)
+    assert {row[0] for row in events} == {_id(t) for t in (parent, child, grandchild)}
+    assert {row[1:] for row in events} == {("operator", "alice")}
+
+
+async def test_a_token_revoked_during_a_call_leaves_no_child(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = await system.make_token(name="maker", scopes=["token:write"])
+    delegation = system.control_plane._services.delegation
+    store, make = delegation._store, delegation._store.make
+
+    async def late(*arguments: Any) -> Any:
+        await _revoke(system, maker)
+        return await make(*arguments)
+
+    monkeypatch.setattr(store, "make", late)
+    assert_error(await _ask(system, {"name": "late", "scopes": []}, maker), 401)
+    assert await system.rows("SELECT 1 FROM token WHERE name='late'") == []
+
+
+async def test_the_last_use_is_kept(system: System) -> None:
+    token = await system.make_token(name="x", scopes=["session:read"])
+    sql = "SELECT last_used_ms FROM token WHERE id=?"
+    assert await system.rows(sql, _id(token)) == [(None,)]
+    before = system.control_plane._clock.now_ms()
+    await system.call("GET", "/session", token=token)
+    used = (await system.rows(sql, _id(token)))[0][0]
+    assert before <= used
+    long_ago = before - LAST_USED_STEP_MS
+    await system.rows("UPDATE token SET last_used_ms=? WHERE id=?", long_ago, _id(token))
+    assert_error(await system.call("GET", "/application", token=token), 403)
+    assert (await system.rows(sql, _id(token)))[0][0] >= used
+
+
+async def test_no_secret_reaches_a_log_or_the_database(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    token = await system.make_token(name="canary", scopes=["session:read"])
+    await system.call("GET", "/session", token=token)
+    await system.call("GET", "/application", token=token)
+    assert_error(await _ask(system, {"name": "canary", "scopes": []}), 409)
+    secret = token.split("_")[2][:64]
+    state = await asyncio.to_thread(
+        lambda: b"".join(p.read_bytes() for p in (system.folder / "state").iterdir())
+    )
+    assert secret not in caplog.text
+    assert secret.encode() not in state
+    assert bytes.fromhex(secret) not in state

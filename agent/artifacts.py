@@ -10,7 +10,7 @@ import asyncio
 import functools
 import tempfile
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import IO
 
@@ -46,7 +46,7 @@ class Artifacts:
         self._records = records
         self._slots = asyncio.Semaphore(CONCURRENT_SPOOLS)
 
-    async def fetch(self, container: str, path: str) -> AsyncIterator[bytes]:
+    async def fetch(self, container: str, path: str) -> AsyncGenerator[bytes]:
         """Yield the archive in chunks of at most CHUNK_BYTES, after all of it was read.
 
         Raises PathNotFound, ContainerGone, ArtifactTooLarge, DiskFull before the first chunk.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from agent.engine import Credentials, Engine, PullProgress
 from agent.errors import AgentError, InvalidArgument
@@ -72,7 +72,7 @@ class Images:
 
     async def pull(
         self, image: str, credentials: Credentials | None = None
-    ) -> AsyncIterator[PullProgress]:
+    ) -> AsyncGenerator[PullProgress]:
         """Yield progress until the image is on the host; joins a pull under way.
 
         The pull goes on when the reader goes away. Raises what PullImage of agent.proto names.

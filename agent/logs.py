@@ -7,7 +7,8 @@ anything may remove it, its log is read once into the session's directory.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -58,7 +59,7 @@ async def seal(engine: Engine, records: Records, internal_id: str) -> None:
 
 async def read(
     engine: Engine, records: Records, life: Followed, *, follow: bool
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """Yield a session's output from its beginning, in chunks of at most CHUNK_BYTES.
 
     With `follow` the end of the session ends it, restarts in between do not: the container's log
@@ -75,9 +76,10 @@ async def read(
             if session.log_sealed
             else _live(engine, session.internal_id, follow=follow)
         )
-        async for chunk in _after(sent, chunks):
-            sent += len(chunk)
-            yield chunk
+        async with aclosing(chunks), aclosing(_after(sent, chunks)) as rest:
+            async for chunk in rest:
+                sent += len(chunk)
+                yield chunk
         over = session.log_sealed or not follow
         if over or not await _started_again(life, session.restart_count):
             return
@@ -89,7 +91,7 @@ async def _started_again(life: Followed, restarts: int) -> bool:
     return life.session.restart_count > restarts
 
 
-async def _after(skip: int, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _after(skip: int, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     """Pass over the first `skip` bytes."""
     async for chunk in chunks:
         rest = chunk[skip:]
@@ -98,7 +100,7 @@ async def _after(skip: int, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes
             yield rest
 
 
-async def _live(engine: Engine, internal_id: str, *, follow: bool) -> AsyncIterator[bytes]:
+async def _live(engine: Engine, internal_id: str, *, follow: bool) -> AsyncGenerator[bytes]:
     try:
         async with engine.logs(container_name(internal_id), follow=follow) as chunks:
             async for chunk in chunks:
@@ -108,7 +110,7 @@ async def _live(engine: Engine, internal_id: str, *, follow: bool) -> AsyncItera
         raise LogGone(internal_id) from None
 
 
-async def _sealed(records: Records, internal_id: str) -> AsyncIterator[bytes]:
+async def _sealed(records: Records, internal_id: str) -> AsyncGenerator[bytes]:
     path = records.log_path(internal_id)
     try:
         async with records.opened(lambda: path.open("rb")) as file:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -103,14 +104,15 @@ def _answers(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[
     return answer
 
 
-def _streams(handler: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
-    """Turn errors of a streaming handler into statuses."""
+def _streams(handler: Callable[..., AsyncGenerator[Any]]) -> Callable[..., AsyncGenerator[Any]]:
+    """Turn errors of a streaming handler into statuses, and close it when the caller is gone."""
 
     @functools.wraps(handler)
-    async def answer(self: AgentService, request: Any, context: Context) -> AsyncIterator[Any]:
+    async def answer(self: AgentService, request: Any, context: Context) -> AsyncGenerator[Any]:
         try:
-            async for message in handler(self, request, context):
-                yield message
+            async with aclosing(handler(self, request, context)) as messages:
+                async for message in messages:
+                    yield message
         except AgentError as error:
             await _abort(context, error)
         except Exception:
@@ -153,7 +155,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     @_streams
     async def Watch(
         self, request: pb.WatchRequest, context: Context
-    ) -> AsyncIterator[pb.WatchResponse]:
+    ) -> AsyncGenerator[pb.WatchResponse]:
         """Stream a snapshot, then changes."""
         feed = self._parts.feed
         acked = request.acked_sequence if request.incarnation == feed.incarnation else 0
@@ -223,17 +225,18 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     @_streams
     async def StreamLogs(
         self, request: pb.StreamLogsRequest, context: Context
-    ) -> AsyncIterator[pb.StreamLogsResponse]:
+    ) -> AsyncGenerator[pb.StreamLogsResponse]:
         """Stream a session's output."""
         life = self._parts.sessions.life(request.internal_id)
-        chunks = logs.read(self._parts.engine, self._parts.records, life, follow=request.follow)
-        async for chunk in chunks:
-            yield pb.StreamLogsResponse(data=chunk)
+        parts, follow = self._parts, request.follow
+        async with aclosing(logs.read(parts.engine, parts.records, life, follow=follow)) as chunks:
+            async for chunk in chunks:
+                yield pb.StreamLogsResponse(data=chunk)
 
     @_streams
     async def FetchArtifact(
         self, request: pb.FetchArtifactRequest, context: Context
-    ) -> AsyncIterator[pb.FetchArtifactResponse]:
+    ) -> AsyncGenerator[pb.FetchArtifactResponse]:
         """Stream a file or folder of an ended session."""
         path = checked_path(request.path)
         session = self._parts.sessions.life(request.internal_id).session
@@ -242,23 +245,25 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         name = container_name(session.internal_id)
         if session.container_removed:
             raise ContainerGone(name)
-        async for chunk in self._parts.artifacts.fetch(name, path):
-            yield pb.FetchArtifactResponse(data=chunk)
+        async with aclosing(self._parts.artifacts.fetch(name, path)) as chunks:
+            async for chunk in chunks:
+                yield pb.FetchArtifactResponse(data=chunk)
 
     @_streams
     async def PullImage(
         self, request: pb.PullImageRequest, context: Context
-    ) -> AsyncIterator[pb.PullImageResponse]:
+    ) -> AsyncGenerator[pb.PullImageResponse]:
         """Pull an image and stream the progress."""
         credentials = None
         if request.HasField("credentials"):
             credentials = Credentials(request.credentials.username, request.credentials.password)
-        async for progress in self._parts.images.pull(request.image, credentials):
-            yield pb.PullImageResponse(
-                layers=progress.layers,
-                layers_done=progress.layers_done,
-                received_bytes=progress.received_bytes,
-            )
+        async with aclosing(self._parts.images.pull(request.image, credentials)) as steps:
+            async for progress in steps:
+                yield pb.PullImageResponse(
+                    layers=progress.layers,
+                    layers_done=progress.layers_done,
+                    received_bytes=progress.received_bytes,
+                )
         yield pb.PullImageResponse(done=True)
 
     @_answers

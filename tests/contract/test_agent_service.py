@@ -63,6 +63,7 @@ async def stub(
         stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
         while not (await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).reconciled:
             await asyncio.sleep(0)
+        stub.watchers = daemon._feed._subscriptions
         yield stub
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
@@ -262,6 +263,23 @@ async def test_a_watcher_is_told_a_snapshot_and_then_every_change(
             sessions += len(message.sessions.sessions)
         assert sessions == told
         watch.cancel()
+
+
+async def test_a_watcher_or_follower_that_goes_away_leaves_nothing_open(
+    stub: Any, engine: FakeEngine
+) -> None:
+    started = (await stub.StartSession(start_request(), timeout=DEADLINE)).session
+    engine.write_log(f"tiltyard-{started.internal_id}", b"hello\n")
+    watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
+    await watch.read()
+    assert len(stub.watchers) == 1
+    request = pb.StreamLogsRequest(internal_id=started.internal_id, follow=True)
+    log = stub.StreamLogs(request, timeout=DEADLINE)
+    await log.read()
+    watch.cancel()
+    log.cancel()
+    while stub.watchers:
+        await asyncio.sleep(0)
 
 
 async def test_the_host_is_told_when_an_image_has_come(stub: Any, engine: FakeEngine) -> None:

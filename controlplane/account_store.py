@@ -1,7 +1,7 @@
 """Accounts and their tokens in the database."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sqlite_utils import Database
@@ -41,18 +41,7 @@ class AccountStore:
 
     async def create_account(self, name: str, token: NewToken, now_ms: int) -> bool:
         """Make an account with its first token; False when the account is already there."""
-
-        def transaction(db: Database) -> bool:
-            inserted = db.execute(
-                "INSERT OR IGNORE INTO account(name, created_ms) VALUES (?,?)", (name, now_ms)
-            )
-            if inserted.rowcount == 0:
-                return False
-            record_event(db, Event(now_ms, "account.created", name, "operator", name))
-            _insert_token(db, name, token, ACCOUNT_SCOPES, now_ms)
-            return True
-
-        return await self._store.run(transaction)
+        return await self._store.run(lambda db: _create_account(db, name, token, now_ms))
 
     async def create_operator_token(self, token: NewToken, now_ms: int) -> bool:
         """Make the first operator token; False when there is one already."""
@@ -64,6 +53,34 @@ class AccountStore:
             return True
 
         return await self._store.run(transaction)
+
+    async def create_first(
+        self, accounts: Mapping[str, NewToken], operator: NewToken, now_ms: int
+    ) -> bool:
+        """Make accounts and tokens unless there is a token; tell whether these are there now."""
+
+        def transaction(db: Database) -> bool:
+            stored = dict(db.execute("SELECT id, secret_hash FROM token"))
+            if stored:
+                tokens = (*accounts.values(), operator)
+                return all(stored.get(t.token_id) == t.secret_hash for t in tokens)
+            for name, token in accounts.items():
+                _create_account(db, name, token, now_ms)
+            _insert_token(db, None, operator, OPERATOR_SCOPES, now_ms)
+            return True
+
+        return await self._store.run(transaction)
+
+
+def _create_account(db: Database, name: str, token: NewToken, now_ms: int) -> bool:
+    inserted = db.execute(
+        "INSERT OR IGNORE INTO account(name, created_ms) VALUES (?,?)", (name, now_ms)
+    )
+    if inserted.rowcount == 0:
+        return False
+    record_event(db, Event(now_ms, "account.created", name, "operator", name))
+    _insert_token(db, name, token, ACCOUNT_SCOPES, now_ms)
+    return True
 
 
 def _insert_token(

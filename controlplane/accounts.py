@@ -9,7 +9,7 @@ from pathlib import Path
 from controlplane.account_store import AccountStore, Caller
 from controlplane.clock import Clock
 from controlplane.errors import UnauthorizedError
-from controlplane.tokens import mint, parse
+from controlplane.tokens import mint, parse, restore
 
 
 @dataclass(slots=True)
@@ -24,10 +24,28 @@ class InitialTokens:
         return json.dumps({"accounts": self.accounts, "operator_token": self.operator_token})
 
     def save(self, path: Path) -> None:
-        """Write them to a new file that only its owner can read."""
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        """Write them, for certain, to a file that only its owner can read."""
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o600)
             file.write(self.to_json() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    @classmethod
+    def load(cls, path: Path) -> "InitialTokens | None":
+        """Read what `save` wrote; None when there is no file or it was not finished."""
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            return cls(found["accounts"], found["operator_token"])
+        except (FileNotFoundError, ValueError):
+            return None
+
+
+def first_tokens(account: str) -> InitialTokens:
+    """Make tokens, known to nobody yet, for an account and the operator."""
+    return InitialTokens({account: mint().text}, mint().text)
 
 
 class Accounts:
@@ -62,3 +80,9 @@ class Accounts:
         if await self._store.create_operator_token(operator, self._clock.now_ms()):
             made.operator_token = operator.text
         return made
+
+    async def initialise_with(self, tokens: InitialTokens) -> bool:
+        """Make the accounts with these tokens; False when there are others. Idempotent."""
+        accounts = {name: restore(text) for name, text in tokens.accounts.items()}
+        operator = restore(tokens.operator_token or "")
+        return await self._store.create_first(accounts, operator, self._clock.now_ms())

@@ -15,6 +15,7 @@ from controlplane.applications import Applications
 from controlplane.clock import Clock
 from controlplane.config import Config
 from controlplane.delegation import Delegation
+from controlplane.errors import StoreError
 from controlplane.fleet import Fleet
 from controlplane.fleet_store import FleetStore
 from controlplane.locations import Locations
@@ -85,7 +86,7 @@ class ControlPlane:
             rate=StartRate(config.start_rate, config.start_burst),
             clock=clock,
         )
-        sessions = Sessions(
+        self._stops = sessions = Sessions(
             store=self._sessions,
             fleet=self.fleet,
             starts=self._starts,
@@ -117,10 +118,18 @@ class ControlPlane:
         finally:
             await self._store.close()
 
+    async def initialise_with(self, tokens: InitialTokens) -> bool:
+        """Make the database with these tokens; False when it has others."""
+        await self._store.open()
+        try:
+            return await self._accounts.initialise_with(tokens)
+        finally:
+            await self._store.close()
+
     async def serve(self, stopping: asyncio.Event) -> None:
         """Serve until `stopping` is set or a process-critical loop fails."""
-        await self._open_store()
         try:
+            await self._open_store()
             async with asyncio.TaskGroup() as group:
                 loops = [
                     group.create_task(self.fleet.run(), name="fleet"),
@@ -129,6 +138,7 @@ class ControlPlane:
                 ]
                 await self._serve_http(stopping)
                 await self._starts.close()
+                await self._stops.close()
                 for loop in loops:
                     loop.cancel()
         finally:
@@ -163,7 +173,10 @@ class ControlPlane:
     async def _forget_ended(self) -> None:
         while True:
             before_ms = self._clock.now_ms() - self._config.ended_retention_days * DAY * 1000
-            await self._sessions.forget_ended(before_ms)
+            try:
+                await self._sessions.forget_ended(before_ms)
+            except StoreError as error:
+                _log.warning("cannot forget ended sessions yet: because %s", error)
             await asyncio.sleep(FORGET_INTERVAL)
 
     async def _close(self) -> None:

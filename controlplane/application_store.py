@@ -77,6 +77,10 @@ class ApplicationStore:
         """Make an application if its name is free and everything that it names is known."""
         return await self._store.run(lambda db: _create(db, application, actor, now_ms))
 
+    async def unknown_references(self, application: Application) -> UnknownReferences | None:
+        """Read which names in an application no operator configured; None when all are known."""
+        return await self._store.run(lambda db: _unknown(db, application))
+
     async def get(self, account: str, name: str) -> Application | None:
         """Read one application of an account."""
         return await self._store.run(lambda db: _read(db, account, name))

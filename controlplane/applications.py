@@ -86,11 +86,13 @@ class Applications:
         if registry is not None:
             repository = local_repository(registry, application.repository)
             if repository is None:
-                raise InvalidRequestError((_NOT_A_REPOSITORY,))
+                unknown = await self._store.unknown_references(application)
+                violations = _unknown(unknown, application.regions) if unknown else ()
+                raise InvalidRequestError((_NOT_A_REPOSITORY, *violations))
             application = replace(application, repository=repository)
         outcome = await self._store.create(application, caller.token_id, self._clock.now_ms())
         if isinstance(outcome, UnknownReferences):
-            raise _unknown(outcome, application.regions)
+            raise InvalidRequestError(_unknown(outcome, application.regions))
         if isinstance(outcome, NameTaken):
             raise ConflictError(f"an application named {application.name} exists already")
 
@@ -112,17 +114,20 @@ class Applications:
             InvalidRequestError: The merged application does not fit.
         """
         registries = await self._fleet.registries()
-        outcome = await self._store.edit(
-            (caller.account, name),
-            lambda current: edit.applied_to(current, registries),
-            caller.token_id,
-            self._clock.now_ms(),
-        )
+        try:
+            outcome = await self._store.edit(
+                (caller.account, name),
+                lambda current: edit.applied_to(current, registries),
+                caller.token_id,
+                self._clock.now_ms(),
+            )
+        finally:
+            # The commit goes on when the caller hangs up; the hosts are compared after it.
+            self._preloader.look_at_all()
         if outcome is None:
             raise NotFoundError("application", name)
         if isinstance(outcome, UnknownReferences):
             raise _not_found(outcome)
-        self._preloader.look_at_all()
 
     async def get(self, caller: Caller, name: str) -> Application:
         """Read one application of the caller's account.
@@ -152,7 +157,7 @@ def local_repository(registry: Registry, repository: str) -> str | None:
     return repository if fits else None
 
 
-def _unknown(unknown: UnknownReferences, regions: tuple[str, ...]) -> InvalidRequestError:
+def _unknown(unknown: UnknownReferences, regions: tuple[str, ...]) -> tuple[Violation, ...]:
     violations = [
         Violation(f"regions[{index}]", "unknown region")
         for index, name in enumerate(regions)
@@ -162,7 +167,7 @@ def _unknown(unknown: UnknownReferences, regions: tuple[str, ...]) -> InvalidReq
         violations.insert(0, Violation("nodePool", "unknown node pool"))
     if unknown.registry is not None:
         violations.insert(0, Violation("registry", "unknown registry"))
-    return InvalidRequestError(tuple(violations))
+    return tuple(violations)
 
 
 def _not_found(unknown: UnknownReferences) -> NotFoundError:

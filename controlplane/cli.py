@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from controlplane.accounts import InitialTokens
+from controlplane.accounts import InitialTokens, first_tokens
 from controlplane.app import DEFAULT_ACCOUNT, ControlPlane
 from controlplane.config import Config, load_config
 from controlplane.errors import ConfigError, StoreError
@@ -40,8 +40,7 @@ def serve(path: Path) -> None:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     try:
-        if not config.database.exists():
-            _first_start(config)
+        _first_start(config)
         asyncio.run(_serve(config))
     except* (StoreError, OSError) as group:
         raise click.ClickException(str(group.exceptions[0])) from group
@@ -87,11 +86,27 @@ async def _serve(config: Config) -> None:
 
 
 def _first_start(config: Config) -> None:
-    """Make what `init` makes, and leave the tokens where only the owner can read them."""
-    tokens = asyncio.run(ControlPlane(config).initialise((DEFAULT_ACCOUNT,)))
+    """Make what `init` makes, and leave the tokens where only the owner can read them.
+
+    They are in a draft before the database has them. A draft that is still there is of a first
+    start that broke off: it is taken up again with the same tokens.
+    """
     path = config.state_dir / "initial-tokens.json"
-    tokens.save(path)
-    _log.info("made the database; the first tokens are in %s", path)
+    draft = path.with_suffix(".draft")
+    if config.database.exists() and not draft.exists():
+        return
+    try:
+        tokens = InitialTokens.load(draft)
+        if tokens is None:
+            tokens = first_tokens(DEFAULT_ACCOUNT)
+            tokens.save(draft)
+    except OSError as error:
+        raise StoreError(f"cannot open {draft}: because {error}") from error
+    if asyncio.run(ControlPlane(config).initialise_with(tokens)):
+        draft.replace(path)
+        _log.info("made the database; the first tokens are in %s", path)
+    else:
+        draft.unlink()
 
 
 def _load(path: Path) -> Config:

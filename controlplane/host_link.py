@@ -6,6 +6,7 @@ refuses, or when the Watch sequence passes the started session: from then on the
 include it.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from controlplane.agent_client import AgentClient
@@ -145,6 +146,12 @@ class HostLink:
     def drop(self, internal_id: str) -> None:
         """Drop a session that is gone."""
         self._sessions.pop(internal_id, None)
+
+    def drop_absent(self, present: Collection[str]) -> None:
+        """Drop every session that is gone, given the ids in the snapshot just complete."""
+        for internal_id in list(self._sessions):
+            if internal_id not in present and self.is_gone(internal_id):
+                self.drop(internal_id)
 
     def _remember(self, session: HostSession, incarnation: str) -> None:
         seen = self._sessions.get(session.internal_id)

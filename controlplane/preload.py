@@ -33,6 +33,7 @@ class Preloader:
         self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._compared: dict[str, frozenset[str]] = {}
+        self._back_off = BackOff(random)
         fleet.on_change(self._on_change)
 
     def look_at(self, link: HostLink) -> None:
@@ -61,6 +62,10 @@ class Preloader:
                     await self._compare(link)
                 except StoreError as error:
                     _log.warning("cannot read what %s shall have: %s", link.row.name, error)
+                    self.look_at(link)
+                    await self._back_off.wait()
+                else:
+                    self._back_off.reset()
         finally:
             pulls = list(self._pulls.values())
             for pull in pulls:
@@ -70,10 +75,10 @@ class Preloader:
     async def _compare(self, link: HostLink) -> None:
         if link.host is None:
             return
-        name = link.row.name
-        self._compared[name] = link.host.images
+        name, images = link.row.name, link.host.images
         wanted = await self._wanted(link)
-        for image in sorted(wanted - link.host.images):
+        self._compared[name] = images
+        for image in sorted(wanted - images):
             key = (name, image)
             if key not in self._pulls:
                 self._pulls[key] = asyncio.create_task(

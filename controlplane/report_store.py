@@ -46,9 +46,9 @@ class ReportStore:
             lambda db: {s.internal_id: _settle(db, agent, s, now_ms) for s in reported}
         )
 
-    async def confirm(self, agent: str, session: HostSession, now_ms: int) -> None:
+    async def confirm(self, agent: str, session: HostSession, now_ms: int) -> Verdict:
         """Write that the current attempt of a session was started."""
-        await self._store.run(lambda db: _settle(db, agent, session, now_ms))
+        return await self._store.run(lambda db: _settle(db, agent, session, now_ms))
 
     async def live_on(self, agent: str) -> list[str]:
         """Read the internal ids of the sessions that should live on a host."""

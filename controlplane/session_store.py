@@ -128,30 +128,53 @@ class SessionStore:
         """Take the id and the quota in one transaction."""
         return await self._store.run(lambda db: _reserve(db, new, actor))
 
-    async def begin_attempt(
+    async def begin_attempt(self, account: str, session_id: str, attempt: Attempt) -> None:
+        """Commit an attempt before its call."""
+        await self._store.run(
+            lambda db: db.execute(
+                "UPDATE session SET internal_id=?, agent=?, host=? WHERE account=? AND id=?",
+                (attempt.internal_id, attempt.agent, attempt.host, account, session_id),
+            )
+        )
+
+    async def end_attempt(
         self, account: str, session_id: str, attempt: Attempt, now_ms: int, *, abandon: bool
     ) -> None:
-        """Commit an attempt before its call; `abandon` moves the one before to the ledger."""
+        """Take a failed attempt off its session, which has none until the next one begins.
+
+        `abandon` writes it to the ledger: something may have come of it.
+        """
 
         def transaction(db: Database) -> None:
             if abandon:
-                _abandon(db, account, session_id, now_ms)
+                _abandon(db, attempt, now_ms)
             db.execute(
-                "UPDATE session SET internal_id=?, agent=?, host=? WHERE account=? AND id=?",
-                (attempt.internal_id, attempt.agent, attempt.host, account, session_id),
+                "UPDATE session SET internal_id=NULL, agent=NULL, host=''"
+                " WHERE account=? AND id=? AND internal_id=?",
+                (account, session_id, attempt.internal_id),
             )
 
         await self._store.run(transaction)
 
     async def free(
-        self, account: str, session_id: str, why: str, now_ms: int, *, abandon: bool
+        self,
+        account: str,
+        session_id: str,
+        why: str,
+        now_ms: int,
+        *,
+        attempt: Attempt | None,
     ) -> None:
-        """Forget a session that never started; `abandon` moves its attempt to the ledger."""
+        """Forget a session that never started; `attempt` is one that something may come of."""
 
         def transaction(db: Database) -> None:
-            if abandon:
-                _abandon(db, account, session_id, now_ms)
-            db.execute("DELETE FROM session WHERE account=? AND id=?", (account, session_id))
+            if attempt is not None:
+                _abandon(db, attempt, now_ms)
+            db.execute(
+                "DELETE FROM session WHERE account=? AND id=? AND NOT confirmed"
+                " AND (internal_id IS NULL OR internal_id=?)",
+                (account, session_id, attempt and attempt.internal_id),
+            )
             event = Event(now_ms, "session.not_started", account, "controlplane", session_id)
             record_event(db, event, {"why": why})
 
@@ -172,18 +195,22 @@ class SessionStore:
 
         return await self._store.run(transaction)
 
-    async def request_stop(self, account: str, session_id: str, actor: str, now_ms: int) -> None:
-        """Remember that a session shall end, so that an absent host is told on its return."""
+    async def request_stop(self, session: Session, actor: str, now_ms: int) -> bool:
+        """Remember that a session shall end, so that an absent host is told on its return.
 
-        def transaction(db: Database) -> None:
-            db.execute(
+        False when this attempt of the session is over.
+        """
+
+        def transaction(db: Database) -> bool:
+            asked = db.execute(
                 "UPDATE session SET stop_requested_ms = coalesce(stop_requested_ms, ?)"
-                " WHERE account=? AND id=? AND ended_ms IS NULL",
-                (now_ms, account, session_id),
+                " WHERE account=? AND id=? AND internal_id=? AND ended_ms IS NULL",
+                (now_ms, session.account, session.id, session.internal_id),
             )
-            record_event(db, Event(now_ms, "session.stop", account, actor, session_id))
+            record_event(db, Event(now_ms, "session.stop", session.account, actor, session.id))
+            return asked.rowcount > 0
 
-        await self._store.run(transaction)
+        return await self._store.run(transaction)
 
     async def forget_ended(self, before_ms: int) -> int:
         """Forget sessions that ended before a time, and settled ledger entries as old."""
@@ -249,12 +276,10 @@ def _passed_limit(db: Database, new: NewSession, quota: Quota) -> str | None:
     return exceeded_limit(quota, Usage(*others), new.reservation)
 
 
-def _abandon(db: Database, account: str, session_id: str, now_ms: int) -> None:
+def _abandon(db: Database, attempt: Attempt, now_ms: int) -> None:
     db.execute(
-        "INSERT OR IGNORE INTO abandoned(internal_id, agent, created_ms)"
-        " SELECT internal_id, agent, ? FROM session WHERE account=? AND id=?"
-        " AND internal_id IS NOT NULL",
-        (now_ms, account, session_id),
+        "INSERT OR IGNORE INTO abandoned(internal_id, agent, created_ms) VALUES (?,?,?)",
+        (attempt.internal_id, attempt.agent, now_ms),
     )
 
 

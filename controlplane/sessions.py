@@ -53,6 +53,7 @@ class Sessions:
         self._starts = starts
         self._clock = clock
         self._stop_wait = stop_wait
+        self._stops: set[asyncio.Task[None]] = set()
 
     async def get(self, caller: Caller, session_id: str) -> ShownSession:
         """Read one session of the caller's account.
@@ -81,16 +82,31 @@ class Sessions:
         found = await self.get(caller, session_id)
         if found.session.state.ended:
             raise ConflictError("the session has ended")
-        if await self._starts.settle(caller.account, session_id):
-            settled = await self._store.get(caller.account, session_id)
-            if settled is None or settled.state.ended:
-                return
-            found = self._shown(settled)
-        now_ms = self._clock.now_ms()
-        await self._store.request_stop(caller.account, session_id, caller.token_id, now_ms)
-        if found.status is SessionStatus.SERVER_UNREACHABLE:
+        # A caller that hangs up must not leave half a stop: the work is a task of its own.
+        stop = asyncio.create_task(
+            self._stop(caller, found.session), name=f"stop {caller.account}/{session_id!r}"
+        )
+        self._stops.add(stop)
+        stop.add_done_callback(self._stops.discard)
+        await asyncio.shield(stop)
+
+    async def close(self) -> None:
+        """Wait for the stops under way; STOP_WAIT bounds them."""
+        await asyncio.gather(*self._stops, return_exceptions=True)
+
+    async def _stop(self, caller: Caller, session: Session) -> None:
+        deadline = self._clock.monotonic() + self._stop_wait
+        start = await self._starts.settle(caller.account, session.id)
+        if start is not None:
+            settled = await self._store.get(caller.account, session.id)
+            if settled is None or settled.internal_id != start.internal_id:
+                return  # nothing came of the start; what has the id now is another session
+            session = settled
+        if not await self._store.request_stop(session, caller.token_id, self._clock.now_ms()):
+            return
+        if self._shown(session).status is SessionStatus.SERVER_UNREACHABLE:
             raise HostUnavailableError("the host is out of reach; the stop is remembered")
-        await self._stop_on_host(found.session)
+        await self._stop_on_host(session, deadline)
 
     async def logs(
         self, caller: Caller, session_id: str, *, follow: bool
@@ -119,11 +135,12 @@ class Sessions:
             raise ConflictError("the session has not ended")
         return _translated(link.client.fetch_artifact(internal_id, path), session_id)
 
-    async def _stop_on_host(self, session: Session) -> None:
+    async def _stop_on_host(self, session: Session, deadline: float) -> None:
         """Join the fleet's stop of a session; it goes on when nobody waits any more."""
         link, internal_id = self._where(self._shown(session), "host")
         stop = self._fleet.stop_session(link.row.name, internal_id)
-        done, _ = await asyncio.wait({stop}, timeout=self._stop_wait)
+        left = max(0.0, deadline - self._clock.monotonic())
+        done, _ = await asyncio.wait({stop}, timeout=left)
         if not done:
             await self._check_stopping(session)
         elif stop.cancelled() or not stop.result():

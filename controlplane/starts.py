@@ -24,12 +24,13 @@ from controlplane.errors import (
     NoCapacityError,
     NotFoundError,
     QuotaExceededError,
+    StoreError,
     Violation,
 )
 from controlplane.fleet import Fleet
 from controlplane.host_link import HostLink
 from controlplane.placement import Wanted
-from controlplane.report_store import ReportStore
+from controlplane.report_store import ReportStore, Verdict
 from controlplane.session_store import Attempt, IdTaken, NewSession, QuotaExceeded, SessionStore
 from controlplane.start_rate import StartRate
 from controlplane.start_request import StartRequest, pinned_ports, session_spec
@@ -45,6 +46,11 @@ RESERVE = 1.0
 
 MIN_CALL = 0.1
 """With less than this left an attempt would only be abandoned."""
+
+FREE_WAIT = 1.0
+"""A caller waits so long for its id to be free again; the freeing itself goes on."""
+
+FREE_RETRY = 1.0
 
 MAX_SILENT = 3
 """So many hosts may be silent before the start is given up."""
@@ -80,8 +86,11 @@ class _Start:
     stop_wanted: bool = False
     """A DELETE came during the start: no further host is tried."""
     attempt: Attempt | None = None
-    unknown: bool = False
-    """Something may have come of the newest attempt, and it is not the session."""
+    """The attempt under way, or what it became: the one that may have come to something."""
+    refused: bool = False
+    """Nothing came of the attempt under way: its host said so before it began."""
+    outcome: str | None = None
+    """The internal id of the session that it became."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -94,6 +103,13 @@ class _Start:
 
     def no_capacity(self, why: str, retry_after: int = RETRY_AFTER) -> NoCapacityError:
         return NoCapacityError(self.location, why, retry_after)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What came of a start; `internal_id` is None when nothing did."""
+
+    internal_id: str | None
 
 
 class Starts:
@@ -120,6 +136,7 @@ class Starts:
         self._rate = rate
         self._clock = clock
         self._tasks: set[asyncio.Task[HostSession]] = set()
+        self._freeing: set[asyncio.Task[None]] = set()
         self._under_way: dict[tuple[str, str], _Start] = {}
 
     async def start(self, caller: Caller, request: StartRequest) -> HostSession:
@@ -142,20 +159,23 @@ class Starts:
             raise _stopped()
         return session
 
-    async def settle(self, account: str, session_id: str) -> bool:
-        """End the start of a session and wait until it has settled; False when there is none."""
+    async def settle(self, account: str, session_id: str) -> Settled | None:
+        """End the start of a session and wait for what came of it; None when none is under way."""
         start = self._under_way.get((account, session_id))
         if start is None:
-            return False
+            return None
         start.stop_wanted = True
         self._fleet.wake()
         await start.settled.wait()
-        return True
+        return Settled(start.outcome)
 
     async def close(self) -> None:
-        """Wait for the starts under way; `start_timeout` bounds them."""
+        """Wait for the starts under way; `start_timeout` bounds them, FREE_WAIT what they free."""
         if self._tasks:
             await asyncio.wait(self._tasks)
+        for task in self._freeing:
+            task.cancel()
+        await asyncio.gather(*self._freeing, return_exceptions=True)
 
     async def _prepare(self, caller: Caller, request: StartRequest) -> _Start:
         deadline = self._clock.monotonic() + self._start_timeout
@@ -177,14 +197,23 @@ class Starts:
         self._under_way[start.key] = start
         try:
             self._take_rate(start)
-            return await self._try_hosts(start)
+            session = await self._try_hosts(start)
         except Exception as error:
             _log.info("session %r of %r not started: %s", start.key[1], start.key[0], error)
-            await self._free(start, str(error))
+            freeing = asyncio.create_task(
+                self._free(start, str(error)), name=f"free {start.key!r}"
+            )
+            self._freeing.add(freeing)
+            freeing.add_done_callback(self._freeing.discard)
+            await asyncio.wait({freeing}, timeout=FREE_WAIT)
             raise
-        finally:
-            del self._under_way[start.key]
-            start.settled.set()
+        start.outcome = session.internal_id
+        self._settle(start)
+        return session
+
+    def _settle(self, start: _Start) -> None:
+        del self._under_way[start.key]
+        start.settled.set()
 
     async def _reserve(self, start: _Start, actor: str) -> None:
         identity = start.spec.identity
@@ -211,9 +240,20 @@ class Starts:
             raise start.no_capacity("too many sessions were started", retry_after)
 
     async def _free(self, start: _Start, why: str) -> None:
-        now_ms = self._clock.now_ms()
-        await self._sessions.free(*start.key, why, now_ms, abandon=start.unknown)
-        self._stop_unknown(start)
+        """Free the id and the quota, however long the database is out of order."""
+        while True:
+            now_ms = self._clock.now_ms()
+            try:
+                await self._sessions.free(*start.key, why, now_ms, attempt=start.attempt)
+                break
+            except StoreError as error:
+                _log.error(
+                    "cannot free session %r of %r yet: %s", start.key[1], start.key[0], error
+                )
+                await asyncio.sleep(FREE_RETRY)
+        if start.attempt is not None:
+            self._fleet.stop_session(start.attempt.agent, start.attempt.internal_id)
+        self._settle(start)
 
     async def _try_hosts(self, start: _Start) -> HostSession:
         refused: frozenset[str] = frozenset()
@@ -229,8 +269,7 @@ class Starts:
                 _log.warning("agent %s: start unknown: %s", link.row.name, error)
                 silent += 1
             finally:
-                if not link.holds_answer(internal_id):
-                    self._fleet.give_back(link, internal_id)
+                await self._end_attempt(start, link, internal_id)
             refused |= {link.row.name}
         raise start.no_capacity("the hosts do not answer")
 
@@ -253,25 +292,44 @@ class Starts:
 
     async def _attempt(self, start: _Start, link: HostLink, internal_id: str) -> HostSession:
         address = link.host.public_address if link.host is not None else ""
-        attempt = Attempt(internal_id, link.row.name, address)
-        now_ms = self._clock.now_ms()
-        await self._sessions.begin_attempt(*start.key, attempt, now_ms, abandon=start.unknown)
-        self._stop_unknown(start)
-        start.attempt, start.unknown = attempt, True
+        start.attempt, start.refused = Attempt(internal_id, link.row.name, address), False
+        await self._sessions.begin_attempt(*start.key, start.attempt)
         timeout = max(MIN_CALL, min(CALL_TIMEOUT, self._time_left(start)))
         answer = await link.client.start_session(internal_id, start.spec, timeout)
         session = link.answered(internal_id, answer)
-        await self._reports.confirm(link.row.name, session, self._clock.now_ms())
-        start.unknown = False
+        verdict = await self._reports.confirm(link.row.name, session, self._clock.now_ms())
+        start.attempt = None
+        if verdict is Verdict.STOP:
+            self._fleet.stop_session(link.row.name, internal_id)
         if session.state.ended:
             link.forget(session)
         self._fleet.wake()
         return session
 
+    async def _end_attempt(self, start: _Start, link: HostLink, internal_id: str) -> None:
+        """Take a failed attempt off the row first, and only then off the host's numbers.
+
+        As long as it holds its start slot, what the host reports of it is left to us.
+        """
+        if link.holds_answer(internal_id) and start.attempt is None:
+            return
+        attempt = start.attempt
+        try:
+            if attempt is not None:
+                now_ms = self._clock.now_ms()
+                await self._sessions.end_attempt(
+                    *start.key, attempt, now_ms, abandon=not start.refused
+                )
+                if not start.refused:
+                    self._fleet.stop_session(attempt.agent, attempt.internal_id)
+                start.attempt = None
+        finally:
+            self._fleet.give_back(link, internal_id)
+
     def _judge(self, start: _Start, error: AgentRefusedError) -> int:
         """Raise when no other host can help; else 1 when the attempt's end is unknown, or 0."""
         if error.agent_reason in REFUSED_BY_ADMISSION:
-            start.unknown = False
+            start.refused = True
             return 0
         if error.agent_reason is AgentReason.IMAGE_CANNOT_RUN:
             raise ImageCannotRunError(error.text) from error
@@ -279,11 +337,6 @@ class Starts:
             raise InvalidRequestError((Violation("body", error.text),)) from error
         _log.warning("session %r: start failed: %s", start.key[1], error)
         return 1
-
-    def _stop_unknown(self, start: _Start) -> None:
-        """Have stopped what may have come of the attempt that the ledger now holds."""
-        if start.unknown and start.attempt is not None:
-            self._fleet.stop_session(start.attempt.agent, start.attempt.internal_id)
 
     def _time_left(self, start: _Start) -> float:
         return start.deadline - RESERVE - self._clock.monotonic()

@@ -54,8 +54,11 @@ class Tags:
         image = f"{registry.address}/{application.repository}@{digest}"
         enabled = Tag(tag, digest, image)
         now_ms = self._clock.now_ms()
-        await self._store.enable_tag(application, enabled, caller.token_id, now_ms)
-        self._preloader.look_at_all()
+        try:
+            await self._store.enable_tag(application, enabled, caller.token_id, now_ms)
+        finally:
+            # The commit goes on when the caller hangs up; the hosts are compared after it.
+            self._preloader.look_at_all()
 
     async def choose(self, application: Application, region: str, version: str | None) -> Tag:
         """Choose the tag for a session: the named one, else the newest that a host has pulled.

@@ -153,8 +153,7 @@ class HostWatch:
         expected = await self._reports.live_on(name)
         missing = [i for i in expected if i not in present and self._link.is_gone(i)]
         await self._reports.end_missing(name, missing, self._clock.now_ms())
-        for internal_id in missing:
-            self._link.drop(internal_id)
+        self._link.drop_absent(present)
         for internal_id in await self._reports.to_stop(name):
             self.stop_session(internal_id)
         if not self._link.reconciled:
@@ -188,9 +187,13 @@ class HostWatch:
             if error.agent_reason is not AgentReason.SESSION_NOT_FOUND:
                 raise
             await self._reports.end_stopped(name, internal_id, self._clock.now_ms())
+            self._link.drop(internal_id)
         else:
             now_ms = self._clock.now_ms()
             await self._reports.settle(name, (answer.session,), (), now_ms)
+            if answer.session.state.ended:
+                self._link.forget(answer.session)
+        self._changed(self._link)
         await self._reports.mark_stopped(internal_id, self._clock.now_ms())
 
     def _log_failed_stop(self, internal_id: str, error: Exception) -> None:

@@ -1,5 +1,6 @@
 """The whole API on one screen: method, path, scope, documented errors, handler."""
 
+import re
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -70,6 +71,7 @@ ROUTES: tuple[Route, ...] = (
 # fmt: on
 
 _OPEN = frozenset({"/healthz", "/readyz"})
+_PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 def make_web_app(services: Services, routes: tuple[Route, ...] = ROUTES) -> web.Application:
@@ -86,7 +88,7 @@ def make_web_app(services: Services, routes: tuple[Route, ...] = ROUTES) -> web.
     for route in routes:
         _check(route)
         # HEAD is not in the interface, so GET does not bring it along: 405.
-        app.router.add_route(route.method, route.path, _guarded(route))
+        app.router.add_route(route.method, _pattern(route.path), _guarded(route))
     return app
 
 
@@ -97,6 +99,11 @@ def _check(route: Route) -> None:
         raise ValueError(f"{route.method} {route.path}: no scope")
     if not {401, 403} <= route.errors:
         raise ValueError(f"{route.method} {route.path}: errors lack 401 or 403")
+
+
+def _pattern(path: str) -> str:
+    """Let a parameter be any text, an encoded slash too; aiohttp's own leaves braces out."""
+    return _PARAMETER.sub(r"{\1:[^/]+}", path)
 
 
 def _guarded(route: Route) -> Handler:

@@ -1,13 +1,17 @@
 """GET /logs and GET /artifacts: bytes as they come; an error only before the first of them."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 
 from aiohttp import web
 
+from controlplane.api.errors import identifier_of
 from controlplane.api.queries import Query
 from controlplane.api.services import caller_of, services_of
+
+_log = logging.getLogger(__name__)
 
 FIRST_BYTE_WAIT = 1.0
 """So long a follower of a silent game waits for its header, and a failure can still be told."""
@@ -68,13 +72,27 @@ async def _send(
             if first.done() and first.exception() is not None:
                 await first
             await response.prepare(request)
-            chunk = await first
-            while chunk is not None:
-                await response.write(chunk)
-                chunk = await anext(chunks, None)
+            await _pass_on(request, response, first, chunks)
         finally:
             first.cancel()
             with suppress(asyncio.CancelledError, StopAsyncIteration):
                 await asyncio.wait({first})
-    await response.write_eof()
     return response
+
+
+async def _pass_on(
+    request: web.Request,
+    response: web.StreamResponse,
+    first: asyncio.Future[bytes | None],
+    chunks: AsyncGenerator[bytes, None],
+) -> None:
+    try:
+        chunk = await first
+        while chunk is not None:
+            await response.write(chunk)
+            chunk = await anext(chunks, None)
+        await response.write_eof()
+    except Exception:  # noqa: BLE001  # the header is out: only a broken connection can tell
+        _log.warning("request %s: broke a stream off", identifier_of(request), exc_info=True)
+        if request.transport is not None:
+            request.transport.abort()

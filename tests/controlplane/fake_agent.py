@@ -43,7 +43,8 @@ def refusing(reason: str, text: str = "as scripted") -> Script:
 class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     """Keeps sessions in memory; each call can be scripted to refuse, hang or lose its answer.
 
-    `before_*` runs before the deed, `after_start` after it and before the answer.
+    `before_*` runs before the deed, `after_start` after it and before the answer, `after_logs`
+    after the lines and before the end.
     """
 
     def __init__(self, folder: Path, name: str = "one") -> None:
@@ -65,6 +66,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.after_start: Script | None = None
         self.before_stop: Script | None = None
         self.before_logs: Script | None = None
+        self.after_logs: Script | None = None
         self.before_artifact: Script | None = None
         self.before_pull: Script | None = None
         self.starts_in_flight = 0
@@ -109,10 +111,12 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             self._server = None
 
     async def restart(self) -> None:
-        """Be a new process with the sessions of the old one."""
+        """Be a new process with the sessions of the old one, which counts changes from 0."""
         await self.stop()
         self._never = asyncio.Event()
-        self.incarnation = str(uuid.uuid4())
+        self.incarnation, self.sequence = str(uuid.uuid4()), 0
+        for session in self.sessions.values():
+            self._stamp(session)
         await self.start()
 
     # ---- scripts
@@ -161,6 +165,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
 
     def tell_snapshot(self) -> None:
         """Send a snapshot within the stream, as after a late reconcile."""
+        self.sequence += 1
         for response in self._snapshot():
             self._send(response)
 
@@ -170,7 +175,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self, request: agent_pb2.WatchRequest, context: Any
     ) -> AsyncIterator[agent_pb2.WatchResponse]:
         queue: asyncio.Queue[agent_pb2.WatchResponse | None] = asyncio.Queue()
-        for response in self._snapshot():
+        acked = request.acked_sequence if request.incarnation == self.incarnation else 0
+        for response in self._snapshot(acked):
             queue.put_nowait(self._stamped(response))
         self._watchers.add(queue)
         try:
@@ -217,6 +223,9 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         if self.sessions[request.internal_id].state in _LIVE:
             self.end(request.internal_id, agent_pb2.END_REASON_STOPPED)
         session = copy.deepcopy(self.sessions[request.internal_id])
+        if request.discard:
+            self.tombstones.add(request.internal_id)
+            self.lose(request.internal_id)
         return agent_pb2.StopSessionResponse(session=session, incarnation=self.incarnation)
 
     async def StreamLogs(  # noqa: N802
@@ -226,6 +235,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             await self.before_logs(request, context)
         for data in self.logs:
             yield agent_pb2.StreamLogsResponse(data=data)
+        if self.after_logs is not None:
+            await self.after_logs(request, context)
         if request.follow:
             try:
                 await self.log_follow.wait()
@@ -292,11 +303,14 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         return copy.deepcopy(session)
 
     def _tell(self, session: agent_pb2.Session) -> None:
-        self.sequence += 1
-        session.sequence = self.sequence
+        self._stamp(session)
         batch = agent_pb2.SessionBatch(sessions=[session])
         self._send(agent_pb2.WatchResponse(host=self._host()))
         self._send(agent_pb2.WatchResponse(sessions=batch))
+
+    def _stamp(self, session: agent_pb2.Session) -> None:
+        self.sequence += 1
+        session.sequence = self.sequence
 
     def _host(self) -> agent_pb2.Host:
         host = copy.deepcopy(self.host)
@@ -306,8 +320,9 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             host.free_sessions -= 1
         return host
 
-    def _snapshot(self) -> list[agent_pb2.WatchResponse]:
-        sessions = [copy.deepcopy(session) for session in self.sessions.values()]
+    def _snapshot(self, acked: int = 0) -> list[agent_pb2.WatchResponse]:
+        told = (s for s in self.sessions.values() if s.state in _LIVE or s.sequence > acked)
+        sessions = [copy.deepcopy(s) for s in sorted(told, key=lambda s: s.sequence)]
         end = agent_pb2.SnapshotEnd(reconciled=self.reconciled)
         return [
             agent_pb2.WatchResponse(snapshot_begin=agent_pb2.SnapshotBegin()),

@@ -64,6 +64,11 @@ class System:
         self._stopping = asyncio.Event()
         self._stack = AsyncExitStack()
 
+    def prefer(self, *agents: FakeAgent) -> None:
+        """Have packing try these hosts first, in this order; before the system is entered."""
+        for rank, agent in enumerate(reversed(agents), start=1):
+            agent.host.reserved.nano_cpus = rank * 10**10
+
     @property
     def agent(self) -> FakeAgent:
         return self.agents[0]

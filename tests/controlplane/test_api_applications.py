@@ -49,6 +49,10 @@ async def test_an_application_is_made_and_listed(system: System) -> None:
         ({"repository": "Studio/Game"}, ("repository",)),
         ({"repository": "../x"}, ("repository",)),
         (
+            {"repository": "../x", "nodePool": "no", "regions": ["local", "no"]},
+            ("repository", "nodePool", "regions[1]"),
+        ),
+        (
             {"registry": "no", "nodePool": "no", "regions": ["local", "no"]},
             ("registry", "nodePool", "regions[1]"),
         ),

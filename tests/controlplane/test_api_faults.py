@@ -37,38 +37,53 @@ async def test_a_start_whose_answer_is_lost_is_stopped(tmp_path: Path) -> None:
         system.agent.after_start = system.agent.hang
         assert_error(await system.start(id="lost"), 420)
         await system.nothing_is_left()
-        assert system.agent.stopped == list(system.agent.sessions)
+        assert system.agent.stopped == [system.agent.started[0].internal_id]
+        assert system.agent.sessions == {}
         assert_error(await system.call("GET", "/session/lost"), 404)
 
 
 async def test_a_refused_start_goes_to_the_next_host(tmp_path: Path) -> None:
-    async with System(tmp_path, agents=3) as system:
+    system = System(tmp_path, agents=3)
+    system.prefer(*system.agents)
+    async with system:
         await system.make_application()
         for agent in system.agents[:2]:
             agent.before_start = refusing("NO_CAPACITY")
         assert (await system.start()).status == 201
-        assert len(system.agents[2].live) == 1
+        assert [len(agent.started) for agent in system.agents] == [1, 1, 1]
+        assert [len(agent.live) for agent in system.agents] == [0, 0, 1]
         assert await system.rows("SELECT 1 FROM abandoned") == []
 
 
-async def test_at_most_three_silent_hosts_are_tried(tmp_path: Path) -> None:
-    async with System(tmp_path, agents=5) as system:
+@pytest.mark.parametrize("silent", [True, False])
+async def test_at_most_three_hosts_that_do_not_tell_are_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: bool
+) -> None:
+    # So short that the time for a start is not what ends it.
+    monkeypatch.setattr("controlplane.starts.CALL_TIMEOUT", 0.2)
+    async with System(tmp_path, agents=5, start_timeout=30.0) as system:
         await system.make_application()
         for agent in system.agents:
-            agent.before_start = refusing("ENGINE_TIMEOUT")
-        assert_error(await system.start(), 420)
+            agent.before_start = agent.hang if silent else refusing("ENGINE_TIMEOUT")
+        answer = await system.start()
+        assert_error(answer, 420)
+        assert "the hosts do not answer" in answer.json["details"]
         assert sum(len(agent.started) for agent in system.agents) == 3
         assert len(await system.rows("SELECT 1 FROM abandoned")) == 3
         await system.nothing_is_left()
 
 
 async def test_an_unreachable_agent_is_passed_over(tmp_path: Path) -> None:
-    async with System(tmp_path, agents=2) as system:
+    system = System(tmp_path, agents=2)
+    system.prefer(*system.agents)
+    async with system:
         await system.make_application()
         await system.agents[0].stop()
         answers = [await system.start() for _ in range(4)]
         assert [answer.status for answer in answers] == [201] * 4
         assert len(system.agents[1].live) == 4
+        tried = await system.rows("SELECT DISTINCT agent FROM abandoned")
+        assert tried == [(system.agents[0].name,)]
 
 
 async def test_delete_during_a_start_stops_what_comes_of_it(tmp_path: Path) -> None:
@@ -156,6 +171,46 @@ async def test_a_start_that_came_to_nothing_frees_its_id(tmp_path: Path) -> None
         assert (await system.start(id="s")).status == 201
 
 
+async def test_an_id_that_was_taken_and_never_tried_is_freed_by_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start(id="s")
+        await system.stop_serving()
+        # As if the process had died between taking the id and choosing a host.
+        await _edit(
+            system,
+            "UPDATE session SET state='created', confirmed=0, agent=NULL, internal_id=NULL",
+        )
+        system.agent.lose(next(iter(system.agent.sessions)))
+        await system.serve()
+        assert await system.rows("SELECT 1 FROM session") == []
+        assert (await system.start(id="s")).status == 201
+
+
+async def test_what_is_reported_of_a_start_under_way_is_left_to_it(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        gate, link = asyncio.Event(), system.control_plane.fleet.link("a0")
+        assert link is not None
+
+        async def wait(*_: object) -> None:
+            await gate.wait()
+
+        system.agent.after_start = wait
+        start = asyncio.create_task(system.start(id="s"))
+        await eventually(lambda: bool(system.agent.live))
+        system.agent.tell_snapshot()
+        system.agent.change_host(free_sessions=7)
+        # Messages are taken in one after another: by now the session's was.
+        await eventually(lambda: link.host is not None and link.host.free_sessions == 6)
+        assert await system.rows("SELECT state, confirmed FROM session") == [("created", 0)]
+        gate.set()
+        assert (await start).status == 201
+        assert await system.rows("SELECT state, confirmed FROM session") == [("running", 1)]
+
+
 async def test_what_the_database_does_not_know_is_adopted_or_stopped(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
@@ -208,6 +263,45 @@ async def test_a_session_that_vanished_is_dead(tmp_path: Path) -> None:
         system.agent.tell_snapshot()
         await system.becomes("s", "dead")
         await system.nothing_is_left()
+
+
+async def test_a_session_that_a_stop_does_not_find_returns_its_ports(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        pins = [{"container": 7777, "host": 20500}]
+        assert (await system.start(id="s", ports=pins)).status == 201
+        assert_error(await system.start(ports=pins), 420)
+        system.agent.lose(next(iter(system.agent.sessions)))
+        assert (await system.call("DELETE", "/session/s")).status == 204
+        assert (await system.start(ports=pins)).status == 201
+
+
+async def test_a_session_that_is_stored_as_ended_and_absent_returns_its_ports(
+    tmp_path: Path,
+) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        pins = [{"container": 7777, "host": 20500}]
+        assert (await system.start(id="s", ports=pins)).status == 201
+        await system.rows("UPDATE session SET state='exited', ended_ms=1")
+        system.agent.lose(next(iter(system.agent.sessions)))
+        system.agent.tell_snapshot()
+        link = system.control_plane.fleet.link("a0")
+        assert link is not None
+        await eventually(lambda: not link._sessions)
+        assert (await system.start(ports=pins)).status == 201
+
+
+async def test_what_an_agent_was_told_to_discard_returns_its_ports(tmp_path: Path) -> None:
+    async with System(tmp_path, start_timeout=1.6) as system:
+        await system.make_application()
+        system.agent.after_start = system.agent.hang
+        assert_error(await system.start(), 420)
+        await system.nothing_is_left()
+        link = system.control_plane.fleet.link("a0")
+        assert link is not None
+        await eventually(lambda: not link._sessions)
+        assert system.agent.sessions == {}
 
 
 async def test_a_silent_host_is_unreachable_and_its_stop_remembered(tmp_path: Path) -> None:

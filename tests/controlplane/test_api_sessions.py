@@ -96,23 +96,25 @@ async def test_null_and_empty_count_as_absent(system: System) -> None:
 
 
 @pytest.mark.parametrize(
-    "session_id", ["a/b", "a%2Fb", "a b", "ü", "?x=1#y", "+", "..", "%", "a\\b"]
+    "session_id",
+    ["a/b", "a%2Fb", "a b", "ü", "?x=1#y", "+", "..", "%", "a\\b", "{", "}", "ä {x:.*}/{}"],
 )
 async def test_any_id_can_be_addressed(system: System, session_id: str) -> None:
     started = await system.start(id=session_id)
     assert started.status == 201
     for path in (started.headers["Location"], f"/session/{quote(session_id, safe='')}"):
         # yarl would normalise "..", so the request line is written by hand.
-        status, body = await _raw_get(system, path)
+        status, body = await _raw_call(system, "GET", path)
         assert status == 200, body
         assert json.loads(body)["id"] == session_id
+    assert await _raw_call(system, "DELETE", started.headers["Location"]) == (204, b"")
 
 
-async def _raw_get(system: System, path: str) -> tuple[int, bytes]:
+async def _raw_call(system: System, method: str, path: str) -> tuple[int, bytes]:
     port = int(system.control_plane.base_url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     token = system.tokens["alice"]
-    request = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+    request = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
     writer.write(f"{request}Connection: close\r\n\r\n".encode())
     answer = await reader.read()
     writer.close()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.controlplane.fake_agent import refusing
+from tests.controlplane.fake_agent import refuse, refusing
 from tests.controlplane.system import System, assert_error, eventually
 
 
@@ -70,6 +72,26 @@ async def test_a_follower_does_not_hold_up_the_end_of_the_process(system: System
 async def test_a_refused_log_is_told(system: System, reason: str, status: int) -> None:
     system.agent.before_logs = refusing(reason)
     assert_error(await system.call("GET", "/logs?id=s&follow=1"), status)
+
+
+async def test_a_failure_in_the_middle_breaks_the_connection_off(system: System) -> None:
+    fail, port = asyncio.Event(), int(system.control_plane.base_url.rpartition(":")[2])
+
+    async def refuse_then(_: Any, context: Any) -> None:
+        await fail.wait()
+        await refuse(context, "ENGINE_UNAVAILABLE")
+
+    system.agent.logs, system.agent.after_logs = [b"line 1\n"], refuse_then
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"GET /logs?id=s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {system.tokens['alice']}"
+    writer.write(f"{head}\r\n\r\n".encode())
+    answer = await reader.readuntil(b"line 1\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    fail.set()
+    # A body in chunks is whole only with its last, empty one.
+    assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()
 
 
 async def test_bad_queries_are_refused(system: System) -> None:

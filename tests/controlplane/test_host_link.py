@@ -122,6 +122,16 @@ def test_absence_means_gone_only_when_nothing_newer_was_answered(link: HostLink)
     assert link.is_gone("i")
 
 
+def test_what_a_snapshot_lacks_is_dropped_unless_it_is_newer(link: HostLink) -> None:
+    old, kept = replace(SESSION, internal_id="old"), replace(SESSION, internal_id="kept")
+    link.apply(WatchMessage("life", 10, SessionsReported((old, kept))), 1.0)
+    newer = replace(SESSION, internal_id="newer", ports=(Port(1, Protocol.UDP, 1),), sequence=11)
+    link.hold("newer", WANTED)
+    link.answered("newer", Answer(newer, "life"))
+    link.drop_absent({"kept"})
+    assert set(link._sessions) == {"kept", "newer"}
+
+
 def test_a_host_is_not_shown_before_it_has_reconciled(link: HostLink) -> None:
     link.reconciled = False
     assert link.view(0.0) is None

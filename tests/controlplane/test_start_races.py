@@ -1,0 +1,207 @@
+"""Starts and stops that meet: the row names one attempt at most, and no stop is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.errors import StoreError
+from tests.controlplane.fake_agent import refusing
+from tests.controlplane.system import System, assert_error, eventually
+from tiltyard.agent.v1 import agent_pb2
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[System]:
+    """Two hosts; the second has no start slot until it is given some."""
+    async with System(tmp_path, agents=2) as system:
+        await system.make_application()
+        system.agents[1].change_host(start_slots=0)
+        await eventually(lambda: slots(system, 1) == 0)
+        yield system
+
+
+def slots(system: System, number: int) -> int:
+    link = system.control_plane.fleet.link(system.agents[number].name)
+    assert link is not None
+    assert link.host is not None
+    return link.host.start_slots
+
+
+async def attempts(system: System) -> list[tuple[Any, ...]]:
+    return await system.rows("SELECT internal_id, agent FROM session")
+
+
+async def test_a_delete_whose_caller_hangs_up_during_a_start_still_stops_it(
+    tmp_path: Path,
+) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        gate, asked = asyncio.Event(), asyncio.Event()
+
+        async def slow(_: Any, __: Any) -> None:
+            asked.set()
+            await gate.wait()
+
+        system.agent.before_start = slow
+        post = asyncio.create_task(system.start(id="x"))
+        await asked.wait()
+        stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
+        starts = system.control_plane._starts
+        await eventually(lambda: any(s.stop_wanted for s in starts._under_way.values()))
+        stopper.cancel()
+        await asyncio.gather(stopper, return_exceptions=True)
+        gate.set()
+        assert_error(await post, 409)
+        await system.becomes("x", "exited")
+        assert not system.agent.live
+
+
+async def test_a_refused_attempt_is_not_the_rows_while_the_start_waits(pair: System) -> None:
+    """Else a snapshot without it would free the id under the start."""
+    first, second = pair.agents
+    first.before_start = refusing("NOT_RECONCILED")
+    post = asyncio.create_task(pair.start(id="x"))
+
+    async def waits() -> bool:
+        return len(first.started) == 1 and await attempts(pair) == [(None, None)]
+
+    await eventually(waits)
+    first.tell_snapshot()
+    link = pair.control_plane.fleet.link(first.name)
+    assert link is not None
+    heard = link.sequence
+    first.change_host(start_slots=7)
+    await eventually(lambda: link.sequence > heard)
+    assert await pair.status_of("x") == "created"
+    assert_error(await pair.start(id="x"), 409)
+    second.change_host(start_slots=8)
+    assert (await post).status == 201
+    assert [session.identity.session_id for session in second.live] == ["x"]
+
+
+async def test_the_end_of_a_given_up_attempt_is_not_the_sessions(pair: System) -> None:
+    first, second = pair.agents
+    first.after_start = refusing("ENGINE_TIMEOUT")
+    post = asyncio.create_task(pair.start(id="x"))
+
+    async def given_up() -> bool:
+        return await attempts(pair) == [(None, None)]
+
+    await eventually(given_up)
+    await eventually(lambda: not first.live)  # the ledger has it stopped
+    assert await pair.status_of("x") == "created"
+    second.change_host(start_slots=8)
+    assert (await post).status == 201
+    assert await pair.status_of("x") == "running"
+    assert len(second.live) == 1
+    assert (await pair.call("DELETE", "/session/x")).status == 204
+    await pair.nothing_is_left()
+
+
+async def test_a_database_that_fails_once_does_not_keep_the_id(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        store = system.control_plane._sessions
+        free, failures = store.free, [StoreError("disk full")]
+
+        async def failing(*args: Any, **more: Any) -> None:
+            if failures:
+                raise failures.pop()
+            await free(*args, **more)
+
+        store.free = failing  # type: ignore[method-assign]
+        system.agent.before_start = refusing("NO_CAPACITY")
+        assert_error(await system.start(id="x"), 420)
+        system.agent.before_start = None
+        await system.nothing_is_left()
+        assert (await system.start(id="x")).status == 201
+
+
+async def test_delete_deducts_what_it_waited_for_the_start(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        sessions = system.control_plane._stops
+        waits: list[float] = []
+        stop_on_host = sessions._stop_on_host
+
+        async def noting(session: Any, deadline: float) -> None:
+            waits.append(deadline)
+            await stop_on_host(session, deadline)
+
+        sessions._stop_on_host = noting  # type: ignore[method-assign]
+        gate, asked = asyncio.Event(), asyncio.Event()
+
+        async def slow(_: Any, __: Any) -> None:
+            asked.set()
+            await gate.wait()
+
+        system.agent.before_start = slow
+        post = asyncio.create_task(system.start(id="x"))
+        await asked.wait()
+        before = system.control_plane._clock.monotonic()
+        stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
+        starts = system.control_plane._starts
+        await eventually(lambda: any(s.stop_wanted for s in starts._under_way.values()))
+        between = system.control_plane._clock.monotonic()
+        gate.set()
+        assert (await stopper).status == 204
+        await post
+        assert before <= waits[0] - sessions._stop_wait <= between
+
+
+async def test_a_delete_stops_what_its_start_became_and_nothing_newer(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        gate, asked = asyncio.Event(), asyncio.Event()
+
+        async def refused_late(_: Any, context: Any) -> None:
+            asked.set()
+            await gate.wait()
+            await refusing("NO_CAPACITY")(_, context)
+
+        system.agent.before_start = refused_late
+        post = asyncio.create_task(system.start(id="x"))
+        await asked.wait()
+        sessions = system.control_plane._stops
+        get = sessions._store.get
+        again: list[int] = []
+
+        async def another_first(account: str, session_id: str) -> Any:
+            if system.agent.before_start is None and not again:
+                again.append((await system.start(id="x")).status)
+            return await get(account, session_id)
+
+        stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
+        starts = system.control_plane._starts
+        await eventually(lambda: any(s.stop_wanted for s in starts._under_way.values()))
+        sessions._store.get = another_first  # type: ignore[method-assign]
+        system.agent.before_start = None
+        gate.set()
+        assert (await stopper).status == 204
+        assert_error(await post, 409)
+        sessions._store.get = get  # type: ignore[method-assign]
+        assert again == [201]
+        assert await system.status_of("x") == "running"
+
+
+async def test_a_stop_that_takes_long_is_answered_while_it_goes_on(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        assert (await system.start(id="x")).status == 201
+        system.control_plane._stops._stop_wait = 0.2
+        gate = asyncio.Event()
+
+        async def slow(request: Any, _: Any) -> None:
+            system.agent.change(request.internal_id, state=agent_pb2.STATE_SHUTTINGDOWN)
+            await gate.wait()
+
+        system.agent.before_stop = slow
+        assert (await system.call("DELETE", "/session/x")).status == 204
+        assert await system.status_of("x") == "shuttingdown"
+        gate.set()
+        await system.becomes("x", "exited")

@@ -1,0 +1,129 @@
+"""What the control plane does on its own: opening, forgetting, comparing hosts with tags."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.account_store import Caller
+from controlplane.app import ControlPlane
+from controlplane.application_store import ApplicationStore
+from controlplane.applications import ApplicationEdit
+from controlplane.errors import StoreError
+from controlplane.tokens import ACCOUNT_SCOPES
+from tests.controlplane.system import System, eventually
+
+ALICE = Caller("alice", "test", ACCOUNT_SCOPES)
+
+
+async def test_a_locked_database_ends_serve_and_leaves_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with System(tmp_path) as system:
+        await system.stop_serving()
+        monkeypatch.setattr("controlplane.store.BUSY_TIMEOUT", 0.0)
+        other = sqlite3.connect(system.config.database, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked"):
+            await ControlPlane(system.config).serve(asyncio.Event())
+        other.close()
+        assert "store" not in {thread.name for thread in threading.enumerate()}
+        await system.serve()
+
+
+async def test_a_failure_to_forget_ended_sessions_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start(id="s")
+        await system.call("DELETE", "/session/s")
+        await system.rows("UPDATE session SET ended_ms=1")
+        await system.rows(
+            "CREATE TRIGGER keep BEFORE DELETE ON session BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+        monkeypatch.setattr("controlplane.app.FORGET_INTERVAL", 0.01)
+        await system.restart()
+        await eventually(lambda: caplog.text.count("cannot forget ended sessions") > 1)
+        await system.rows("DROP TRIGGER keep")
+
+        async def forgotten() -> bool:
+            return not await system.rows("SELECT 1 FROM session")
+
+        await eventually(forgotten)
+
+
+async def test_a_host_whose_images_could_not_be_compared_is_looked_at_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with System(tmp_path) as system:
+        image = await system.make_application()
+        # A pull that is not over yet would look again of itself.
+        await eventually(lambda: not system.control_plane._preloader._pulls)
+        await system.rows("ALTER TABLE tag RENAME TO hidden")
+        system.agent.host.images.remove(image)
+        system.agent.change_host()
+        await eventually(lambda: "cannot read what a0 shall have" in caplog.text)
+        await system.rows("ALTER TABLE hidden RENAME TO tag")
+        await eventually(lambda: system.agent.pulled == [image, image])
+
+
+async def test_hosts_pull_a_tag_whose_caller_hung_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application(tag=None)
+        digest = system.registry.push("studio/game", "v1")
+        tags = system.control_plane._services.tags
+        await _hang_up(system, monkeypatch, "enable_tag", tags.enable(ALICE, "game", "v1"))
+        image = f"{system.registry.address}/studio/game@{digest}"
+        await eventually(lambda: system.has("a0", image))
+
+
+async def test_hosts_follow_an_edit_whose_caller_hung_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application(tag=None, regions=["elsewhere"])
+        digest = system.registry.push("studio/game", "v1")
+        applications = system.control_plane._services.applications
+        body = {"tag": "v1"}
+        assert (await system.call("POST", "/application/game/tags", json=body)).status == 204
+        edit = applications.edit(ALICE, "game", ApplicationEdit(regions=("local",)))
+        await _hang_up(system, monkeypatch, "edit", edit)
+        image = f"{system.registry.address}/studio/game@{digest}"
+        await eventually(lambda: system.has("a0", image))
+
+
+async def _hang_up(
+    system: System,
+    monkeypatch: pytest.MonkeyPatch,
+    transaction: str,
+    call: Coroutine[Any, Any, None],
+) -> None:
+    """Cancel a call while its transaction waits for the database; the transaction goes on."""
+    gate, sent = threading.Event(), asyncio.Event()
+    original, store = getattr(ApplicationStore, transaction), system.control_plane._store
+
+    async def behind_the_gate(*arguments: Any) -> Any:
+        blocked = asyncio.create_task(store.run(lambda _: gate.wait()))
+        await asyncio.sleep(0)
+        sent.set()
+        try:
+            return await original(*arguments)
+        finally:
+            gate.set()
+            await blocked
+
+    monkeypatch.setattr(ApplicationStore, transaction, behind_the_gate)
+    task = asyncio.create_task(call)
+    await sent.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from controlplane.account_store import AccountStore
 from controlplane.accounts import Accounts, InitialTokens
+from controlplane.api.edge import Edge, Limits
 from controlplane.api.routes import make_web_app
 from controlplane.api.services import Services
 from controlplane.application_store import ApplicationStore
@@ -45,9 +46,12 @@ DEFAULT_ACCOUNT = "default"
 class ControlPlane:
     """The whole program but for signals and the command line."""
 
-    def __init__(self, config: Config, clock: Clock | None = None) -> None:
+    def __init__(
+        self, config: Config, clock: Clock | None = None, limits: Limits | None = None
+    ) -> None:
         """Make the parts; nothing is opened before `start`."""
         self._config = config
+        self._edge = Edge(config, limits or Limits())
         self._clock = clock = clock or Clock()
         random = Random()  # noqa: S311  # chance between equals, no secret
         self._store = Store(config.database)
@@ -156,18 +160,16 @@ class ControlPlane:
         # Work that must go on, such as a start, is a task of its own.
         self._runner = web.AppRunner(
             make_web_app(self._services),
-            access_log=None,
             handler_cancellation=True,
             shutdown_timeout=HTTP_STOP_TIMEOUT,
         )
         await self._runner.setup()
-        host, port = self._config.listen_address()
-        site = web.TCPSite(self._runner, host, port)
-        await site.start()
-        self.base_url = _base_url(self._runner)
+        assert self._runner.server is not None, "set up"
+        self.base_url = await self._edge.open(self._runner.server)
         _log.info("listening on %s", self.base_url)
         self.listening.set()
         await stopping.wait()
+        self._edge.close()
         await self._runner.cleanup()
 
     async def _forget_ended(self) -> None:
@@ -180,13 +182,9 @@ class ControlPlane:
             await asyncio.sleep(FORGET_INTERVAL)
 
     async def _close(self) -> None:
+        self._edge.close()
         if self._runner is not None:
             await self._runner.cleanup()
         await self.fleet.close()
         await self._registry.stop()
         await self._store.close()
-
-
-def _base_url(runner: web.AppRunner) -> str:
-    host, port = runner.addresses[0][:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -5,6 +5,7 @@ Every scalar key can be overridden by `TILTYARD_CONTROLPLANE_<KEY>`; an unknown 
 
 import ipaddress
 import os
+import ssl
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 from controlplane.errors import ConfigError
 
 ENV_PREFIX = "TILTYARD_CONTROLPLANE_"
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -45,6 +47,11 @@ class Config:
 
     state_dir: Path = Path("/var/lib/tiltyard-controlplane")
     api_listen: str = "127.0.0.1:8080"
+    tls_certificate: str = ""
+    tls_key: str = ""
+    behind_proxy: tuple[str, ...] = ()
+    max_connections: int = 4096
+    max_connections_per_address: int = 1024
     environment: str = "production"
     start_timeout: float = 8.0
     start_rate: float = 50.0
@@ -59,12 +66,16 @@ class Config:
     agents: tuple[AgentConfig, ...] = ()
 
     def __post_init__(self) -> None:
+        both = bool(self.tls_certificate) == bool(self.tls_key)
+        _check(both, "tls_certificate", "goes together with tls_key: set both or none")
         self.listen_address()
+        self.proxies()
         _check(bool(self.environment), "environment", "must not be empty")
         _check(self.log_level in LOG_LEVELS, "log_level", f"must be one of {LOG_LEVELS}")
         _check(self.start_timeout > 1, "start_timeout", "must be more than 1")
         positive = ("start_rate", "placement_silence", "unreachable_after", "start_burst")
-        for name in (*positive, "ended_retention_days"):
+        connections = ("max_connections", "max_connections_per_address")
+        for name in (*positive, "ended_retention_days", *connections):
             _check(getattr(self, name) > 0, name, "must be more than 0")
         for registry in self.registries:
             _check("/" not in registry.address, "registries.address", "must be host[:port]")
@@ -82,7 +93,10 @@ class Config:
         return self.state_dir / "controlplane.db"
 
     def listen_address(self) -> tuple[str, int]:
-        """Split `api_listen` into host and port; without TLS only loopback may be served.
+        """Split `api_listen` into host and port.
+
+        Tokens must not cross a network in clear: others than loopback are served with TLS, or
+        behind a proxy that ends it.
 
         Raises:
             ConfigError: It has another form or names an address that others can reach.
@@ -93,14 +107,47 @@ class Config:
             loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
         except ValueError:
             raise ConfigError(f"api_listen: {host!r} is not an address") from None
-        _check(loopback, "api_listen", f"{host} is not loopback, and there is no TLS yet")
+        served = loopback or bool(self.tls_certificate) or bool(self.behind_proxy)
+        _check(
+            served, "api_listen", f"{host} is not loopback: set tls_certificate or behind_proxy"
+        )
         _check(port.isascii() and port.isdigit(), "api_listen", "must have the form host:port")
         _check(int(port) <= 65535, "api_listen", "the port must be at most 65535")
         return host, int(port)
 
+    def proxies(self) -> tuple[Network, ...]:
+        """Parse `behind_proxy`: the networks whose X-Forwarded-For is believed.
+
+        Raises:
+            ConfigError: An entry is neither an address nor a network.
+        """
+        try:
+            return tuple(ipaddress.ip_network(entry) for entry in self.behind_proxy)
+        except ValueError as error:
+            raise ConfigError(f"behind_proxy: {error}") from None
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Load certificate and key; None without them.
+
+        Raises:
+            ConfigError: They cannot be read or do not belong together.
+        """
+        if not self.tls_certificate:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        try:
+            # With the empty password a key that needs one fails instead of asking the terminal.
+            context.load_cert_chain(self.tls_certificate, self.tls_key, password="")
+        except (OSError, ValueError) as error:
+            names = f"{self.tls_certificate} with {self.tls_key}"
+            raise ConfigError(f"tls_certificate: cannot load {names}: {error}") from None
+        return context
+
 
 def load_config(path: Path, env: Mapping[str, str] | None = None) -> Config:
-    """Read the file and the environment.
+    """Read the file, the environment and, to know that it can be used, the certificate.
 
     Raises:
         ConfigError: The file cannot be read, or a key is unknown or its value does not fit.
@@ -117,7 +164,9 @@ def load_config(path: Path, env: Mapping[str, str] | None = None) -> Config:
             raise ConfigError(f"unknown key {key!r}")
         values[key] = _read(key, value, known[key].default)
     values.update(_from_environment(known, environment))
-    return Config(**values)
+    config = Config(**values)
+    config.tls_context()
+    return config
 
 
 def _from_environment(

@@ -43,26 +43,43 @@ _MAX_PATH = _MAX_DETAILS = 2048
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def error_response(
-    request: web.Request, status: int, message: str, details: str, **more: Any
-) -> web.Response:
-    """Build an ErrorResponse."""
-    body = {
+class BrokenBodyError(TimeoutError):
+    """A body that is malformed or did not come in time; `api/edge.py` raises it in the reader.
+
+    aiohttp takes a TimeoutError, and no other, as the end of a body that nobody reads any more.
+    """
+
+
+def error_body(
+    path: str, identifier: str, status: int, message: str, details: str, **more: Any
+) -> dict[str, Any]:
+    """Build the object of an ErrorResponse; `path` as sent, its query is left out."""
+    sent = path.partition("?")[0][:_MAX_PATH].encode("utf-8", "surrogateescape")
+    return {
         "statusCode": status,
         "code": _CODES.get(status, "INVALID_REQUEST"),
         "message": message,
         "details": details if len(details) <= _MAX_DETAILS else f"{details[:_MAX_DETAILS]}…",
-        "path": request.raw_path.partition("?")[0][:_MAX_PATH],
+        "path": sent.decode("utf-8", "replace"),
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "identifier": identifier_of(request),
+        "identifier": identifier,
         **more,
     }
-    response = web.json_response(body)
+
+
+def error_response(
+    request: web.Request, status: int, message: str, details: str, **more: Any
+) -> web.Response:
+    """Build an ErrorResponse."""
+    identifier = identifier_of(request)
+    response = web.json_response(
+        error_body(request.raw_path, identifier, status, message, details, **more)
+    )
     response.set_status(status, _PHRASES.get(status))
     return response
 
 
-def identifier_of(request: web.Request) -> str:
+def identifier_of(request: web.BaseRequest) -> str:
     """Give the request's UUID, made on first use."""
     if IDENTIFIER not in request:
         request[IDENTIFIER] = str(uuid.uuid4())
@@ -78,6 +95,8 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         return _from_ours(request, error)
     except web.HTTPException as error:
         return _from_aiohttp(request, error)
+    except BrokenBodyError as error:
+        return error_response(request, 400, "bad request", str(error))
     except StoreError:
         _log.exception("request %s: the database failed", identifier_of(request))
         return error_response(request, 503, "service unavailable", "the database failed")
@@ -105,7 +124,7 @@ def _from_ours(request: web.Request, error: TiltyardError) -> web.Response:
         response.headers["Retry-After"] = str(error.retry_after)
     if error.reason is Reason.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = "Bearer"
-    _log.info("request %s: %d %s", identifier_of(request), status, error)
+    _log.info("request %s from %s: %d %s", identifier_of(request), request.remote, status, error)
     return response
 
 

@@ -1,0 +1,425 @@
+"""Connections: their deadlines, their caps, TLS, proxies, and what aiohttp itself refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from controlplane.api.edge import Connection, Limits
+from controlplane.api.gate import Gate
+from controlplane.app import ControlPlane
+from controlplane.config import Config, load_config
+from controlplane.errors import ConfigError
+from tests.controlplane import system as system_module
+from tests.controlplane.raw_http import RawAnswer, Wire, assert_documented
+from tests.controlplane.system import Answer, System, eventually
+
+OPENSSL = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 "
+    "-subj /CN=tiltyard -addext subjectAltName=IP:127.0.0.1"
+)
+SHORT = 0.15
+LONG = 15.0
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Give the control planes of a test other limits."""
+
+    def use(**changes: float) -> None:
+        values = {"header": LONG, "body": LONG, "idle": LONG, "stall": LONG, "linger": 0.2}
+        made = partial(ControlPlane, limits=Limits(**values | changes))
+        monkeypatch.setattr(system_module, "ControlPlane", made)
+
+    return use
+
+
+class TlsSystem(System):
+    """A system whose caller trusts its certificate."""
+
+    def __init__(self, folder: Path, client: ssl.SSLContext, **settings: Any) -> None:
+        super().__init__(folder, **settings)
+        self.client = client
+
+    async def call(self, method: str, path: str, **more: Any) -> Answer:
+        return await super().call(method, path, **{"ssl": self.client, **more})
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> dict[str, str]:
+    """Make a certificate; the settings that name it."""
+    names = {name: str(tmp_path / f"{name}.pem") for name in ("tls_certificate", "tls_key")}
+    files = ["-out", names["tls_certificate"], "-keyout", names["tls_key"]]
+    subprocess.run([*OPENSSL.split(), *files], check=True, capture_output=True)
+    return names
+
+
+@pytest.fixture
+def client(tls: dict[str, str]) -> ssl.SSLContext:
+    """A TLS client that trusts that certificate."""
+    return ssl.create_default_context(cafile=tls["tls_certificate"])
+
+
+def port_of(system: System) -> int:
+    return int(system.control_plane.base_url.rpartition(":")[2])
+
+
+def connections(system: System) -> list[Connection]:
+    runner = system.control_plane._runner
+    assert runner is not None
+    assert runner.server is not None
+    return [c for c in runner.server.connections if isinstance(c, Connection)]
+
+
+def request(system: System, target: str, *more: str, method: str = "GET") -> bytes:
+    head = [f"{method} {target} HTTP/1.1", "Host: a", *more]
+    head.append(f"Authorization: Bearer {system.tokens['alice']}")
+    return "\r\n".join([*head, "", ""]).encode()
+
+
+def refused(answer: RawAnswer | None, status: int, path: str) -> Any:
+    assert answer is not None
+    assert answer.status == status, answer.body
+    assert_documented(answer)
+    assert answer.json["path"] == path
+    return answer.json
+
+
+def test_the_documented_deadlines() -> None:
+    assert (Limits().header, Limits().body) == (10, 30)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost"])
+async def test_headers_have_a_deadline(tmp_path: Path, limits: Any, sent: bytes) -> None:
+    limits(header=SHORT)
+    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+        began = time.monotonic()
+        wire.send(sent)
+        assert await wire.ends() == b""
+        assert time.monotonic() - began > SHORT / 2
+
+
+async def test_dripping_does_not_prolong_it(tmp_path: Path, limits: Any) -> None:
+    limits(header=SHORT)
+    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+        ending = asyncio.create_task(wire.ends())
+        wire.send(b"GET / HTTP/1.1\r\nX: ")
+        while not ending.done():
+            wire.send(b"x")
+            await asyncio.wait({ending}, timeout=0.02)
+        assert ending.result() == b""
+
+
+async def test_a_later_request_has_the_same_deadline(tmp_path: Path, limits: Any) -> None:
+    limits(header=SHORT)
+    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+        for _ in range(2):
+            wire.send(HEALTH)
+            assert (await wire.answer() or pytest.fail("closed")).status == 200
+        wire.send(HEALTH[:20])
+        assert await wire.ends() == b""
+
+
+async def test_an_idle_connection_is_closed(tmp_path: Path, limits: Any) -> None:
+    limits(idle=SHORT)
+    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+        wire.send(HEALTH)
+        assert (await wire.answer() or pytest.fail("closed")).status == 200
+        assert await wire.ends() == b""
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 100", "Transfer-Encoding: chunked"])
+async def test_a_body_has_a_deadline(tmp_path: Path, limits: Any, framing: str) -> None:
+    limits(body=SHORT)
+    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+        wire.send(request(system, "/session", framing, method="POST"))
+        answer = asyncio.create_task(wire.answer())
+        while not answer.done():
+            wire.send(b"1\r\n \r\n"[: 1 if "Length" in framing else 6])
+            await asyncio.wait({answer}, timeout=0.02)
+        assert "did not come" in refused(answer.result(), 400, "/session")["details"]
+        wire.writer.write_eof()
+        await wire.ends()
+
+
+@pytest.mark.parametrize("bad", [b"ZZ\r\n", b"5\r\nabcdeXX", b"-1\r\n", b"1;\n"])
+async def test_a_bad_chunk_is_answered_at_once(tmp_path: Path, limits: Any, bad: bytes) -> None:
+    limits()
+    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+        framing = ("Transfer-Encoding: chunked", "Expect: 100-continue")
+        wire.send(request(system, "/session", *framing, method="POST"))
+        assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        wire.send(bad)
+        assert refused(await wire.answer(), 400, "/session")["details"] == "the body is malformed"
+        assert await wire.ends() == b""
+
+
+async def test_long_answers_are_not_cut(tmp_path: Path, limits: Any) -> None:
+    limits(header=SHORT, body=SHORT, idle=SHORT, stall=SHORT)
+    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+        await system.make_application()
+        await system.start(id="s")
+        wire.send(request(system, "/logs?id=s&follow=true"))
+        assert b"line 1\n" in await wire.reader.readuntil(b"line 2\n")
+        for _ in range(4):
+            async with Wire(port_of(system)) as other:
+                assert await other.ends() == b""
+        system.agent.log_follow.set()
+        assert (await wire.reader.readuntil(b"0\r\n\r\n")).endswith(b"0\r\n\r\n")
+
+
+class Flood:
+    """A log without end; counts the bytes that were asked for."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            self.given += 2**18
+            yield bytes(2**18)
+
+
+async def stand_still(system: System, wire: Wire) -> None:
+    """Follow an endless log without reading it, until the server has had enough."""
+    await system.make_application()
+    assert (await system.start(id="s")).status == 201
+    system.agent.logs = flood = Flood()  # type: ignore[assignment]
+    wire.send(request(system, "/logs?id=s&follow=true"))
+    await wire.reader.readuntil(b"\r\n\r\n")
+    (served,) = [c for c in connections(system) if c._busy]
+    cast("asyncio.Transport", wire.writer.transport).pause_reading()
+    most = 0
+    while served.transport is not None:
+        most = max(most, served._wire.get_write_buffer_size())
+        await asyncio.sleep(0.005)
+    assert most < 2**20
+    assert flood.given < 2**26
+
+
+async def test_a_reader_that_stands_still_holds_little_and_is_let_go(
+    tmp_path: Path, limits: Any
+) -> None:
+    limits(stall=2 * SHORT)
+    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+        await stand_still(system, wire)
+
+
+async def test_so_it_is_under_tls(
+    tmp_path: Path, limits: Any, tls: dict[str, str], client: ssl.SSLContext
+) -> None:
+    limits(stall=2 * SHORT)
+    async with (
+        TlsSystem(tmp_path, client, **tls) as system,
+        Wire(port_of(system), client) as wire,
+    ):
+        await stand_still(system, wire)
+
+
+async def test_a_slow_reader_gets_everything(tmp_path: Path, limits: Any) -> None:
+    limits(stall=4 * SHORT)
+    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+        await system.make_application()
+        assert (await system.start(id="s")).status == 201
+        system.agent.logs = [bytes(2**18)] * 128
+        wire.send(request(system, "/logs?id=s"))
+        began, answer = time.monotonic(), bytearray()
+        while not answer.endswith(b"0\r\n\r\n"):
+            answer += await wire.reader.read(2**18)
+            await asyncio.sleep(0.01)
+        assert len(answer) > 2**25
+        assert time.monotonic() - began > 4 * SHORT
+
+
+async def test_a_refusal_arrives_though_its_caller_goes_on_sending(
+    tmp_path: Path, limits: Any
+) -> None:
+    limits(linger=LONG)
+    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+        wire.send(b"GET /here?a=secret HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 2**21)
+        body = refused(await wire.answer(), 400, "/here")
+        assert "8190" in body["details"]
+        assert await wire.ends() == b""
+
+
+async def test_a_pipelined_refusal_comes_after_what_was_asked_before(
+    tmp_path: Path, limits: Any
+) -> None:
+    limits()
+    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+        wire.send(HEALTH)
+        assert (await wire.answer() or pytest.fail("closed")).status == 200
+        wire.send(b"GET /next HTTP/1.1\r\nHost : a\r\n\r\n" + HEALTH)
+        refused(await wire.answer(), 400, "/next")
+        assert await wire.ends() == b""
+
+
+async def test_caps_close_at_once_and_count_what_is_open(tmp_path: Path, limits: Any) -> None:
+    limits()
+    caps = {"max_connections": 3, "max_connections_per_address": 2}
+    async with System(tmp_path, **caps) as system:
+        port = port_of(system)
+        gate = system.control_plane._edge._gate
+        for _ in range(3):
+            async with Wire(port) as first, Wire(port) as second:
+                await eventually(lambda: gate._open == 2)
+                async with Wire(port) as third:
+                    assert await third.ends() == b""
+                for wire in (first, second):
+                    wire.send(HEALTH)
+                    assert (await wire.answer() or pytest.fail("closed")).status == 200
+            await eventually(lambda: gate._open == 0)
+        assert not gate._taken
+
+
+async def test_a_handshake_that_stands_still_counts_and_ends(
+    tmp_path: Path, limits: Any, tls: dict[str, str], client: ssl.SSLContext
+) -> None:
+    limits(header=4 * SHORT)
+    caps = {"max_connections_per_address": 2}
+    async with TlsSystem(tmp_path, client, **tls, **caps) as system:
+        gate = system.control_plane._edge._gate
+        async with Wire(port_of(system)) as silent, Wire(port_of(system)) as plain:
+            await eventually(lambda: gate._open == 2)
+            async with Wire(port_of(system)) as third:
+                assert await third.ends() == b""
+            plain.send(HEALTH)
+            await plain.ends()
+            assert await silent.ends() == b""
+        await eventually(lambda: gate._open == 0)
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1:DeprecationWarning")
+async def openssl(command: str) -> str:
+    """Run a client that closes at once; everything it said."""
+    process = await asyncio.create_subprocess_exec(
+        *command.split(),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    return said.decode(errors="replace")
+
+
+async def test_tls_serves_with_1_2_at_least(
+    tmp_path: Path, limits: Any, tls: dict[str, str], client: ssl.SSLContext
+) -> None:
+    limits(header=4 * SHORT)
+    async with TlsSystem(tmp_path, client, **tls) as system:
+        assert system.control_plane.base_url.startswith("https://127.0.0.1:")
+        assert (await system.call("GET", "/session")).json == {"sessions": []}
+        assert not any(connection._paused for connection in connections(system))
+        async with Wire(port_of(system), client) as wire:
+            assert wire.writer.get_extra_info("ssl_object").version() == "TLSv1.3"
+            wire.send(b"GET /\x00 HTTP/1.1\r\n\r\n")
+            refused(await wire.answer(), 400, "/")
+        address = f"127.0.0.1:{port_of(system)}"
+        old = f"openssl s_client -tls1_1 -cipher ALL:@SECLEVEL=0 -connect {address}"
+        assert "Cipher is (NONE)" in await openssl(old)
+        assert "Cipher is ECDHE" in await openssl(old.replace("-tls1_1", "-tls1_2"))
+
+
+def test_a_certificate_that_cannot_be_used_is_told(tmp_path: Path, tls: dict[str, str]) -> None:
+    settings = tmp_path / "controlplane.toml"
+
+    def load(certificate: str, key: str) -> Config:
+        lines = {"tls_certificate": certificate, "tls_key": key, "api_listen": "0.0.0.0:443"}
+        settings.write_text("".join(f'{k} = "{v}"\n' for k, v in lines.items() if v))
+        return load_config(settings, {})
+
+    certificate, key = tls["tls_certificate"], tls["tls_key"]
+    assert load(certificate, key).listen_address() == ("0.0.0.0", 443)
+    protected = str(tmp_path / "protected.pem")
+    encrypt = f"openssl ec -in {key} -aes256 -passout pass:x -out {protected}"
+    subprocess.run(encrypt.split(), check=True, capture_output=True)
+    for bad in ((certificate, str(tmp_path / "none")), (key, key), (certificate, protected)):
+        with pytest.raises(ConfigError, match="tls_certificate: cannot load"):
+            load(*bad)
+    for half in ((certificate, ""), ("", key)):
+        with pytest.raises(ConfigError, match="set both or none"):
+            load(*half)
+
+
+@pytest.mark.parametrize("bad", ["x", "10.0.0.1/8", "10.0.0.0/33", ""])
+def test_a_proxy_that_is_none_is_told(bad: str) -> None:
+    with pytest.raises(ConfigError, match="behind_proxy"):
+        Config(behind_proxy=(bad,))
+
+
+def test_only_tls_or_a_proxy_lets_others_than_loopback_in() -> None:
+    with pytest.raises(ConfigError, match="not loopback"):
+        Config(api_listen="0.0.0.0:80")
+    Config(api_listen="0.0.0.0:80", behind_proxy=("10.0.0.0/8",))
+    gate = Gate(Config(api_listen="0.0.0.0:80", behind_proxy=("10.0.0.0/8",)))
+    assert [gate.admit(a) for a in ("10.1.1.1", "127.0.0.1", "::1", "11.1.1.1")] == [
+        *(True, True, True),
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "caller"),
+    [
+        ("10.0.0.1", [], "10.0.0.1"),
+        ("10.0.0.1", ["1.1.1.1"], "1.1.1.1"),
+        ("10.0.0.1", ["6.6.6.6, 1.1.1.1"], "1.1.1.1"),
+        ("10.0.0.1", ["6.6.6.6", "1.1.1.1,10.0.0.2 ", "fd00::1"], "1.1.1.1"),
+        ("10.0.0.1", ["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
+        ("10.0.0.1", ["6.6.6.6, unknown"], "10.0.0.1"),
+        ("10.0.0.1", ["6.6.6.6, unknown, 1.1.1.1"], "1.1.1.1"),
+        ("10.0.0.1", ["1.1.1.1:80"], "1.1.1.1"),
+        ("10.0.0.1", ["[2001:db8::1]:80"], "2001:db8::1"),
+        ("10.0.0.1", ["::ffff:1.1.1.1"], "1.1.1.1"),
+        ("10.0.0.1", ["", ",,"], "10.0.0.1"),
+        ("11.0.0.1", ["1.1.1.1"], "11.0.0.1"),
+        ("::ffff:10.0.0.1", ["1.1.1.1"], "1.1.1.1"),
+    ],
+)
+def test_the_caller_behind_proxies(peer: str, forwarded: list[str], caller: str) -> None:
+    gate = Gate(Config(behind_proxy=("10.0.0.0/8", "fd00::/8")))
+    assert gate.caller(peer, forwarded) == caller
+
+
+def test_the_caps_take_an_ipv6_network_for_one_caller() -> None:
+    gate = Gate(Config(max_connections_per_address=1))
+    assert gate.take("2001:db8::1")
+    assert not gate.take("2001:db8::2")
+    assert gate.take("2001:db8:0:1::1")
+    gate.give("2001:db8::9")
+    assert gate.take("2001:db8::2")
+
+
+async def test_behind_a_proxy_the_cap_is_the_callers(
+    tmp_path: Path, limits: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits()
+    caplog.set_level("INFO", "controlplane.api")
+    settings: dict[str, Any] = {
+        "behind_proxy": ("127.0.0.1",),
+        "max_connections_per_address": 1,
+    }
+    async with System(tmp_path, **settings) as system:
+        await system.make_application()
+        await system.start(id="s")
+        async with Wire(port_of(system)) as follower, Wire(port_of(system)) as other:
+            forwarded = "X-Forwarded-For: 6.6.6.6, 1.1.1.1"
+            follower.send(request(system, "/logs?id=s&follow=true", forwarded))
+            await follower.reader.readuntil(b"line 2\n")
+            other.send(request(system, "/session/x", "X-Forwarded-For: 2.2.2.2"))
+            refused(await other.answer(), 404, "/session/x")
+            other.send(request(system, "/session", forwarded))
+            refused(await other.answer(), 503, "/session")
+        await eventually(lambda: not system.control_plane._edge._gate._taken)
+    assert "from 2.2.2.2: 404" in caplog.text
+    assert "from 1.1.1.1: 503" in caplog.text
+    assert "6.6.6.6" not in caplog.text

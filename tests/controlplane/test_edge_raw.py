@@ -1,0 +1,194 @@
+"""Requests that no HTTP library would send: none is a 500, none is answered out of shape (M18)."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import tests.controlplane.system as system_module
+from controlplane.api.edge import Limits
+from controlplane.app import ControlPlane
+from tests.controlplane.raw_http import RawAnswer, ask, assert_documented
+from tests.controlplane.system import System
+
+SHORT = 0.3
+SEED = 20261121
+MUTATIONS = 400
+BODY = b'{"location": "local", "image": "game"}'
+
+LINES = [
+    b"GET / HTTP/1.1",
+    b"get / HTTP/1.1",
+    b"GET  /session HTTP/1.1",
+    b"GET /session  HTTP/1.1",
+    b"GET /session",
+    b"GET",
+    b"",
+    b" GET / HTTP/1.1",
+    b"\x00",
+    b"GET \x00 HTTP/1.1",
+    b"GET /\x01 HTTP/1.1",
+    b"GET /%00 HTTP/1.1",
+    b"GET /%0d%0aX:1 HTTP/1.1",
+    b"GET /%ff%fe HTTP/1.1",
+    b"GET /session/%2f%2e%2e HTTP/1.1",
+    b"GET /../../etc/passwd HTTP/1.1",
+    b"GET //session HTTP/1.1",
+    b"GET http://other/session HTTP/1.1",
+    b"GET http://[::1 HTTP/1.1",
+    b"GET * HTTP/1.1",
+    b"OPTIONS * HTTP/1.1",
+    b"OPTIONS /session HTTP/1.1",
+    b"TRACE /session HTTP/1.1",
+    b"CONNECT other:443 HTTP/1.1",
+    b"PATCH /session HTTP/1.1",
+    b"PROPFIND /session HTTP/1.1",
+    b"G\x80T / HTTP/1.1",
+    b"PRI * HTTP/2.0",
+    b"GET / HTTP/0.9",
+    b"GET / HTTP/1.0",
+    b"GET / HTTP/1.2",
+    b"GET / HTTP/2.0",
+    b"GET / HTTP/9.9",
+    b"GET / HTTP/1.10",
+    b"GET / HTTP/x.y",
+    b"GET / HTTPS/1.1",
+    b"GET / http/1.1",
+    b"GET /?" + b"a" * 9000 + b" HTTP/1.1",
+    b"GET /" + b"a" * 7000 + b" HTTP/1.1",
+    b"GET /session?a=%zz&b=%u0041 HTTP/1.1",
+    b"GET /session#fragment HTTP/1.1",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+]
+HEADERS = [
+    b"",
+    b"Host",
+    b": empty",
+    b"Host : a",
+    b" Host: a",
+    b"X: a\r\n b",
+    b"X: a\nY: b",
+    b"X: a\x00b",
+    b"X: \xff\xfe",
+    b"X\x80: a",
+    b"X Y: a",
+    b"X: " + b"a" * 9000,
+    b"\r\n".join(b"X%d: a" % number for number in range(200)),
+    b"Host: a\r\nHost: b",
+    b"Authorization: Bearer a\r\nAuthorization: Bearer b",
+    b"Authorization: Basic YTpi",
+    b"Authorization:",
+    b"Authorization: Bearer " + b"a" * 4000,
+    b"Expect: 100-continue",
+    b"Expect: 200-ok",
+    b"Connection: upgrade\r\nUpgrade: websocket",
+    b"Connection: close, keep-alive",
+    b"Transfer-Encoding: chunked",
+    b"Transfer-Encoding: gzip, chunked",
+    b"Transfer-Encoding: identity",
+    b"Transfer-Encoding: xchunked",
+    b"Transfer-Encoding: chunked, chunked",
+    b"Transfer-Encoding: chunked\r\nContent-Length: 5",
+    b"Content-Length: 5\r\nContent-Length: 6",
+    b"Content-Length: +5",
+    b"Content-Length: -1",
+    b"Content-Length: 0x5",
+    b"Content-Length: 5 5",
+    b"Content-Length: \xb2",
+    b"Content-Length: 99999999999999999999999",
+    b"Content-Length: 2000000",
+    b"Content-Encoding: gzip",
+    b"Content-Encoding: deflate",
+    b"Content-Type: text/plain\r\nContent-Length: 2",
+    b"Range: bytes=0-1",
+    b"X-Forwarded-For: 1.1.1.1, \xff",
+    b"Cookie: " + b"a=b; " * 500,
+]
+BODIES = [
+    b"",
+    b"{}",
+    b"null",
+    b"\xff",
+    b"[" * 5000,
+    b"5\r\nhello\r\n0\r\n\r\n",
+    b"zz\r\nhello\r\n",
+    b"5;x=y\r\nhello\r\n0\r\n\r\n",
+    b"ffffffffffffffffff\r\n",
+    b"5\r\nhelloX",
+    b"0\r\nTrailer: x\r\n\r\n",
+    b"-1\r\n",
+    BODY,
+    BODY + BODY,
+    b"x" * 70000,
+]
+
+
+def requests() -> list[bytes]:
+    made = [line + b"\r\nHost: a\r\n\r\n" for line in LINES]
+    made += [line + b"\nHost: a\n\n" for line in LINES[:8]]
+    for header, method in itertools.product(
+        HEADERS, (b"GET /healthz", b"POST /session", b"DELETE /session/x")
+    ):
+        made.append(method + b" HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n\r\n")
+    framings = (
+        b"Content-Length: %d",
+        b"Transfer-Encoding: chunked",
+        b"Transfer-Encoding: chunked\r\nContent-Length: %d",
+        b"X: %d",
+    )
+    for body, framing in itertools.product(BODIES, framings):
+        head = framing % len(body) if b"%d" in framing else framing
+        made.append(b"POST /session HTTP/1.1\r\nHost: a\r\n" + head + b"\r\n\r\n" + body)
+    return made
+
+
+@pytest.fixture
+async def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[System]:
+    limits = Limits(header=SHORT, body=SHORT, idle=SHORT, linger=0.05)
+    monkeypatch.setattr(system_module, "ControlPlane", partial(ControlPlane, limits=limits))
+    async with System(tmp_path) as system:
+        yield system
+
+
+async def answered(system: System, data: bytes) -> RawAnswer | None:
+    answer = await ask(int(system.control_plane.base_url.rpartition(":")[2]), data)
+    if answer is not None:
+        assert_documented(answer, body=not data.startswith(b"HEAD"))
+    return answer
+
+
+async def test_two_hundred_requests_of_every_bad_kind(system: System) -> None:
+    sent = requests()
+    assert len(set(sent)) >= 200
+    statuses = set()
+    for data in sent:
+        answer = await answered(system, data)
+        statuses.add(None if answer is None else answer.status)
+    assert {200, 400, 401, 404, 405} <= statuses
+    assert (await system.call("GET", "/session")).status == 200
+
+
+async def test_mutations_of_a_good_request(system: System) -> None:
+    """Seeded: bytes are changed, dropped, doubled and put in at random places."""
+    chance = random.Random(SEED)
+    good = b"POST /session HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
+    for _ in range(MUTATIONS):
+        data = bytearray(good)
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(data))
+            match chance.randrange(4):
+                case 0:
+                    data[at] = chance.randrange(256)
+                case 1:
+                    del data[at]
+                case 2:
+                    data[at:at] = data[at : at + chance.randrange(20)]
+                case _:
+                    data[at:at] = chance.choice([b"\r\n", b"\n", b"\0", b":", b" ", b"\xff"])
+        await answered(system, bytes(data))
+    assert (await system.call("GET", "/session")).status == 200

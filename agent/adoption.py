@@ -68,7 +68,8 @@ class Reconciler:
         """One pass; raises the engine's errors."""
         if not self.engine_available:
             self._learn(await self._host.engine.info())
-        containers = await self._host.engine.list(self._host.settings.agent_id)
+        listed = await self._host.engine.list(self._host.settings.agent_id)
+        containers = [found for found in listed if LABEL_SESSION in found.labels]
         self._set_available(available=True)
         await self._images.refresh()
         if not self._sessions.reconciled:

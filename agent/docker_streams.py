@@ -165,9 +165,10 @@ async def _payload(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerat
     async with aclosing(_body(call, response)) as body:
         async for data in body:
             with _readable(call):
-                pieces = list(frames.feed(data))
-            for piece in pieces:
-                yield piece
+                # Together: a frame is a line, and each would cost its reader a step of its own.
+                written = b"".join(frames.feed(data))
+            if written:
+                yield written
     if frames.complaint:
         raise EngineError(call.name, frames.complaint)
     if not frames.between_frames:

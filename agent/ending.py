@@ -41,7 +41,8 @@ async def ends_within(host: Host, process: Process, seconds: float) -> bool:
     late = asyncio.create_task(host.clock.sleep(seconds), name=f"grace-{process.pid}")
     try:
         await asyncio.wait({end, late}, return_when=asyncio.FIRST_COMPLETED)
-        return end.done()
+        # One that could not be waited for has not ended: what is unknown is asked again.
+        return end.done() and end.exception() is None
     finally:
         end.cancel()
         late.cancel()

@@ -184,22 +184,27 @@ class Lifecycle:
         try:
             async with host.start_slots:
                 await host.engine.start(self._name)
-            container = await host.engine.inspect(self._name)
         except (EngineUnavailable, EngineTimeout) as error:
             log.warning("session %s: cannot restart yet: %s", session.internal_id, error)
+            return
         except AgentError as error:
             self._session = session.with_changes(detail=f"cannot restart: {error}")
             await self._finish(None)
-        else:
-            await self._save_and_set(
-                session.to(
-                    State.RUNNING,
-                    process=container.process,
-                    start_time=container.start_time,
-                    restart_count=session.restart_count + 1,
-                )
+            return
+        try:
+            container = await host.engine.inspect(self._name)
+        except AgentError as error:
+            log.warning("session %s: restarted, but how: %s", session.internal_id, error)
+            return
+        await self._save_and_set(
+            session.to(
+                State.RUNNING,
+                process=container.process,
+                start_time=container.start_time,
+                restart_count=session.restart_count + 1,
             )
-            await self._reach("restart.saved")
+        )
+        await self._reach("restart.saved")
 
     async def _shut_down(self) -> None:
         session, host = self._session, self._host
@@ -208,7 +213,12 @@ class Lifecycle:
             await self._die_unkillable(process)
             return
         await self._reach("stop.killed")
-        await self._finish(await ending.ended_container(host, session))
+        container = await ending.ended_container(host, session)
+        if container is not None and container.process is not None:
+            # It runs after all, as after a restart whose answer was lost: end that process.
+            await self._save_and_set(session.with_changes(process=container.process))
+        else:
+            await self._finish(container)
 
     async def _die_unkillable(self, process: Process) -> None:
         """Call the session dead, and hold its ports and reservation until the process is gone."""

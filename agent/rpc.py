@@ -160,10 +160,16 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         feed = self._parts.feed
         acked = request.acked_sequence if request.incarnation == feed.incarnation else 0
         with feed.subscribe() as subscription:
-            for message in self._snapshot(acked):
+            messages = self._snapshot(acked)
+            for message in messages:
                 yield message
             while not (changes := await subscription.take(HEARTBEAT_SECONDS)).end:
-                for message in self._news(changes):
+                reached = messages[-1].sequence
+                messages = self._news(changes)
+                for message in messages[:-1]:
+                    # Whoever is cut off in between must not take the rest for heard.
+                    message.sequence = message.sequence if changes.snapshot else reached
+                for message in messages:
                     yield message
 
     @_answers

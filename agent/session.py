@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -235,22 +236,10 @@ def container_environment(
     for name in caller:
         if name in injected:
             raise InvalidArgument("env", f"{name} is set by the host")
-    return {name: _expand(value, injected) for name, value in caller.items()} | dict(injected)
-
-
-def _expand(value: str, injected: Mapping[str, str]) -> str:
-    names = sorted(injected, key=len, reverse=True)
-    parts: list[str] = []
-    rest = value
-    while "$" in rest:
-        before, _, rest = rest.partition("$")
-        parts.append(before)
-        for name in names:
-            taken = next((form for form in (name, f"{{{name}}}") if rest.startswith(form)), None)
-            if taken is not None:
-                parts.append(injected[name])
-                rest = rest[len(taken) :]
-                break
-        else:
-            parts.append("$")
-    return "".join([*parts, rest])
+    longest_first = sorted(injected, key=len, reverse=True)
+    names = "|".join(re.escape(name) for name in longest_first)
+    form = re.compile(rf"\$(?:({names})|\{{({names})\}})")
+    return {
+        name: form.sub(lambda found: injected[found[1] or found[2]], value)
+        for name, value in caller.items()
+    } | dict(injected)

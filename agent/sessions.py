@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Coroutine
 
 from agent.engine import LABEL_RECORD, LABEL_SESSION, Container, ContainerStatus
 from agent.errors import (
+    AgentError,
     CannotKill,
     InvalidArgument,
     NotReconciled,
@@ -132,6 +134,11 @@ class SessionManager:
         for internal_id, life in self._lives.items():
             if internal_id not in self._tasks:
                 self._own(internal_id, life.run_adopted(by_session.get(internal_id)))
+        for internal_id, life in list(self._lives.items()):
+            # A start that took place is told with the first complete snapshot, not after it.
+            if not life.settled and internal_id in by_session:
+                with contextlib.suppress(AgentError):
+                    await life.settled_start()
         log.info(
             "reconciled: %d sessions remembered, %d containers found",
             len(self._lives),

@@ -12,6 +12,7 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
@@ -215,8 +216,9 @@ class Connection(web.RequestHandler):
     async def _linger(self) -> None:
         """Wait for the client to hang up: that ends this task."""
         self._broken = True
-        if self._wire.can_write_eof():
-            self._wire.write_eof()
+        with suppress(OSError):  # it has hung up already
+            if self._wire.can_write_eof():
+                self._wire.write_eof()
         await asyncio.sleep(self._limits.linger)
 
 

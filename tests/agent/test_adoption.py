@@ -54,10 +54,7 @@ async def test_a_kill_at_any_step_of_a_start_leaves_all_of_it_or_nothing(
         starter.cancel()
         await asyncio.gather(starter, return_exceptions=True)
     async with an_agent(tmp_path, engine, clock) as agent:
-        for session in agent.sessions.all():
-            await agent.sessions.life(session.internal_id).wait_for(
-                lambda now: now.state is State.RUNNING
-            )
+        assert agent.sessions.reconciled
         found = await engine.list(agent.host.settings.agent_id)
         if step in {"start.started", "start.saved"}:
             assert [session.state for session in agent.sessions.settled()] == [State.RUNNING]

@@ -92,6 +92,11 @@ def test_values_that_were_put_in_are_not_expanded_again() -> None:
     assert container_environment({"X": "$T_A"}, injected)["X"] == "$T_B"
 
 
+def test_many_dollars_are_no_more_work_than_many_letters() -> None:
+    value = "$" * 700_000
+    assert container_environment({"X": value}, INJECTED)["X"] == value
+
+
 def test_a_caller_cannot_set_an_injected_name_but_may_use_the_prefix() -> None:
     with pytest.raises(InvalidArgument, match="T_HOST is set by the host"):
         container_environment({"T_HOST": "mine"}, INJECTED)

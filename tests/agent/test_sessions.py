@@ -25,7 +25,7 @@ from agent.errors import (
     SessionStopped,
     SpecConflict,
 )
-from agent.session import EndReason, PortRequest, Protocol, Resources, State
+from agent.session import EndReason, PortRequest, Process, Protocol, Resources, State
 from tests.agent.hosts import START_STEPS, Agent, an_agent, until
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
@@ -378,6 +378,53 @@ async def test_a_restart_that_the_engine_refuses_is_the_death_of_it(agent: Agent
     await life.wait_for(lambda now: now.state is State.DEAD)
     assert life.session.end_reason is EndReason.ENGINE_ERROR
     assert "cannot restart" in life.session.detail
+    assert agent.nothing_is_held()
+
+
+async def test_an_end_that_cannot_be_waited_for_is_no_end(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name, wait_end = f"tiltyard-{session.internal_id}", agent.engine.wait_end
+    agent.engine.ignores_sigterm.add(name)
+    failures = [EngineTimeout("inspect")]
+
+    async def failing(process: Process) -> None:
+        if (
+            failures
+            and agent.sessions.life(session.internal_id).session.state is not State.RUNNING
+        ):
+            raise failures.pop()
+        await wait_end(process)
+
+    monkeypatch.setattr(agent.engine, "wait_end", failing)
+    stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
+    for _ in range(4):
+        await agent.clock.advance(10)
+    ended = await stopper
+    assert (ended.state, ended.exit_code) == (State.EXITED, 137)
+    assert (await agent.engine.inspect(name)).process is None
+
+
+@pytest.mark.parametrize("lost", ["start", "inspect"])
+async def test_a_stop_after_a_restart_of_unknown_outcome_ends_the_game(
+    agent: Agent, lost: str
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
+    if lost == "start":
+        agent.engine.answer_lost_next("start")
+    agent.engine.end(name, 1)
+    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    if lost == "inspect":
+        agent.engine.fail_next("inspect", EngineError("inspect", "unreadable"))
+    await agent.clock.advance(1)
+    while (await agent.engine.inspect(name)).process is None:
+        await asyncio.sleep(0)
+    assert not life.session.state.ended
+    ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    assert ended.state is State.EXITED
+    assert (await agent.engine.inspect(name)).process is None
     assert agent.nothing_is_held()
 
 

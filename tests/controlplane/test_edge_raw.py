@@ -13,8 +13,8 @@ import pytest
 import tests.controlplane.system as system_module
 from controlplane.api.edge import Limits
 from controlplane.app import ControlPlane
-from tests.controlplane.raw_http import RawAnswer, ask, assert_documented
-from tests.controlplane.system import System
+from tests.controlplane.raw_http import RawAnswer, Wire, ask, assert_documented
+from tests.controlplane.system import System, eventually
 
 SHORT = 0.3
 SEED = 20261121
@@ -192,3 +192,57 @@ async def test_mutations_of_a_good_request(system: System) -> None:
                     data[at:at] = chance.choice([b"\r\n", b"\n", b"\0", b":", b" ", b"\xff"])
         await answered(system, bytes(data))
     assert (await system.call("GET", "/session")).status == 200
+
+
+async def test_the_right_token_changes_nothing(system: System) -> None:
+    """Past the 401 bodies are read, ids looked up and queries parsed."""
+    token = f"X: y\r\nAuthorization: Bearer {system.tokens['alice']}\r\n".encode()
+    sent = [data.replace(b"Host: a\r\n", b"Host: a\r\n" + token, 1) for data in requests()]
+    statuses = set()
+    for data in sent:
+        answer = await answered(system, data)
+        statuses.add(None if answer is None else answer.status)
+    assert {200, 400, 401, 404, 405, 413, 422} <= statuses
+    assert (await system.call("GET", "/session")).status == 200
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"QUOTED /a HTTP/1.1\r\n\r\n",
+        b"GET /a HTTP/QUOTED\r\n\r\n",
+        b"GET /a?QUOTED\x01 HTTP/1.1\r\n\r\n",
+        b"GET /a?QUOTED" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nQUOTED : a\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nX: QUOTED\x00\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nX: QUOTED" + b"x" * 9000 + b"\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: a\r\nExpect: QUOTED\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: QUOTED\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: QUOTED\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nQUOTED\r\n",
+    ],
+)
+async def test_a_refusal_names_the_path_and_quotes_nothing(
+    system: System, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    answer = await answered(system, data)
+    assert answer is not None
+    assert answer.status == 400
+    assert answer.headers["connection"] == "close"
+    assert answer.json["path"] == "/a"
+    assert b"QUOTED" not in answer.body
+    assert answer.json["identifier"] in caplog.text
+    assert "QUOTED" not in caplog.text
+
+
+async def test_a_caller_that_hangs_up_in_its_body_is_no_error(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = ["POST /session HTTP/1.1", "Host: a", "Expect: 100-continue", "Content-Length: 40"]
+    token = f"Authorization: Bearer {system.tokens['alice']}"
+    async with Wire(int(system.control_plane.base_url.rpartition(":")[2])) as wire:
+        wire.send("\r\n".join([*head, token, "", "{"]).encode())
+        assert b" 100 " in await wire.reader.readuntil(b"\r\n\r\n")
+    await eventually(lambda: system.control_plane._edge._gate._open == 0)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

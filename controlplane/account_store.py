@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlite_utils import Database
 
-from controlplane.store import Event, Store, record_event
+from controlplane.store import Actor, Event, Store, record_event
 from controlplane.tokens import (
     ACCOUNT_SCOPES,
     OPERATOR_SCOPES,
@@ -19,14 +19,23 @@ from controlplane.tokens import (
 LAST_USED_STEP_MS = 60_000
 """A token's last use is written at most once in this time: reads stay reads."""
 
+INITIALISER = Actor("init")
+"""Who makes the first accounts and tokens, on the machine itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request; `account` is empty for an operator."""
+    """Who sent a request, and from where; `account` is empty for an operator."""
 
     account: str
     token_id: str
     scopes: frozenset[Scope]
+    address: str = ""
+
+    @property
+    def actor(self) -> Actor:
+        """The caller as the audit names it."""
+        return Actor(self.token_id, self.address)
 
 
 class AccountStore:
@@ -35,9 +44,11 @@ class AccountStore:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def caller_of(self, presented: PresentedToken, now_ms: int) -> Caller | None:
+    async def caller_of(
+        self, presented: PresentedToken, address: str, now_ms: int
+    ) -> Caller | None:
         """Find whose token this is; None for every kind of bad token."""
-        return await self._store.run(lambda db: _caller_of(db, presented, now_ms))
+        return await self._store.run(lambda db: _caller_of(db, presented, address, now_ms))
 
     async def create_account(self, name: str, token: NewToken, now_ms: int) -> bool:
         """Make an account with its first token; False when the account is already there."""
@@ -78,7 +89,7 @@ def _create_account(db: Database, name: str, token: NewToken, now_ms: int) -> bo
     )
     if inserted.rowcount == 0:
         return False
-    record_event(db, Event(now_ms, "account.created", name, "operator", name))
+    record_event(db, Event(now_ms, "account.created", name, INITIALISER, name))
     _insert_token(db, name, token, ACCOUNT_SCOPES, now_ms)
     return True
 
@@ -91,11 +102,13 @@ def _insert_token(
         " VALUES (?,?,'initial',?,?,?)",
         (token.token_id, account, token.secret_hash, json.dumps(sorted(scopes)), now_ms),
     )
-    event = Event(now_ms, "token.created", account or "", "operator", token.token_id)
+    event = Event(now_ms, "token.created", account or "", INITIALISER, token.token_id)
     record_event(db, event, {"scopes": sorted(scopes)})
 
 
-def _caller_of(db: Database, presented: PresentedToken, now_ms: int) -> Caller | None:
+def _caller_of(
+    db: Database, presented: PresentedToken, address: str, now_ms: int
+) -> Caller | None:
     row = db.execute(
         "SELECT secret_hash, account, scopes, expire_ms, revoked_ms, last_used_ms"
         " FROM token WHERE id = ?",
@@ -107,6 +120,9 @@ def _caller_of(db: Database, presented: PresentedToken, now_ms: int) -> Caller |
     if revoked_ms is not None or (expire_ms is not None and expire_ms <= now_ms):
         return None
     if last_used_ms is None or last_used_ms + LAST_USED_STEP_MS <= now_ms:
-        db.execute("UPDATE token SET last_used_ms=? WHERE id=?", (now_ms, presented.token_id))
+        db.execute(
+            "UPDATE token SET last_used_ms=?, last_used_address=? WHERE id=?",
+            (now_ms, address, presented.token_id),
+        )
     held = frozenset(Scope(scope) for scope in json.loads(scopes))
-    return Caller(account or "", presented.token_id, held)
+    return Caller(account or "", presented.token_id, held, address)

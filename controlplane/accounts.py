@@ -55,8 +55,8 @@ class Accounts:
         self._store = store
         self._clock = clock
 
-    async def authenticate(self, token: str) -> Caller:
-        """Find whose token this is.
+    async def authenticate(self, token: str, address: str = "") -> Caller:
+        """Find whose token this is, presented from an address.
 
         Raises:
             UnauthorizedError: For every kind of bad token alike.
@@ -64,7 +64,7 @@ class Accounts:
         presented = parse(token)
         if presented is None:
             raise UnauthorizedError
-        caller = await self._store.caller_of(presented, self._clock.now_ms())
+        caller = await self._store.caller_of(presented, address, self._clock.now_ms())
         if caller is None:
             raise UnauthorizedError
         return caller

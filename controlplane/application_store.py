@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from sqlite_utils import Database
 
 from controlplane.contract import NetworkMode, PortRequest, Protocol, Resources
-from controlplane.store import Event, Store, record_event
+from controlplane.store import Actor, Event, Store, record_event
 
 _COLUMNS = (
     "account, name, registry, repository, tag_keep, network_mode, node_pool, regions, limits,"
@@ -72,7 +72,7 @@ class ApplicationStore:
         self._store = store
 
     async def create(
-        self, application: Application, actor: str, now_ms: int
+        self, application: Application, actor: Actor, now_ms: int
     ) -> Created | NameTaken | UnknownReferences:
         """Make an application if its name is free and everything that it names is known."""
         return await self._store.run(lambda db: _create(db, application, actor, now_ms))
@@ -89,7 +89,7 @@ class ApplicationStore:
         self,
         key: tuple[str, str],
         change: Callable[[Application], Application],
-        actor: str,
+        actor: Actor,
         now_ms: int,
     ) -> Edited | UnknownReferences | None:
         """Change the application of an account and name, if all that it names then is known.
@@ -109,7 +109,7 @@ class ApplicationStore:
         return await self._store.run(transaction)
 
     async def enable_tag(
-        self, application: Application, tag: Tag, actor: str, now_ms: int
+        self, application: Application, tag: Tag, actor: Actor, now_ms: int
     ) -> None:
         """Make a tag the newest, with the digest that it has now."""
         await self._store.run(lambda db: _enable_tag(db, application, tag, actor, now_ms))
@@ -141,7 +141,7 @@ class ApplicationStore:
 
 
 def _create(
-    db: Database, application: Application, actor: str, now_ms: int
+    db: Database, application: Application, actor: Actor, now_ms: int
 ) -> Created | NameTaken | UnknownReferences:
     unknown = _unknown(db, application)
     if unknown is not None:
@@ -162,7 +162,7 @@ def _edit(
     db: Database,
     key: tuple[str, str],
     change: Callable[[Application], Application],
-    actor: str,
+    actor: Actor,
     now_ms: int,
 ) -> Edited | UnknownReferences | None:
     current = _read(db, *key)
@@ -204,7 +204,9 @@ def _known(db: Database, table: str, name: str) -> bool:
     return db.execute(sql, (name,)).fetchone() is not None
 
 
-def _enable_tag(db: Database, application: Application, tag: Tag, actor: str, now_ms: int) -> None:
+def _enable_tag(
+    db: Database, application: Application, tag: Tag, actor: Actor, now_ms: int
+) -> None:
     key = (application.account, application.name)
     db.execute(
         "INSERT INTO tag(account, application, name, digest, image, priority, enabled)"

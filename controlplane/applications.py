@@ -90,7 +90,7 @@ class Applications:
                 violations = _unknown(unknown, application.regions) if unknown else ()
                 raise InvalidRequestError((_NOT_A_REPOSITORY, *violations))
             application = replace(application, repository=repository)
-        outcome = await self._store.create(application, caller.token_id, self._clock.now_ms())
+        outcome = await self._store.create(application, caller.actor, self._clock.now_ms())
         if isinstance(outcome, UnknownReferences):
             raise InvalidRequestError(_unknown(outcome, application.regions))
         if isinstance(outcome, NameTaken):
@@ -118,7 +118,7 @@ class Applications:
             outcome = await self._store.edit(
                 (caller.account, name),
                 lambda current: edit.applied_to(current, registries),
-                caller.token_id,
+                caller.actor,
                 self._clock.now_ms(),
             )
         finally:

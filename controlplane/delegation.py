@@ -48,7 +48,7 @@ class Delegation:
         expire_ms = None if wanted.lifetime is None else now_ms + wanted.lifetime * 1000
         request = TokenRequest(wanted.name, wanted.scopes, expire_ms)
         token = mint()
-        match await self._store.make(caller.token_id, token, request, now_ms):
+        match await self._store.make(caller.actor, token, request, now_ms):
             case MakerEnded():
                 raise UnauthorizedError
             case TokenNameTaken():
@@ -64,7 +64,7 @@ class Delegation:
         Raises:
             NotFoundError: There is no such token.
         """
-        ended = await self._store.revoke(token_id, caller.token_id, self._clock.now_ms())
+        ended = await self._store.revoke(token_id, caller.actor, self._clock.now_ms())
         if ended is None:
             raise NotFoundError("token", token_id)
         return ended

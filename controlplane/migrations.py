@@ -132,7 +132,13 @@ CREATE INDEX token_by_parent ON token(parent) WHERE parent IS NOT NULL;
 CREATE INDEX player_by_id ON player(account, player);
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _LOOKUPS)
+_AUDIT = """
+-- Where the request came from; empty for what the product did by itself.
+ALTER TABLE event ADD COLUMN address TEXT NOT NULL DEFAULT '';
+ALTER TABLE token ADD COLUMN last_used_address TEXT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _LOOKUPS, _AUDIT)
 
 
 def migrate(db: Database, migrations: tuple[str, ...] = MIGRATIONS) -> None:

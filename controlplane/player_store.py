@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlite_utils import Database
 
-from controlplane.store import Event, Store, record_event
+from controlplane.store import Actor, Event, Store, record_event
 
 _LIVE = "SELECT id FROM session WHERE account=?1 AND ended_ms IS NULL"
 
@@ -22,7 +22,7 @@ class PlayerStore:
         return await self._store.run(lambda db: _joined(db, account, session_id))
 
     async def join(
-        self, account: str, session_id: str, players: Sequence[str], actor: str, now_ms: int
+        self, account: str, session_id: str, players: Sequence[str], actor: Actor, now_ms: int
     ) -> list[str] | None:
         """Add players that are not joined yet; return all that are; None when nothing lives."""
 
@@ -41,7 +41,7 @@ class PlayerStore:
         return await self._store.run(transaction)
 
     async def leave(
-        self, account: str, session_id: str, players: Sequence[str], actor: str, now_ms: int
+        self, account: str, session_id: str, players: Sequence[str], actor: Actor, now_ms: int
     ) -> int | None:
         """Remove players from a session; return how many are left; None when it is unknown."""
 
@@ -61,7 +61,7 @@ class PlayerStore:
         return await self._store.run(transaction)
 
     async def leave_all(
-        self, account: str, players: Sequence[str], actor: str, now_ms: int
+        self, account: str, players: Sequence[str], actor: Actor, now_ms: int
     ) -> int | None:
         """Remove players from every live session; return how many are left in those they left.
 

@@ -28,9 +28,7 @@ class Players:
             NotFoundError: The account has no session of that id that has not ended.
         """
         now_ms = self._clock.now_ms()
-        joined = await self._store.join(
-            caller.account, session_id, players, caller.token_id, now_ms
-        )
+        joined = await self._store.join(caller.account, session_id, players, caller.actor, now_ms)
         if joined is None:
             raise NotFoundError("session", session_id)
         return joined
@@ -45,7 +43,7 @@ class Players:
             NotFoundError: The account has no such session; or, without one, none of the players
                 is joined to a live session.
         """
-        account, actor, now_ms = caller.account, caller.token_id, self._clock.now_ms()
+        account, actor, now_ms = caller.account, caller.actor, self._clock.now_ms()
         if session_id is None:
             left = await self._store.leave_all(account, players, actor, now_ms)
         else:

@@ -14,7 +14,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from controlplane.contract import EndReason, HostSession, State
-from controlplane.store import Event, Store, record_event
+from controlplane.store import ITSELF, Actor, Event, Store, record_event
 
 
 class Verdict(Enum):
@@ -119,7 +119,7 @@ def _settle(db: Database, agent: str, session: HostSession, now_ms: int) -> Verd
     if owner != agent or ended_ms is not None:
         # An agent speaks only for the sessions that were placed on it.
         return Verdict.KEEP if session.state.ended else Verdict.STOP
-    _write(db, session, now_ms)
+    _write(db, agent, session, now_ms)
     wanted_gone = stop_requested_ms is not None and not session.state.ended
     return Verdict.STOP if wanted_gone else Verdict.KEEP
 
@@ -154,12 +154,12 @@ def _settle_unknown(db: Database, agent: str, session: HostSession, now_ms: int)
     )
     if adopted.rowcount == 0:
         return Verdict.STOP
-    _record(db, "session.adopted", agent, (identity.account, identity.session_id), now_ms)
-    _write(db, session, now_ms)
+    _record(db, "session.adopted", Actor(agent), (identity.account, identity.session_id), now_ms)
+    _write(db, agent, session, now_ms)
     return Verdict.KEEP
 
 
-def _write(db: Database, session: HostSession, now_ms: int) -> None:
+def _write(db: Database, agent: str, session: HostSession, now_ms: int) -> None:
     ended = session.state.ended
     db.execute(
         "UPDATE session SET confirmed=1, state=?, host=?, ports=?, injected_env=?, ended_ms=?,"
@@ -178,7 +178,7 @@ def _write(db: Database, session: HostSession, now_ms: int) -> None:
     )
     if ended:
         key = (session.identity.account, session.identity.session_id)
-        _record(db, "session.ended", "agent", key, now_ms, reason=session.end_reason)
+        _record(db, "session.ended", Actor(agent), key, now_ms, reason=session.end_reason)
 
 
 def _end_missing(db: Database, agent: str, internal_id: str, now_ms: int) -> None:
@@ -196,7 +196,7 @@ def _end_missing(db: Database, agent: str, internal_id: str, now_ms: int) -> Non
         (internal_id, agent, now_ms),
     )
     db.execute("DELETE FROM session WHERE internal_id=?", (internal_id,))
-    _record(db, "session.not_started", "controlplane", row, now_ms)
+    _record(db, "session.not_started", ITSELF, row, now_ms)
 
 
 def _end(
@@ -208,10 +208,10 @@ def _end(
         (state, now_ms, reason, internal_id, agent),
     ).fetchone()
     if row is not None:
-        _record(db, "session.ended", "controlplane", row, now_ms, reason=reason)
+        _record(db, "session.ended", ITSELF, row, now_ms, reason=reason)
 
 
 def _record(
-    db: Database, kind: str, actor: str, key: tuple[str, str], now_ms: int, **data: Any
+    db: Database, kind: str, actor: Actor, key: tuple[str, str], now_ms: int, **data: Any
 ) -> None:
     record_event(db, Event(now_ms, kind, key[0], actor, key[1]), data)

@@ -9,7 +9,7 @@ from sqlite_utils import Database
 
 from controlplane.contract import Port, Protocol, Resources, State
 from controlplane.quotas import Quota, Usage, exceeded_limit
-from controlplane.store import Event, Store, record_event
+from controlplane.store import ITSELF, Actor, Event, Store, record_event
 
 _COLUMNS = (
     "account, id, internal_id, agent, confirmed, state, application, tag, location, host, ports,"
@@ -123,7 +123,7 @@ class SessionStore:
         self._store = store
 
     async def reserve_session(
-        self, new: NewSession, actor: str
+        self, new: NewSession, actor: Actor
     ) -> Reserved | IdTaken | QuotaExceeded:
         """Take the id and the quota in one transaction."""
         return await self._store.run(lambda db: _reserve(db, new, actor))
@@ -175,7 +175,7 @@ class SessionStore:
                 " AND (internal_id IS NULL OR internal_id=?)",
                 (account, session_id, attempt and attempt.internal_id),
             )
-            event = Event(now_ms, "session.not_started", account, "controlplane", session_id)
+            event = Event(now_ms, "session.not_started", account, ITSELF, session_id)
             record_event(db, event, {"why": why})
 
         await self._store.run(transaction)
@@ -195,7 +195,7 @@ class SessionStore:
 
         return await self._store.run(transaction)
 
-    async def request_stop(self, session: Session, actor: str, now_ms: int) -> bool:
+    async def request_stop(self, session: Session, actor: Actor, now_ms: int) -> bool:
         """Remember that a session shall end, so that an absent host is told on its return.
 
         False when this attempt of the session is over.
@@ -233,7 +233,7 @@ def read_session(db: Database, account: str, session_id: str) -> Session | None:
     return _session(row) if row else None
 
 
-def _reserve(db: Database, new: NewSession, actor: str) -> Reserved | IdTaken | QuotaExceeded:
+def _reserve(db: Database, new: NewSession, actor: Actor) -> Reserved | IdTaken | QuotaExceeded:
     inserted = db.execute(
         "INSERT OR IGNORE INTO session(account, id, state, application, tag, location, labels,"
         " external_id, nano_cpus, memory_bytes, created_ms) VALUES (?,?,?,?,?,?,?,?,?,?,?)",

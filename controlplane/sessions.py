@@ -102,7 +102,7 @@ class Sessions:
             if settled is None or settled.internal_id != start.internal_id:
                 return  # nothing came of the start; what has the id now is another session
             session = settled
-        if not await self._store.request_stop(session, caller.token_id, self._clock.now_ms()):
+        if not await self._store.request_stop(session, caller.actor, self._clock.now_ms()):
             return
         if self._shown(session).status is SessionStatus.SERVER_UNREACHABLE:
             raise HostUnavailableError("the host is out of reach; the stop is remembered")

@@ -34,6 +34,7 @@ from controlplane.report_store import ReportStore, Verdict
 from controlplane.session_store import Attempt, IdTaken, NewSession, QuotaExceeded, SessionStore
 from controlplane.start_rate import StartRate
 from controlplane.start_request import StartRequest, pinned_ports, session_spec
+from controlplane.store import Actor
 from controlplane.tags import Tags
 
 _log = logging.getLogger(__name__)
@@ -151,7 +152,7 @@ class Starts:
             ImageCannotRunError: The engine refuses the image.
         """
         start = await self._prepare(caller, request)
-        task = asyncio.create_task(self._run(start, caller.token_id), name=f"start {start.key!r}")
+        task = asyncio.create_task(self._run(start, caller.actor), name=f"start {start.key!r}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         session = await asyncio.shield(task)
@@ -192,7 +193,7 @@ class Starts:
             deadline=deadline,
         )
 
-    async def _run(self, start: _Start, actor: str) -> HostSession:
+    async def _run(self, start: _Start, actor: Actor) -> HostSession:
         await self._reserve(start, actor)
         self._under_way[start.key] = start
         try:
@@ -215,7 +216,7 @@ class Starts:
         del self._under_way[start.key]
         start.settled.set()
 
-    async def _reserve(self, start: _Start, actor: str) -> None:
+    async def _reserve(self, start: _Start, actor: Actor) -> None:
         identity = start.spec.identity
         new = NewSession(
             account=identity.account,

@@ -185,25 +185,41 @@ def _check_integrity(connection: sqlite3.Connection) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Actor:
+    """Who makes a change: a token's id, and the address that its request came from.
+
+    A part of the product is named by itself or by its agent, and comes from nowhere.
+    """
+
+    name: str
+    address: str = ""
+
+
+ITSELF = Actor("controlplane")
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One line of the audit: who did what to what."""
 
     time_ms: int
     kind: str
     account: str
-    actor: str
+    actor: Actor
     object: str
 
 
 def record_event(db: Database, event: Event, data: Mapping[str, Any] | None = None) -> None:
     """Append to the audit, within the transaction that makes the change."""
     db.execute(
-        "INSERT INTO event(time_ms, kind, account, actor, object, data) VALUES (?,?,?,?,?,?)",
+        "INSERT INTO event(time_ms, kind, account, actor, address, object, data)"
+        " VALUES (?,?,?,?,?,?,?)",
         (
             event.time_ms,
             event.kind,
             event.account,
-            event.actor,
+            event.actor.name,
+            event.actor.address,
             event.object,
             json.dumps(data or {}),
         ),

@@ -55,7 +55,7 @@ class Tags:
         enabled = Tag(tag, digest, image)
         now_ms = self._clock.now_ms()
         try:
-            await self._store.enable_tag(application, enabled, caller.token_id, now_ms)
+            await self._store.enable_tag(application, enabled, caller.actor, now_ms)
         finally:
             # The commit goes on when the caller hangs up; the hosts are compared after it.
             self._preloader.look_at_all()

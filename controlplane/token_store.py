@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlite_utils import Database
 
-from controlplane.store import Event, Store, record_event
+from controlplane.store import Actor, Event, Store, record_event
 from controlplane.tokens import NewToken, Scope, earlier
 
 
@@ -45,12 +45,12 @@ class TokenStore:
         self._store = store
 
     async def make(
-        self, maker_id: str, token: NewToken, wanted: TokenRequest, now_ms: int
+        self, maker: Actor, token: NewToken, wanted: TokenRequest, now_ms: int
     ) -> TokenMade | TokenNameTaken | MakerEnded:
         """Make a token of the maker's account, if the maker is still good and the name free."""
-        return await self._store.run(lambda db: _make(db, maker_id, token, wanted, now_ms))
+        return await self._store.run(lambda db: _make(db, maker, token, wanted, now_ms))
 
-    async def revoke(self, token_id: str, actor: str, now_ms: int) -> list[str] | None:
+    async def revoke(self, token_id: str, actor: Actor, now_ms: int) -> list[str] | None:
         """End a token and all that were made from it; return whose end this was.
 
         None when there is no such token; empty when it had been revoked before.
@@ -59,16 +59,16 @@ class TokenStore:
 
 
 def _make(
-    db: Database, maker_id: str, token: NewToken, wanted: TokenRequest, now_ms: int
+    db: Database, maker: Actor, token: NewToken, wanted: TokenRequest, now_ms: int
 ) -> TokenMade | TokenNameTaken | MakerEnded:
-    maker = db.execute(
+    found = db.execute(
         "SELECT account, expire_ms FROM token WHERE id=?1 AND revoked_ms IS NULL"
         " AND (expire_ms IS NULL OR expire_ms > ?2)",
-        (maker_id, now_ms),
+        (maker.name, now_ms),
     ).fetchone()
-    if maker is None:
+    if found is None:
         return MakerEnded()
-    account, makers_expire_ms = maker
+    account, makers_expire_ms = found
     taken = db.execute(
         "SELECT 1 FROM token WHERE account IS ?1 AND name=?2 AND revoked_ms IS NULL"
         " AND (expire_ms IS NULL OR expire_ms > ?3)",
@@ -87,17 +87,17 @@ def _make(
             wanted.name,
             token.secret_hash,
             json.dumps(scopes),
-            maker_id,
+            maker.name,
             now_ms,
             expire_ms,
         ),
     )
-    event = Event(now_ms, "token.created", account or "", maker_id, token.token_id)
+    event = Event(now_ms, "token.created", account or "", maker, token.token_id)
     record_event(db, event, {"name": wanted.name, "scopes": scopes, "expire_ms": expire_ms})
     return TokenMade()
 
 
-def _revoke(db: Database, token_id: str, actor: str, now_ms: int) -> list[str] | None:
+def _revoke(db: Database, token_id: str, actor: Actor, now_ms: int) -> list[str] | None:
     if db.execute("SELECT 1 FROM token WHERE id=?", (token_id,)).fetchone() is None:
         return None
     ended = db.execute(

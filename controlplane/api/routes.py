@@ -111,7 +111,9 @@ def _guarded(route: Route) -> Handler:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if route.scope is not None:
-            caller = await services_of(request).accounts.authenticate(_bearer(request))
+            caller = await services_of(request).accounts.authenticate(
+                _bearer(request), request.remote or ""
+            )
             if not grants(caller.scopes, route.scope):
                 raise ForbiddenError(route.scope)
             request[CALLER] = caller

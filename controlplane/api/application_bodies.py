@@ -1,9 +1,10 @@
 """The bodies of applications: what is accepted, and what is shown."""
 
 import re
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, NotRequired, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
 from controlplane.api.fields import PortNumber, Text
@@ -149,7 +150,38 @@ class TagBody(Body):
     tag: str
 
 
-def listed(application: Application) -> dict[str, Any]:
+class ListedResources(TypedDict):
+    """Cores, memory in MiB and whole GPU devices."""
+
+    cpu: float
+    ram: float
+    gpu: NotRequired[int]
+
+
+class ListedPort(TypedDict):
+    """A port that the application listens on."""
+
+    requested: int
+    protocol: Literal["tcp", "udp"]
+    tls: bool
+
+
+class ListedApplication(TypedDict):
+    """An application as lists show it."""
+
+    name: str
+    registry: str
+    repository: str
+    tagKeep: int
+    networkMode: _NetworkMode
+    nodePool: str
+    regions: list[str]
+    limits: ListedResources
+    reservation: ListedResources
+    ports: list[ListedPort]
+
+
+def listed(application: Application) -> ListedApplication:
     """Show an application as lists do."""
     return {
         "name": application.name,
@@ -168,6 +200,11 @@ def listed(application: Application) -> dict[str, Any]:
     }
 
 
-def _resources(resources: Resources) -> dict[str, float]:
-    shown = {"cpu": resources.nano_cpus / NANO, "ram": resources.memory_bytes / MEBI}
-    return shown | ({"gpu": resources.gpus} if resources.gpus else {})
+def _resources(resources: Resources) -> ListedResources:
+    shown: ListedResources = {
+        "cpu": resources.nano_cpus / NANO,
+        "ram": resources.memory_bytes / MEBI,
+    }
+    if resources.gpus:
+        shown["gpu"] = resources.gpus
+    return shown

@@ -1,42 +1,56 @@
 """Applications and the enabling of tags."""
 
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from controlplane.api.application_bodies import (
     ApplicationBody,
     ApplicationEditBody,
+    ListedApplication,
     TagBody,
     listed,
 )
-from controlplane.api.bodies import read_body
+from controlplane.api.operation import Answer, operation
 from controlplane.api.services import caller_of, services_of
 
 
-async def create_application(request: web.Request) -> web.Response:
-    """POST /application."""
-    body = await read_body(request, ApplicationBody)
+class Applications(TypedDict):
+    """The applications of the account."""
+
+    applications: list[ListedApplication]
+
+
+class Nothing(TypedDict):
+    """An object without properties."""
+
+
+@operation(201)
+async def create_application(request: web.Request, body: ApplicationBody) -> Answer[Nothing]:
+    """Create an application."""
     caller = caller_of(request)
     await services_of(request).applications.create(caller, body.application(caller.account))
-    return web.json_response({}, status=201)
+    return Answer({})
 
 
-async def list_applications(request: web.Request) -> web.Response:
-    """GET /application."""
+@operation()
+async def list_applications(request: web.Request) -> Answer[Applications]:
+    """List the applications of the account by name."""
     found = await services_of(request).applications.all_of(caller_of(request))
-    return web.json_response({"applications": [listed(application) for application in found]})
+    return Answer({"applications": [listed(application) for application in found]})
 
 
-async def edit_application(request: web.Request) -> web.Response:
-    """PUT /application/{name}."""
-    body = await read_body(request, ApplicationEditBody)
+@operation()
+async def edit_application(request: web.Request, body: ApplicationEditBody) -> None:
+    """Change an application.
+
+    What is absent stays as it is; running sessions keep what they started with.
+    """
     name = request.match_info["name"]
     await services_of(request).applications.edit(caller_of(request), name, body.edit())
-    return web.Response(status=204)
 
 
-async def enable_tag(request: web.Request) -> web.Response:
-    """POST /application/{name}/tags."""
-    body = await read_body(request, TagBody)
+@operation()
+async def enable_tag(request: web.Request, body: TagBody) -> None:
+    """Enable a tag of an application, make it the newest and have the hosts pull it."""
     name = request.match_info["name"]
     await services_of(request).tags.enable(caller_of(request), name, body.tag)
-    return web.Response(status=204)

@@ -1,18 +1,37 @@
 """Liveness and readiness."""
 
-from aiohttp import web
+from typing import Literal
 
+from aiohttp import web
+from typing_extensions import TypedDict
+
+from controlplane.api.operation import Answer, operation
 from controlplane.api.services import services_of
 from controlplane.errors import NotReadyError
 
 
-async def get_health(request: web.Request) -> web.Response:
-    """GET /healthz: the process answers."""
-    return web.json_response({"status": "ok", "environment": services_of(request).environment})
+class Health(TypedDict):
+    """The process answers."""
+
+    status: Literal["ok"]
+    environment: str
 
 
-async def get_ready(request: web.Request) -> web.Response:
-    """GET /readyz: every agent has reconciled or is known to be out of reach."""
+class Readiness(TypedDict):
+    """The control plane has a view of its fleet."""
+
+    ready: Literal[True]
+
+
+@operation()
+async def get_health(request: web.Request) -> Answer[Health]:
+    """Tell that the process answers, and which environment this is."""
+    return Answer({"status": "ok", "environment": services_of(request).environment})
+
+
+@operation()
+async def get_ready(request: web.Request) -> Answer[Readiness]:
+    """Tell whether every agent has reconciled or is known to be out of reach."""
     if not services_of(request).fleet.ready:
         raise NotReadyError
-    return web.json_response({"ready": True})
+    return Answer({"ready": True})

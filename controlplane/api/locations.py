@@ -1,28 +1,63 @@
 """Regions, the tags that they have, and where there is room."""
 
 from aiohttp import web
+from typing_extensions import TypedDict
 
+from controlplane.api.operation import Answer, operation
 from controlplane.api.services import caller_of, services_of
 
 
-async def list_regions(request: web.Request) -> web.Response:
-    """GET /region."""
-    return web.json_response({"regions": await services_of(request).fleet_store.regions()})
+class Regions(TypedDict):
+    """The names of all regions."""
+
+    regions: list[str]
 
 
-async def tag_exists(request: web.Request) -> web.Response:
-    """GET /tag/{region}/{image}/{version}."""
+class TagExistence(TypedDict):
+    """Whether sessions can run a tag in a region."""
+
+    exists: bool
+
+
+class Location(TypedDict):
+    """A region with room, and IPv4 addresses that answer ping."""
+
+    id: str
+    ips: list[str]
+
+
+class Locations(TypedDict):
+    """The regions that can take one more session now."""
+
+    locations: list[Location]
+
+
+@operation()
+async def list_regions(request: web.Request) -> Answer[Regions]:
+    """List the regions."""
+    return Answer({"regions": await services_of(request).fleet_store.regions()})
+
+
+@operation()
+async def tag_exists(request: web.Request) -> Answer[TagExistence]:
+    """Tell whether a healthy host of a region has an enabled tag of an application.
+
+    `image` is the application's name.
+    """
     region, image, version = (request.match_info[key] for key in ("region", "image", "version"))
     locations = services_of(request).locations
-    exists = await locations.has_tag(caller_of(request), region, image, version)
-    return web.json_response({"exists": exists})
+    return Answer({"exists": await locations.has_tag(caller_of(request), region, image, version)})
 
 
-async def available_locations(request: web.Request) -> web.Response:
-    """GET /available-location/{image}; it changes with every session, so nobody may keep it."""
+@operation()
+async def available_locations(request: web.Request) -> Answer[Locations]:
+    """List the regions that can host an application now, with addresses to ping.
+
+    `image` is the application's name. The answer changes with every session: do not keep it.
+    """
     locations = services_of(request).locations
     found = await locations.available(caller_of(request), request.match_info["image"])
-    return web.json_response(
+    return Answer(
         {"locations": [{"id": region, "ips": list(ips)} for region, ips in found.items()]},
         headers={"Cache-Control": "no-store"},
     )

@@ -4,9 +4,11 @@ from typing import Annotated
 
 from aiohttp import web
 from pydantic import Field
+from typing_extensions import TypedDict
 
-from controlplane.api.bodies import Body, read_body
+from controlplane.api.bodies import Body
 from controlplane.api.fields import SessionId
+from controlplane.api.operation import Answer, operation
 from controlplane.api.services import caller_of, services_of
 
 _PlayerId = Annotated[str, Field(min_length=1, max_length=256)]
@@ -27,17 +29,31 @@ class LeaveBody(Body):
     players: _PlayerIds
 
 
-async def join_players(request: web.Request) -> web.Response:
-    """PUT /session/player/join."""
-    body = await read_body(request, JoinBody)
+class PlayerCount(TypedDict):
+    """How many players are joined, and the players that the call tells of."""
+
+    count: int
+    players: list[str]
+
+
+@operation()
+async def join_players(request: web.Request, body: JoinBody) -> Answer[PlayerCount]:
+    """Register players as joined.
+
+    Idempotent. The answer has all players who are joined after the call, in the order of joining.
+    """
     players = services_of(request).players
     joined = await players.join(caller_of(request), body.session, body.players)
-    return web.json_response({"count": len(joined), "players": joined})
+    return Answer({"count": len(joined), "players": joined})
 
 
-async def leave_players(request: web.Request) -> web.Response:
-    """DELETE /session/player/leave."""
-    body = await read_body(request, LeaveBody)
+@operation()
+async def leave_players(request: web.Request, body: LeaveBody) -> Answer[PlayerCount]:
+    """Register players as having left.
+
+    Idempotent. Without `session` they leave every live session that they are joined to. The
+    answer has the players of the call, and how many are left in the sessions that they left.
+    """
     players = services_of(request).players
     left = await players.leave(caller_of(request), body.session, body.players)
-    return web.json_response({"count": left, "players": body.players})
+    return Answer({"count": left, "players": body.players})

@@ -16,6 +16,7 @@ from controlplane.api.bodies import MAX_BODY
 from controlplane.api.errors import Handler, add_headers, answer_errors
 from controlplane.api.health import get_health, get_ready
 from controlplane.api.locations import available_locations, list_regions, tag_exists
+from controlplane.api.operation import Operation
 from controlplane.api.players import join_players, leave_players
 from controlplane.api.services import CALLER, SERVICES, Services, services_of
 from controlplane.api.sessions import get_session, list_sessions, start_session, stop_session
@@ -32,7 +33,7 @@ class Route:
     method: str
     path: str
     scope: Scope | None
-    handler: Handler
+    handler: Operation
     errors: AbstractSet[int]
 
 

@@ -4,11 +4,15 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
+from typing import Annotated
 
 from aiohttp import web
+from pydantic import AfterValidator, Field
 
 from controlplane.api.errors import identifier_of
-from controlplane.api.queries import Query
+from controlplane.api.fields import Text
+from controlplane.api.operation import operation
+from controlplane.api.queries import Flag, Query
 from controlplane.api.services import caller_of, services_of
 
 _log = logging.getLogger(__name__)
@@ -22,25 +26,42 @@ STREAMS = web.AppKey("streams", set[asyncio.Task[object]])
 MAX_PATH_BYTES = 4096
 
 
-async def stream_logs(request: web.Request) -> web.StreamResponse:
-    """GET /logs."""
-    query = Query(request)
-    session_id, follow = query.required("id"), query.flag("follow")
-    query.finish()
+def _absolute(path: str) -> str:
+    if not path.startswith("/") or "\0" in path:
+        raise ValueError("must be an absolute path")
+    if len(path.encode(errors="replace")) > MAX_PATH_BYTES:
+        raise ValueError(f"must have at most {MAX_PATH_BYTES} bytes")
+    return path
+
+
+class LogsQuery(Query):
+    """The query of GET /logs."""
+
+    id: Text
+    follow: Flag = False
+
+
+class ArtifactQuery(Query):
+    """The query of GET /artifacts; `path` is absolute, of a file or folder in the container."""
+
+    session: Text
+    path: Annotated[Text, AfterValidator(_absolute), Field(json_schema_extra={"pattern": "^/"})]
+
+
+@operation(media_type="text/plain")
+async def stream_logs(request: web.Request, query: LogsQuery) -> web.StreamResponse:
+    """Read the output of a session so far, or follow it to its end."""
     sessions = services_of(request).sessions
-    chunks = await sessions.logs(caller_of(request), session_id, follow=follow)
+    chunks = await sessions.logs(caller_of(request), query.id, follow=query.follow)
     response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
-    return await _send(request, response, chunks, FIRST_BYTE_WAIT if follow else None)
+    return await _send(request, response, chunks, FIRST_BYTE_WAIT if query.follow else None)
 
 
-async def fetch_artifact(request: web.Request) -> web.StreamResponse:
-    """GET /artifacts."""
-    query = Query(request)
-    session_id, path = query.required("session"), query.required("path")
-    query.absolute_path("path", path, MAX_PATH_BYTES)
-    query.finish()
+@operation(media_type="application/x-tar")
+async def fetch_artifact(request: web.Request, query: ArtifactQuery) -> web.StreamResponse:
+    """Fetch a file or folder of an ended session as a .tar.gz archive."""
     sessions = services_of(request).sessions
-    chunks = await sessions.artifact(caller_of(request), session_id, path)
+    chunks = await sessions.artifact(caller_of(request), query.session, query.path)
     response = web.StreamResponse(headers={"Content-Type": "application/x-tar"})
     return await _send(request, response, chunks, None)
 

@@ -4,9 +4,11 @@ from typing import Annotated
 
 from aiohttp import web
 from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
 
-from controlplane.api.bodies import Body, read_body
+from controlplane.api.bodies import Body
 from controlplane.api.fields import Duration, no_control_characters
+from controlplane.api.operation import Answer, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.delegation import Delegated
 from controlplane.durations import parse_duration
@@ -42,9 +44,17 @@ class TokenBody(Body):
         )
 
 
-async def make_token(request: web.Request) -> web.Response:
-    """POST /token."""
-    body = await read_body(request, TokenBody)
+class MadeToken(TypedDict):
+    """A new token; its text is shown this once and stored nowhere."""
+
+    token: str
+
+
+@operation(201)
+async def make_token(request: web.Request, body: TokenBody) -> Answer[MadeToken]:
+    """Make a token of the caller's account.
+
+    It never has more scopes than the caller's token, nor lives longer.
+    """
     token = await services_of(request).delegation.make(caller_of(request), body.delegated())
-    headers = {"Cache-Control": "no-store"}
-    return web.json_response({"token": token}, status=201, headers=headers)
+    return Answer({"token": token}, headers={"Cache-Control": "no-store"})

@@ -1,0 +1,100 @@
+"""What a handler takes and answers, read off its signature: by the server and by OpenAPI.
+
+A handler is `async def name(request, body: SomeBody, query: SomeQuery) -> Answer[SomeShape]`; it
+takes `body` and `query` only where the call has them, and gets them read and checked. `None` in
+place of an answer is a 204. Its docstring is the call's summary and description.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+
+from aiohttp import web
+
+from controlplane.api.bodies import Body, read_body
+from controlplane.api.queries import Query, read_query
+
+JSON = "application/json"
+_Shape = TypeVar("_Shape")
+_Handle = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[_Shape]):
+    """What a handler answers as JSON; `_Shape` is a TypedDict, the schema of the answer."""
+
+    content: _Shape
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A handler with what it takes and answers.
+
+    `shape` is the TypedDict of the answer; None where there is no body, or it is no JSON.
+    """
+
+    handle: _Handle
+    status: int
+    media_type: str | None
+    body: type[Body] | None
+    query: type[Query] | None
+    shape: Any
+
+    @property
+    def name(self) -> str:
+        """The handler's name."""
+        return self.handle.__name__
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the handler's docstring, without its full stop."""
+        return self._docstring.partition("\n\n")[0].replace("\n", " ").removesuffix(".")
+
+    @property
+    def description(self) -> str:
+        """The rest of the handler's docstring."""
+        return self._docstring.partition("\n\n")[2]
+
+    @property
+    def _docstring(self) -> str:
+        return inspect.getdoc(self.handle) or ""
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        """Read query and body, run the handler and put its answer on the wire."""
+        taken: dict[str, Any] = {}
+        if self.query is not None:
+            taken["query"] = read_query(request, self.query)
+        if self.body is not None:
+            taken["body"] = await read_body(request, self.body)
+        answer = await self.handle(request, **taken)
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        if answer is None:
+            return web.Response(status=self.status)
+        return web.json_response(answer.content, status=self.status, headers=answer.headers)
+
+
+def operation(
+    status: int | None = None, *, media_type: str | None = None
+) -> Callable[[_Handle], Operation]:
+    """Make an operation of a handler; `media_type` is for one that answers something else."""
+
+    def decorate(handle: _Handle) -> Operation:
+        hints = get_type_hints(handle)
+        returned = hints["return"]
+        empty = returned is type(None)
+        shape = get_args(returned)[0] if get_origin(returned) is Answer else None
+        if not empty and shape is None and media_type is None:
+            raise TypeError(f"{handle.__name__}: must answer an Answer[…] or name its media type")
+        return Operation(
+            handle=handle,
+            status=status or (204 if empty else 200),
+            media_type=None if empty else media_type or JSON,
+            body=hints.get("body"),
+            query=hints.get("query"),
+            shape=shape,
+        )
+
+    return decorate

@@ -20,6 +20,7 @@ from agent.config import DEFAULT_CONFIG, AgentConfig, ConfigError, load_config
 from agent.daemon import Daemon
 from agent.docker_engine import DockerEngine
 from agent.failpoints import failpoint
+from agent.policy import PolicyError, load_policy
 
 EXIT_CONFIG = 78
 """EX_CONFIG of sysexits.h: starting again without an edit is no use."""
@@ -52,7 +53,8 @@ def _settings(path: Path | None) -> AgentConfig:
     try:
         config = load_config(path)
         failpoint(config.failpoint)
-    except (ConfigError, ValueError) as error:
+        load_policy(config.policy)
+    except (ConfigError, PolicyError, ValueError) as error:
         click.echo(f"tiltyard-agent: {error}", err=True)
         sys.exit(EXIT_CONFIG)
     return config

@@ -79,7 +79,7 @@ class AgentConfig(BaseModel):
     `cpu` in cores, `ram` in MiB, all spans in seconds unless the name says hours or days.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     state_dir: Absolute = Path("/var/lib/tiltyard-agent")
     socket: Absolute = Path("/run/tiltyard/agent.sock")
@@ -96,6 +96,7 @@ class AgentConfig(BaseModel):
     cpu: Annotated[float, Field(gt=0)] | None = None
     ram: Annotated[int, Field(gt=0)] | None = None
     gpus: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
+    policy: Absolute | None = None
     max_sessions: Annotated[int, Field(ge=1, le=1000)] = 1000
     start_slots: Annotated[int, Field(ge=1)] = Field(
         default_factory=lambda: 2 * (os.cpu_count() or 1)

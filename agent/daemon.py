@@ -22,6 +22,7 @@ from agent.failpoints import failpoint
 from agent.feed import Feed
 from agent.host import Host, HostReport, HostSettings
 from agent.images import Images
+from agent.policy import load_policy
 from agent.ports import PortPool
 from agent.record import Records
 from agent.rpc import AgentService, Services
@@ -51,7 +52,8 @@ class Daemon:
         self._clock = clock
         self._records = Records(config.state_dir)
         self._feed = Feed()
-        self._images = Images(engine, self._feed)
+        self._policy = load_policy(config.policy)
+        self._images = Images(engine, self._feed, self._policy)
         self._info: EngineInfo | None = None
         self.serving = asyncio.Event()
         """Set once the socket answers; the records need not have been compared by then."""
@@ -103,6 +105,7 @@ class Daemon:
             feed=self._feed,
             clock=self._clock,
             start_slots=asyncio.Semaphore(config.start_slots),
+            policy=self._policy,
             reach=failpoint(config.failpoint),
         )
 

@@ -7,6 +7,7 @@ loop (docker_streams.py). Nothing is read before the first call, so the daemon m
 from __future__ import annotations
 
 import asyncio
+import signal as signals
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -29,7 +30,7 @@ from agent.engine import (
 )
 from agent.engine_calls import EngineCalls, Timeouts
 from agent.errors import EngineError
-from agent.processes import live_process, wait_end
+from agent.processes import live_process, send_signal, wait_end
 from agent.session import Process
 
 T = TypeVar("T")
@@ -117,20 +118,30 @@ class DockerEngine:
         seconds = self._timeouts.remove
         await self._ask(call, seconds, lambda api: docker_sdk.remove(api, call, seconds))
 
+    async def signal_process(self, process: Process, signal: str) -> None:
+        """Send a signal to the process itself, for when the engine does not answer `kill`."""
+        try:
+            await send_signal(process, signals.Signals[signal], self._read_process)
+        except PermissionError as error:
+            raise EngineError("kill", "the agent lacks CAP_KILL") from error
+
     async def wait_end(self, process: Process) -> None:
         """Return when the process is gone; seen at the process, not asked of the engine."""
-
-        async def read(pid: int) -> Process | None:
-            return await self._calls.run(
-                Call("inspect"), self._timeouts.read, partial(live_process, pid)
-            )
-
-        await wait_end(process, read)
+        await wait_end(process, self._read_process)
 
     async def images(self) -> frozenset[str]:
         """References by digest of all images on the host."""
         return references(
             await self._ask(Call("images"), self._timeouts.read, lambda api: api.images())
+        )
+
+    async def remove_image(self, image: str) -> None:
+        """Remove a reference by digest, and the image with the last; nothing when it is gone."""
+        call = Call("remove-image", image=image, changes=True)
+        await self._ask(
+            call,
+            self._timeouts.remove,
+            lambda api: docker_sdk.unless_so(call, api.remove_image, image),
         )
 
     def logs(
@@ -160,6 +171,11 @@ class DockerEngine:
         await self._streams.close()
         await self._calls.close()
         self._clients.close()
+
+    async def _read_process(self, pid: int) -> Process | None:
+        return await self._calls.run(
+            Call("inspect"), self._timeouts.read, partial(live_process, pid)
+        )
 
     async def _ask(self, call: Call, seconds: float, ask: Callable[[docker_sdk.Client], T]) -> T:
         facts = await self._known()

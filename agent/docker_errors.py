@@ -19,6 +19,7 @@ from agent.errors import (
     EngineTimeout,
     EngineUnavailable,
     ImageCannotRun,
+    ImageInUse,
     ImageMissing,
     ImageNotFound,
     PathNotFound,
@@ -56,6 +57,8 @@ def error_of_answer(call: Call, status: int, message: str) -> AgentError:
         return DiskFull(STORAGE, _short(text))
     if status == 404 and (missing := _missing(call, lower)) is not None:
         return missing
+    if status == 409 and call.name == "remove-image":
+        return ImageInUse(call.image, _short(text))
     refusal = _REFUSALS[call.name](call, text) if call.name in _REFUSALS else None
     return refusal or EngineError(call.name, _short(text) or f"status {status}")
 
@@ -95,7 +98,8 @@ def already_so(call: Call, status: int, message: str) -> bool:
     lower = message.lower()
     if call.name == "kill":
         return any(part in lower for part in _NOT_RUNNING)
-    return call.name == "remove" and status == 404 and "no such container" in lower
+    gone = {"remove": "no such container", "remove-image": "no such image"}.get(call.name)
+    return gone is not None and status == 404 and gone in lower
 
 
 def being_removed(status: int, message: str) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from agent import logs
 from agent.engine import Container, ContainerStatus, container_name
-from agent.errors import AgentError, ContainerGone
+from agent.errors import AgentError, ContainerGone, EngineError
 from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
+from agent.race import comes_first
 from agent.session import EndReason, Process, Session, State
 
 log = logging.getLogger(__name__)
@@ -18,35 +18,48 @@ KILL_SECONDS = 10.0
 CONFIRM_SECONDS = 30.0
 """How long the engine may call a container running whose process is gone (M12, M29)."""
 CONFIRM_STEP_SECONDS = 0.02
+SEAL_TRIES = 5
+"""How often the engine may fail to read a log before its rest counts as lost: half a minute."""
 
 
 async def end_process(host: Host, session: Session, process: Process) -> bool:
     """SIGTERM, the host's grace period, SIGKILL; False when the process survives that."""
-    await _signal(host, session, "SIGTERM")
-    if await ends_within(host, process, host.settings.stop_grace):
+    await _signal(host, session, process, "SIGTERM")
+    if await _ends_within(host, process, host.settings.stop_grace):
         return True
     log.info("session %s: still there after the grace period", session.internal_id)
     return await kill_process(host, session, process)
 
 
 async def kill_process(host: Host, session: Session, process: Process) -> bool:
-    """SIGKILL; False when the process is still there after KILL_SECONDS."""
-    await _signal(host, session, "SIGKILL")
-    return await ends_within(host, process, KILL_SECONDS)
+    """SIGKILL; False when the process is still there KILL_SECONDS after it was sent.
+
+    One that cannot be sent says nothing of the process: it is tried again.
+    """
+    while True:
+        sent = await _signal(host, session, process, "SIGKILL")
+        if await _ends_within(host, process, KILL_SECONDS):
+            return True
+        if sent:
+            return False
 
 
-async def ends_within(host: Host, process: Process, seconds: float) -> bool:
+async def _ends_within(host: Host, process: Process, seconds: float) -> bool:
     """Wait for the end of a process, at most so long; True when it has ended."""
-    end = asyncio.create_task(host.engine.wait_end(process), name=f"end-{process.pid}")
-    late = asyncio.create_task(host.clock.sleep(seconds), name=f"grace-{process.pid}")
-    try:
-        await asyncio.wait({end, late}, return_when=asyncio.FIRST_COMPLETED)
-        # One that could not be waited for has not ended: what is unknown is asked again.
-        return end.done() and end.exception() is None
-    finally:
-        end.cancel()
-        late.cancel()
-        await asyncio.gather(end, late, return_exceptions=True)
+    name = f"end-{process.pid}"
+    return await comes_first(_end_of(host, process), host.clock.sleep(seconds), name)
+
+
+async def _end_of(host: Host, process: Process) -> None:
+    """Wait for the end of a process; while that fails, what became of it is unknown."""
+    while True:
+        try:
+            await host.engine.wait_end(process)
+        except AgentError as error:
+            log.warning("cannot wait for process %d: %s", process.pid, error)
+            await host.clock.sleep(RETRY_FIRST_SECONDS)
+        else:
+            return
 
 
 async def ended_container(host: Host, session: Session) -> Container | None:
@@ -99,14 +112,19 @@ def ended(session: Session, container: Container | None, *, now: float) -> Sessi
 
 
 async def seal_log(host: Host, session: Session) -> bool:
-    """Take the log into the host's keeping, however long that takes; False when it is gone."""
-    wait = RETRY_FIRST_SECONDS
+    """Take the log into the host's keeping, however long that takes; False when it is gone.
+
+    One that the engine fails to read SEAL_TRIES times is kept as far as it could be read.
+    """
+    wait, failures = RETRY_FIRST_SECONDS, 0
     while True:
         try:
-            await logs.seal(host.engine, host.records, session.internal_id)
+            final = failures >= SEAL_TRIES
+            await logs.seal(host.engine, host.records, session.internal_id, partly=final)
         except ContainerGone:
             return False
         except AgentError as error:
+            failures += isinstance(error, EngineError)
             log.warning("session %s: cannot seal its log: %s", session.internal_id, error)
             await host.clock.sleep(wait)
             wait = min(wait * 2, RETRY_LONGEST_SECONDS)
@@ -122,9 +140,17 @@ def _reason(session: Session, container: Container | None) -> EndReason:
     return EndReason.OOM if container.oom_killed else EndReason.EXITED
 
 
-async def _signal(host: Host, session: Session, signal: str) -> None:
-    """Send a signal; a failure shows by the process that stays."""
+async def _signal(host: Host, session: Session, process: Process, signal: str) -> bool:
+    """Send a signal, past the engine if that does not answer; False when neither can."""
     try:
         await host.engine.kill(container_name(session.internal_id), signal)
     except AgentError as error:
         log.warning("session %s: cannot send %s: %s", session.internal_id, signal, error)
+    else:
+        return True
+    try:
+        await host.engine.signal_process(process, signal)
+    except AgentError as error:
+        log.warning("process %d: cannot send %s: %s", process.pid, signal, error)
+        return False
+    return True

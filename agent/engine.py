@@ -160,6 +160,13 @@ class Engine(Interface):
         """Remove a container by id or name, running or not; nothing happens when it is gone."""
         ...
 
+    async def signal_process(self, process: Process, signal: str) -> None:
+        """Send a signal to the process itself, for when the engine does not answer `kill`.
+
+        Nothing happens when it is gone. Raises EngineError when the agent may not.
+        """
+        ...
+
     async def wait_end(self, process: Process) -> None:
         """Return when the process is gone; seen at the process, not asked of the engine."""
         ...
@@ -195,6 +202,13 @@ class Engine(Interface):
 
     async def images(self) -> frozenset[str]:
         """References by digest of all images on the host."""
+        ...
+
+    async def remove_image(self, image: str) -> None:
+        """Remove a reference by digest, and the image with the last; nothing when it is gone.
+
+        Raises ImageInUse when a container, running or not, was made of it.
+        """
         ...
 
     def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:

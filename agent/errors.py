@@ -45,6 +45,7 @@ class ErrorReason(enum.Enum):
     STALE_REVISION = 29
     UNIMPLEMENTED = 30
     INTERNAL = 31
+    NOT_ALLOWED = 32
 
 
 @dataclass(eq=False)
@@ -210,6 +211,26 @@ class RegistryTimeout(AgentError):
     image: str
     reason = ErrorReason.REGISTRY_TIMEOUT
     template = "cannot pull {image}: the registry did not answer in time"
+
+
+@dataclass(eq=False)
+class ImageInUse(AgentError):
+    """Something uses the image that was to be removed."""
+
+    image: str
+    cause: str
+    reason = ErrorReason.IMAGE_IN_USE
+    template = "cannot remove {image}: {cause}"
+
+
+@dataclass(eq=False)
+class NotAllowed(AgentError):
+    """The host's own policy does not allow what its control plane asks for."""
+
+    what: str
+    cause: str
+    reason = ErrorReason.NOT_ALLOWED
+    template = "cannot {what}: this host's policy {cause}"
 
 
 @dataclass(eq=False)

@@ -11,6 +11,7 @@ from agent.clock import Clock
 from agent.deadlines import Deadlines
 from agent.engine import Engine
 from agent.feed import Feed
+from agent.policy import Policy
 from agent.ports import PortPool
 from agent.record import Records
 from agent.session import Resources
@@ -48,6 +49,7 @@ class Host:
     feed: Feed
     clock: Clock
     start_slots: asyncio.Semaphore
+    policy: Policy
     reach: Reach
 
 

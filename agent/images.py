@@ -8,13 +8,17 @@ import re
 from collections.abc import AsyncGenerator
 
 from agent.engine import Credentials, Engine, PullProgress
-from agent.errors import AgentError, InvalidArgument
+from agent.errors import AgentError, ImageInUse, InvalidArgument, RegistryTimeout
 from agent.feed import Feed
+from agent.policy import Policy
 
 log = logging.getLogger(__name__)
 
 CONCURRENT_PULLS = 2
 """More at once slow each other down, and hung engines (reliability.md 1.1, kubelet)."""
+
+PULL_SECONDS = 1800.0
+"""How long a pull may take: 10 GB at 45 Mbit/s. A trickle would hold a slot for ever."""
 
 _REFERENCE = re.compile(
     r"[A-Za-z0-9.\-_]+(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+"
@@ -51,9 +55,18 @@ class _Pull:
 class Images:
     """What is on the host, as last read from the engine, and what is on its way."""
 
-    def __init__(self, engine: Engine, feed: Feed) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        feed: Feed,
+        policy: Policy | None = None,
+        *,
+        pull_timeout: float = PULL_SECONDS,
+    ) -> None:
         self._engine = engine
         self._feed = feed
+        self._policy = policy or Policy()
+        self._pull_timeout = pull_timeout
         self._here: frozenset[str] = frozenset()
         self._pulls: dict[str, _Pull] = {}
         self._slots = asyncio.Semaphore(CONCURRENT_PULLS)
@@ -77,7 +90,7 @@ class Images:
 
         The pull goes on when the reader goes away. Raises what PullImage of agent.proto names.
         """
-        checked_reference(image)
+        self._policy.check_image(checked_reference(image))
         if image in self._here:
             await self.refresh()
         if image in self._here:
@@ -88,6 +101,18 @@ class Images:
             await pull.wait()
             yield pull.progress
         await asyncio.shield(pull.task)
+
+    async def remove(self, image: str) -> None:
+        """Remove an image that no session uses; nothing happens when it is not there.
+
+        Raises ImageInUse when it is being pulled or a container was made of it.
+        """
+        checked_reference(image)
+        if image in self._pulls:
+            raise ImageInUse(image, "it is being pulled")
+        await self._engine.remove_image(image)
+        log.info("removed %s", image)
+        await self.refresh()
 
     async def close(self) -> None:
         """Give up the pulls under way."""
@@ -107,9 +132,13 @@ class Images:
     async def _run(self, image: str, credentials: Credentials | None, pull: _Pull) -> None:
         async with self._slots:
             log.info("pulling %s", image)
-            async with self._engine.pull(image, credentials) as steps:
-                async for progress in steps:
-                    pull.tell(progress)
+            try:
+                async with asyncio.timeout(self._pull_timeout):
+                    async with self._engine.pull(image, credentials) as steps:
+                        async for progress in steps:
+                            pull.tell(progress)
+            except TimeoutError:
+                raise RegistryTimeout(image) from None
             await self.refresh()
             log.info("pulled %s", image)
 

@@ -21,6 +21,7 @@ from agent.errors import (
     SessionStopped,
 )
 from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
+from agent.race import comes_first
 from agent.session import EndReason, Process, Session, State
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ class Lifecycle:
         if self._stop_reason is not None:
             self._stop_asked.set()
         self._changed = asyncio.Event()
+        self._created = False
+        """True once the engine has a container of this start."""
         self._start_error: AgentError | None = None
         self._start_settled = asyncio.Event()
         if self.settled:
@@ -125,6 +128,8 @@ class Lifecycle:
             except Exception:
                 log.exception("session %s: a step failed by a defect", self._session.internal_id)
                 await self._host.clock.sleep(RETRY_LONGEST_SECONDS)
+        if self._session.process is not None:
+            await self._outlive(self._session.process)
         if not (self._session.log_sealed or self._session.container_removed):
             sealed = await ending.seal_log(self._host, self._session)
             await self._reach("log.sealed")
@@ -210,7 +215,7 @@ class Lifecycle:
         session, host = self._session, self._host
         process = session.process
         if process is not None and not await ending.end_process(host, session, process):
-            await self._die_unkillable(process)
+            await self._die_unkillable()
             return
         await self._reach("stop.killed")
         container = await ending.ended_container(host, session)
@@ -220,8 +225,8 @@ class Lifecycle:
         else:
             await self._finish(container)
 
-    async def _die_unkillable(self, process: Process) -> None:
-        """Call the session dead, and hold its ports and reservation until the process is gone."""
+    async def _die_unkillable(self) -> None:
+        """Call the session dead; it keeps its process, and with that its ports and reservation."""
         self.unkillable = True
         self._host.deadlines.clear(self._session.internal_id)
         await self._save_and_set(
@@ -232,6 +237,10 @@ class Lifecycle:
                 detail="its process survives SIGKILL",
             )
         )
+
+    async def _outlive(self, process: Process) -> None:
+        """Kill again and again, and give back what the dead session holds once that is done."""
+        self.unkillable = True
         while not await ending.kill_process(self._host, self._session, process):
             continue
         self.unkillable = False
@@ -265,11 +274,11 @@ class Lifecycle:
         self._settle(error)
 
     async def _remove_traces(self, error: AgentError) -> None:
-        """Undo once; while the engine is gone altogether, what it has is left to the reaper."""
+        """Undo once; an engine that was gone before it was asked for a container has none."""
         try:
             await starting.undo(self._host, self._session)
         except EngineUnavailable:
-            if not isinstance(error, EngineUnavailable):
+            if self._created or not isinstance(error, EngineUnavailable):
                 raise
             await self._host.records.delete(self._session.internal_id)
 
@@ -277,22 +286,12 @@ class Lifecycle:
 
     async def _unless_stopped(self, waited: Coroutine[None, None, None]) -> bool:
         """Wait for something (True) or for a stop to be asked (False)."""
-        work = asyncio.create_task(waited, name=f"wait-{self._session.internal_id}")
-        stop = asyncio.create_task(
-            self._stop_asked.wait(), name=f"stop-{self._session.internal_id}"
-        )
-        try:
-            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                work.result()
-            return work.done()
-        finally:
-            work.cancel()
-            stop.cancel()
-            await asyncio.gather(work, stop, return_exceptions=True)
+        name = f"wait-{self._session.internal_id}"
+        return await comes_first(waited, self._stop_asked.wait(), name)
 
     async def _step(self, name: str) -> None:
         """A named step of the start; a stop that came meanwhile ends the start there."""
+        self._created = self._created or name == "start.created"
         await self._reach(name)
         if self._stop_reason is not None:
             raise SessionStopped(self._session.internal_id)

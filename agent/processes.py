@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Awaitable, Callable
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from agent.session import Process
@@ -48,20 +50,42 @@ def first_process(container: str) -> Process | None:
 
 async def wait_end(process: Process, read: Callable[[int], Awaitable[Process | None]]) -> None:
     """Return when the process is gone. `read` is `live_process` off the event loop."""
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    try:
-        # From here on the descriptor stands for one process, so what is read now is about it,
-        # or it has ended and the descriptor says so.
-        if await read(process.pid) != process:
+    async with _held(process, read) as descriptor:
+        if descriptor is None:
             return
         loop.add_reader(descriptor, ended.set)
         try:
             await ended.wait()
         finally:
             loop.remove_reader(descriptor)
+
+
+async def send_signal(
+    process: Process, number: int, read: Callable[[int], Awaitable[Process | None]]
+) -> None:
+    """Send a signal; nothing happens when the process is gone. Raises PermissionError."""
+    async with _held(process, read) as descriptor:
+        if descriptor is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, number)
+
+
+@contextlib.asynccontextmanager
+async def _held(
+    process: Process, read: Callable[[int], Awaitable[Process | None]]
+) -> AsyncIterator[int | None]:
+    """A descriptor that stands for this process and no later one of its id; None when it is gone.
+
+    What is read once the descriptor is open is about it, or it has ended and the descriptor
+    says so.
+    """
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        yield None
+        return
+    try:
+        yield descriptor if await read(process.pid) == process else None
     finally:
         os.close(descriptor)

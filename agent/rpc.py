@@ -21,6 +21,7 @@ from agent.errors import (
     AgentError,
     ContainerGone,
     ErrorReason,
+    ImageInUse,
     InvalidArgument,
     SessionLive,
     Unimplemented,
@@ -74,6 +75,7 @@ GRPC_CODES: dict[ErrorReason, grpc.StatusCode] = {
     ErrorReason.STALE_REVISION: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorReason.UNIMPLEMENTED: grpc.StatusCode.UNIMPLEMENTED,
     ErrorReason.INTERNAL: grpc.StatusCode.INTERNAL,
+    ErrorReason.NOT_ALLOWED: grpc.StatusCode.PERMISSION_DENIED,
 }
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -283,8 +285,11 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     async def RemoveImage(
         self, request: pb.RemoveImageRequest, context: Context
     ) -> pb.RemoveImageResponse:
-        """Remove an image."""
-        raise Unimplemented("RemoveImage")
+        """Remove an image that nothing uses."""
+        if self._parts.sessions.uses_image(request.image):
+            raise ImageInUse(request.image, "a session uses it, or its container is kept")
+        await self._parts.images.remove(request.image)
+        return pb.RemoveImageResponse()
 
     @_answers
     async def SetWarmPool(

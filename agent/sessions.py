@@ -54,6 +54,7 @@ class SessionManager:
         self._host = host
         self._lives: dict[str, Lifecycle] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._discards: dict[str, asyncio.Task[None]] = {}
         self._tombstones: dict[str, float] = {}
         self.reconciled = False
         """True once the records have been compared with the engine; starts wait for it."""
@@ -89,7 +90,7 @@ class SessionManager:
         if life.unkillable:
             raise CannotKill(internal_id)
         if discard:
-            await self._discard(life)
+            await asyncio.shield(self._discards.get(internal_id) or self._begin_discard(life))
         return life.session
 
     def life(self, internal_id: str) -> Lifecycle:
@@ -104,6 +105,13 @@ class SessionManager:
         return sorted(
             (life.session for life in self._lives.values() if not life.gone.is_set()),
             key=lambda session: (session.create_time, session.internal_id),
+        )
+
+    def uses_image(self, image: str) -> bool:
+        """True while a session that has not ended, or a container that is kept, is of an image."""
+        return any(
+            life.session.spec.image == image and not life.session.container_removed
+            for life in self._lives.values()
         )
 
     def settled(self) -> list[Session]:
@@ -166,7 +174,7 @@ class SessionManager:
 
     async def close(self) -> None:
         """Let go of all sessions; their containers run on."""
-        tasks = list(self._tasks.values())
+        tasks = [*self._tasks.values(), *self._discards.values()]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -188,6 +196,7 @@ class SessionManager:
             raise NotReconciled
         if now - self._tombstones.get(internal_id, -TOMBSTONE_SECONDS) < TOMBSTONE_SECONDS:
             raise SessionStopped(internal_id)
+        host.policy.check_spec(spec)
         self._check_environment(spec)
         gpu_ids = host.capacity.reserve(internal_id, spec.reservation)
         try:
@@ -232,7 +241,7 @@ class SessionManager:
         self._lives[session.internal_id] = Lifecycle(
             self._host, session.with_changes(sequence=self._host.feed.stamp())
         )
-        if session.state.ended:
+        if session.state.ended and session.process is None:
             # What was released last is used again last.
             self._host.ports.avoid(session.ports)
         else:
@@ -254,8 +263,15 @@ class SessionManager:
         await self._host.records.create(session)
         self._remember(session)
 
+    def _begin_discard(self, life: Lifecycle) -> asyncio.Task[None]:
+        internal_id = life.session.internal_id
+        task = asyncio.create_task(self._discard(life), name=f"discard-{internal_id}")
+        self._discards[internal_id] = task
+        task.add_done_callback(lambda _: self._discards.pop(internal_id))
+        return task
+
     async def _discard(self, life: Lifecycle) -> None:
-        """Remove an ended session for good; a caller that is not answered asks again."""
+        """Remove an ended session for good; whoever gets an error asks again."""
         internal_id = life.session.internal_id
         await life.wait_for(lambda session: session.log_sealed or session.container_removed)
         if not life.session.container_removed:

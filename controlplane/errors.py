@@ -59,6 +59,7 @@ class AgentReason(StrEnum):
     STALE_REVISION = auto()
     UNIMPLEMENTED = auto()
     INTERNAL = auto()
+    NOT_ALLOWED = auto()
 
 
 class ConfigError(Exception):

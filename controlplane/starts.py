@@ -71,6 +71,7 @@ REFUSED_BY_ADMISSION = frozenset(
         AgentReason.IMAGE_MISSING,
         AgentReason.DISK_FULL,
         AgentReason.ENGINE_UNAVAILABLE,
+        AgentReason.NOT_ALLOWED,
     }
 )
 """The agent answered before it began: nothing is left of the attempt."""

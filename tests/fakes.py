@@ -31,6 +31,7 @@ from agent.errors import (
     EngineTimeout,
     EngineUnavailable,
     ImageCannotRun,
+    ImageInUse,
     ImageMissing,
     ImageNotFound,
     InvalidArgument,
@@ -90,13 +91,15 @@ class _Held:
 class FakeEngine:
     """A container engine whose containers are entries in a table.
 
-    Sets to be filled by a test: `cannot_run` (images), `ignores_sigterm` (names of containers),
+    Sets to be filled by a test: `cannot_run` (images), `ignores_sigterm` and
+    `survives_sigkill` (names of containers),
     `registry` (images that can be pulled). Containers are named by name or id throughout.
     """
 
     def __init__(self, clock: FakeClock | None = None) -> None:
         self.cannot_run: set[str] = set()
         self.ignores_sigterm: set[str] = set()
+        self.survives_sigkill: set[str] = set()
         self.registry: set[str] = set()
         self.calls: deque[tuple[str, str]] = deque(maxlen=1000)
         self._clock = clock or FakeClock()
@@ -232,13 +235,7 @@ class FakeEngine:
 
     async def kill(self, container: str, signal: str) -> None:
         async with self._call("kill", container):
-            held = self._find(container)
-            if held.process is None:
-                return
-            if signal == "SIGKILL":
-                self.end(held.id, 137)
-            elif signal == "SIGTERM" and not self.ignores_sigterm & {held.id, held.name}:
-                self.end(held.id, 143)
+            self._signal(self._find(container), signal)
 
     async def remove(self, container: str) -> None:
         async with self._call("remove", container):
@@ -251,6 +248,11 @@ class FakeEngine:
                 held.removed = True
                 held.poke()
                 self._tell(held)
+
+    async def signal_process(self, process: Process, signal: str) -> None:
+        for held in self._containers.values():
+            if held.process == process:
+                self._signal(held, signal)
 
     async def wait_end(self, process: Process) -> None:
         ended = self._ends.get(process)
@@ -286,6 +288,12 @@ class FakeEngine:
                 raise ImageNotFound(image)
         async with contextlib.aclosing(self._pull_steps(image)) as found:
             yield found
+
+    async def remove_image(self, image: str) -> None:
+        async with self._call("remove_image", image):
+            if any(held.spec.image == image for held in self._containers.values()):
+                raise ImageInUse(image, "a container was made of it")
+            self._images.discard(image)
 
     async def images(self) -> frozenset[str]:
         async with self._call("images"):
@@ -325,6 +333,11 @@ class FakeEngine:
     def _check_available(self) -> None:
         if self._unavailable:
             raise EngineUnavailable("the fake engine is told not to answer")
+
+    def _signal(self, held: _Held, signal: str) -> None:
+        ignored = self.ignores_sigterm if signal == "SIGTERM" else self.survives_sigkill
+        if held.process is not None and not ignored & {held.id, held.name}:
+            self.end(held.id, {"SIGTERM": 143, "SIGKILL": 137}[signal])
 
     def _find(self, container: str) -> _Held:
         held = self._containers.get(self._ids.get(container, container))

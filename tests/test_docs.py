@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.config import AgentConfig
+from agent.policy import Policy
 from controlplane.config import Config
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,6 +20,7 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
     ("heading", "known"),
     [
         ("Settings of the agent", set(AgentConfig.model_fields)),
+        ("Policy of a host", set(Policy.model_fields)),
         ("Settings of the control plane", {field.name for field in dataclasses.fields(Config)}),
     ],
 )

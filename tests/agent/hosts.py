@@ -14,6 +14,7 @@ from agent.deadlines import Deadlines
 from agent.feed import Feed
 from agent.host import Host, HostSettings
 from agent.images import Images
+from agent.policy import Policy
 from agent.ports import PortPool
 from agent.record import Records
 from agent.session import Protocol, Resources
@@ -98,12 +99,14 @@ async def an_agent(
     cores: int = 100,
     max_sessions: int = 1000,
     start_slots: int = 4,
+    policy: Policy | None = None,
     reconcile: bool = True,
 ) -> AsyncIterator[Agent]:
     """An agent on `tmp_path`; leaving ends it as SIGKILL would, its containers run on."""
     records = Records(tmp_path / "state")
     feed, steps = Feed(), Steps()
     host = Host(
+        policy=policy or Policy(),
         settings=HostSettings(
             agent_id=await records.open(),
             public_address="192.0.2.1",
@@ -151,3 +154,14 @@ async def an_agent(
         await sessions.close()
         await images.close()
         await records.close()
+
+
+async def assert_nothing_is_left(agent: Agent) -> None:
+    assert agent.nothing_is_held()
+    assert agent.directories() == []
+    assert agent.sessions.all() == []
+    assert await agent.engine.list(agent.host.settings.agent_id) == []
+
+
+async def until_sealed(agent: Agent, internal_id: str) -> None:
+    await agent.sessions.life(internal_id).wait_for(lambda session: session.log_sealed)

@@ -14,16 +14,6 @@ from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
 
 
-@pytest.fixture
-def engine(clock: FakeClock) -> FakeEngine:
-    return FakeEngine(clock)
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
 async def test_a_running_session_is_adopted_as_it_was(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock
 ) -> None:

@@ -47,6 +47,8 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         ("max_sessions = 1001\n", "max_sessions"),
         ('cpu = "many"\n', "cpu"),
         ("cpu = -1\n", "cpu"),
+        ("cpu = inf\n", "cpu"),
+        ("cpu = nan\n", "cpu"),
         ("ram = 0\n", "ram"),
         ('port_range = "20000"\n', "port_range"),
         ('port_range = "30000-20000"\n', "port_range"),
@@ -103,6 +105,10 @@ def test_config_check_shows_the_settings_or_the_mistake(tmp_path: Path) -> None:
     refused = CliRunner().invoke(main, ["config", "check", "--config", str(wrong)])
     assert refused.exit_code == EXIT_CONFIG
     assert "cpus" in refused.output
+    lost = written(tmp_path, f'policy = "{tmp_path}/none.toml"\n')
+    refused = CliRunner().invoke(main, ["config", "check", "--config", str(lost)])
+    assert refused.exit_code == EXIT_CONFIG
+    assert "policy: cannot read" in refused.output
 
 
 def test_a_command_without_an_agent_says_so_in_one_line(tmp_path: Path) -> None:

@@ -5,9 +5,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.errors import InvalidArgument, RegistryTimeout, RegistryUnavailable
+from agent.errors import (
+    ImageInUse,
+    InvalidArgument,
+    NotAllowed,
+    RegistryTimeout,
+    RegistryUnavailable,
+)
 from agent.feed import Feed
 from agent.images import CONCURRENT_PULLS, Images, checked_reference
+from agent.policy import Policy
 from tests.fakes import FakeEngine
 
 
@@ -93,6 +100,38 @@ async def test_an_image_that_somebody_removed_is_pulled_again(
     engine._images.discard(reference("a"))
     await pulled(images, reference("a"))
     assert pulls(engine) == 2
+
+
+async def test_a_pull_that_takes_too_long_gives_its_slot_back(engine: FakeEngine) -> None:
+    images = Images(engine, Feed(), pull_timeout=0.01)
+    engine.hold("pull")
+    for digit in "abc":
+        with pytest.raises(RegistryTimeout):
+            await pulled(images, reference(digit))
+    engine.release("pull")
+    await pulled(images, reference("a"))
+    await images.close()
+
+
+async def test_an_image_is_not_removed_while_it_is_pulled(
+    engine: FakeEngine, images: Images
+) -> None:
+    engine.hold("pull")
+    caller = asyncio.create_task(pulled(images, reference("a")))
+    await engine.held("pull")
+    with pytest.raises(ImageInUse):
+        await images.remove(reference("a"))
+    engine.release("pull")
+    await caller
+    await images.remove(reference("a"))
+    assert reference("a") not in images.here
+
+
+async def test_only_registries_of_the_policy_are_asked(engine: FakeEngine) -> None:
+    images = Images(engine, Feed(), Policy(allowed_registries=("ghcr.io",)))
+    with pytest.raises(NotAllowed):
+        await pulled(images, reference("a"))
+    assert pulls(engine) == 0
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ DEADLINE = 20.0
 
 LATER = {
     "ClaimSession": pb.ClaimSessionRequest,
-    "RemoveImage": pb.RemoveImageRequest,
     "SetWarmPool": pb.SetWarmPoolRequest,
     "SetDrain": pb.SetDrainRequest,
     "RenewCertificate": pb.RenewCertificateRequest,
@@ -297,3 +296,23 @@ async def test_the_host_is_told_when_an_image_has_come(stub: Any, engine: FakeEn
         await refused(stub.PullImage(pb.PullImageRequest(image=absent), timeout=DEADLINE))
         == "IMAGE_NOT_FOUND"
     )
+
+
+async def test_an_image_is_removed_once_nothing_uses_it(stub: Any, engine: FakeEngine) -> None:
+    request = pb.RemoveImageRequest(image=IMAGE)
+    started = (await stub.StartSession(start_request(), timeout=DEADLINE)).session
+    assert await refused(stub.RemoveImage(request, timeout=DEADLINE)) == "IMAGE_IN_USE"
+    stop = pb.StopSessionRequest(internal_id=started.internal_id)
+    await stub.StopSession(stop, timeout=DEADLINE)
+    # Its container is kept, for its files.
+    assert await refused(stub.RemoveImage(request, timeout=DEADLINE)) == "IMAGE_IN_USE"
+    assert IMAGE in await engine.images()
+    stop.discard = True
+    await stub.StopSession(stop, timeout=DEADLINE)
+    for _ in range(2):
+        await stub.RemoveImage(request, timeout=DEADLINE)
+        host = (await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).host
+        assert IMAGE not in host.images
+    assert await refused(stub.StartSession(start_request(), timeout=DEADLINE)) == "IMAGE_MISSING"
+    request.image = "game:latest"
+    assert await refused(stub.RemoveImage(request, timeout=DEADLINE)) == "INVALID_ARGUMENT"

@@ -3,74 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import io
 import tarfile
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
-from agent.docker_engine import DockerEngine
 from agent.engine import Container, ContainerStatus, container_name
 from agent.errors import (
     ContainerExists,
     ContainerGone,
     ImageCannotRun,
     ImageMissing,
-    ImageNotFound,
-    InvalidArgument,
     PathNotFound,
     PortTaken,
 )
 from agent.session import NetworkMode, Process, Protocol
-from tests.contract.images import PAYLOAD, SAVE, build, forget
+from tests.contract.images import PAYLOAD, SAVE
 from tests.contract.stages import (
     EXIT_CODE,
-    DockerStage,
     FakeStage,
-    Images,
     Stage,
-    cleared,
     port,
     running,
     spec,
 )
-from tests.harness import Registry, remove_traces
 
 NOBODY = "tiltyard-nonesuch"
-
-
-@pytest.fixture(scope="session")
-def images(
-    docker_engine: Path, registry: Registry, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Images]:
-    folder = tmp_path_factory.mktemp("images")
-
-    def built(name: str, line: str = "") -> str:
-        return build(docker_engine, registry.address, folder, name, line)
-
-    made = Images(
-        runs=built("contract"),
-        cannot_run=built("contract-user", "USER nobody-of-this-name"),
-        absent=built("contract-pull"),
-    )
-    yield made
-    remove_traces(docker_engine, registry.address)
-
-
-@pytest.fixture(
-    params=["fake", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.registry])]
-)
-async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
-    made: Stage
-    if request.param == "fake":
-        made = FakeStage(tmp_path)
-    else:
-        socket: Path = request.getfixturevalue("docker_engine")
-        made = DockerStage(tmp_path, DockerEngine(str(socket)), request.getfixturevalue("images"))
-    async with contextlib.asynccontextmanager(cleared)(made):
-        yield made
 
 
 async def ended(stage: Stage, container: Container) -> Container:
@@ -212,6 +170,17 @@ class TestEnd:
             names.pop()
         await asyncio.gather(*map(stage.engine.remove, names))
         assert await stage.engine.list(stage.agent_id) == []
+
+    async def test_a_process_is_signalled_past_the_engine(self, stage: Stage) -> None:
+        container = await running(stage)
+        assert container.process is not None
+        await stage.engine.signal_process(Process(2**22 - 1, start_ticks=1), "SIGKILL")
+        another = Process(container.process.pid, container.process.start_ticks + 1)
+        await stage.engine.signal_process(another, "SIGKILL")
+        assert (await stage.engine.inspect(container.container)).process == container.process
+        await stage.engine.signal_process(container.process, "SIGKILL")
+        assert (await ended(stage, container)).exit_code == 137
+        await stage.engine.signal_process(container.process, "SIGKILL")
 
     async def test_the_end_of_a_process_that_is_gone_has_come(self, stage: Stage) -> None:
         await stage.engine.wait_end(Process(pid=2**22 - 1, start_ticks=1))
@@ -367,41 +336,6 @@ class TestArchives:
         with pytest.raises(PathNotFound) as error:
             await self.members(stage, container.container, path)
         assert error.value.path == path
-
-
-class TestImages:
-    async def test_a_pull_brings_the_image_and_may_be_repeated(
-        self, stage: Stage, request: pytest.FixtureRequest
-    ) -> None:
-        image = stage.images.absent
-        if isinstance(stage, DockerStage):
-            forget(request.getfixturevalue("docker_engine"), image)
-        before = await stage.engine.images()
-        assert stage.images.runs in before
-        assert image not in before
-        async with stage.engine.pull(image) as steps:
-            told = [step async for step in steps]
-        assert told[-1].layers_done == told[-1].layers > 0
-        assert [step.received_bytes for step in told] == sorted(s.received_bytes for s in told)
-        assert await stage.engine.images() == before | {image}
-        async with stage.engine.pull(image) as steps:
-            async for _ in steps:
-                pass
-        await stage.engine.create(spec(stage, image=image))
-
-    async def test_an_image_that_the_registry_does_not_have(self, stage: Stage) -> None:
-        unknown = stage.images.unknown
-        for image in (unknown, unknown.replace("@", "-none@")):
-            with pytest.raises(ImageNotFound) as error:
-                async with stage.engine.pull(image) as steps:
-                    async for _ in steps:
-                        pass
-            assert error.value.image == image
-
-    async def test_only_a_reference_by_digest_is_pulled(self, stage: Stage) -> None:
-        with pytest.raises(InvalidArgument):
-            async with stage.engine.pull(stage.images.runs.partition("@")[0]):
-                pass
 
 
 class TestEvents:

@@ -106,6 +106,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """This agent does not offer the method yet."""
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 31
     """A defect of the agent; its log has the rest."""
+    ERROR_REASON_NOT_ALLOWED: _ErrorReason.ValueType  # 32
+    """The host's own policy does not allow it."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason says why a call failed. The number never changes its meaning."""
@@ -174,6 +176,8 @@ ERROR_REASON_UNIMPLEMENTED: ErrorReason.ValueType  # 30
 """This agent does not offer the method yet."""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 31
 """A defect of the agent; its log has the rest."""
+ERROR_REASON_NOT_ALLOWED: ErrorReason.ValueType  # 32
+"""The host's own policy does not allow it."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
 
 class _State:

@@ -138,7 +138,7 @@ class AgentServiceServicer:
         SPEC_CONFLICT for a known id with another spec, SESSION_STOPPED when a stop for this id came
         first, START_QUEUE_FULL when it cannot begin within 2 s, NO_CAPACITY, NO_FREE_PORT, PORT_TAKEN,
         PORT_OUT_OF_RANGE, IMAGE_MISSING, IMAGE_CANNOT_RUN, ENGINE_UNAVAILABLE, ENGINE_TIMEOUT,
-        ENGINE_ERROR, DISK_FULL, DRAINING.
+        ENGINE_ERROR, DISK_FULL, DRAINING, NOT_ALLOWED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -197,14 +197,17 @@ class AgentServiceServicer:
     def PullImage(self, request, context):
         """PullImage pulls an image by digest and streams its progress; the last message has
         `done` set. Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
-        with IMAGE_NOT_FOUND, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL, ENGINE_UNAVAILABLE.
+        with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
+        ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveImage(self, request, context):
-        """RemoveImage removes an image that nothing uses. Idempotent. Fails with IMAGE_IN_USE.
+        """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
+        files, none of anybody else's, and no pull. Idempotent. Fails with IMAGE_IN_USE,
+        ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -66,7 +66,7 @@ class AgentServiceStub:
     SPEC_CONFLICT for a known id with another spec, SESSION_STOPPED when a stop for this id came
     first, START_QUEUE_FULL when it cannot begin within 2 s, NO_CAPACITY, NO_FREE_PORT, PORT_TAKEN,
     PORT_OUT_OF_RANGE, IMAGE_MISSING, IMAGE_CANNOT_RUN, ENGINE_UNAVAILABLE, ENGINE_TIMEOUT,
-    ENGINE_ERROR, DISK_FULL, DRAINING.
+    ENGINE_ERROR, DISK_FULL, DRAINING, NOT_ALLOWED.
     """
     ClaimSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ClaimSessionRequest, _agent_pb2.ClaimSessionResponse]
     """ClaimSession turns a ready standby into a session. Idempotent on `internal_id`: a repeat of
@@ -96,10 +96,14 @@ class AgentServiceStub:
     PullImage: _grpc.UnaryStreamMultiCallable[_agent_pb2.PullImageRequest, _agent_pb2.PullImageResponse]
     """PullImage pulls an image by digest and streams its progress; the last message has
     `done` set. Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
-    with IMAGE_NOT_FOUND, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL, ENGINE_UNAVAILABLE.
+    with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
+    ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
     """
     RemoveImage: _grpc.UnaryUnaryMultiCallable[_agent_pb2.RemoveImageRequest, _agent_pb2.RemoveImageResponse]
-    """RemoveImage removes an image that nothing uses. Idempotent. Fails with IMAGE_IN_USE."""
+    """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
+    files, none of anybody else's, and no pull. Idempotent. Fails with IMAGE_IN_USE,
+    ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR.
+    """
     SetWarmPool: _grpc.UnaryUnaryMultiCallable[_agent_pb2.SetWarmPoolRequest, _agent_pb2.SetWarmPoolResponse]
     """SetWarmPool sets how many standbys of one pool the host keeps. Idempotent on `revision`;
     fails with STALE_REVISION for an older one.
@@ -136,7 +140,7 @@ class AgentServiceAsyncStub(AgentServiceStub):
     SPEC_CONFLICT for a known id with another spec, SESSION_STOPPED when a stop for this id came
     first, START_QUEUE_FULL when it cannot begin within 2 s, NO_CAPACITY, NO_FREE_PORT, PORT_TAKEN,
     PORT_OUT_OF_RANGE, IMAGE_MISSING, IMAGE_CANNOT_RUN, ENGINE_UNAVAILABLE, ENGINE_TIMEOUT,
-    ENGINE_ERROR, DISK_FULL, DRAINING.
+    ENGINE_ERROR, DISK_FULL, DRAINING, NOT_ALLOWED.
     """
     ClaimSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.ClaimSessionRequest, _agent_pb2.ClaimSessionResponse]  # type: ignore[assignment]
     """ClaimSession turns a ready standby into a session. Idempotent on `internal_id`: a repeat of
@@ -166,10 +170,14 @@ class AgentServiceAsyncStub(AgentServiceStub):
     PullImage: _aio.UnaryStreamMultiCallable[_agent_pb2.PullImageRequest, _agent_pb2.PullImageResponse]  # type: ignore[assignment]
     """PullImage pulls an image by digest and streams its progress; the last message has
     `done` set. Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
-    with IMAGE_NOT_FOUND, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL, ENGINE_UNAVAILABLE.
+    with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
+    ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
     """
     RemoveImage: _aio.UnaryUnaryMultiCallable[_agent_pb2.RemoveImageRequest, _agent_pb2.RemoveImageResponse]  # type: ignore[assignment]
-    """RemoveImage removes an image that nothing uses. Idempotent. Fails with IMAGE_IN_USE."""
+    """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
+    files, none of anybody else's, and no pull. Idempotent. Fails with IMAGE_IN_USE,
+    ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR.
+    """
     SetWarmPool: _aio.UnaryUnaryMultiCallable[_agent_pb2.SetWarmPoolRequest, _agent_pb2.SetWarmPoolResponse]  # type: ignore[assignment]
     """SetWarmPool sets how many standbys of one pool the host keeps. Idempotent on `revision`;
     fails with STALE_REVISION for an older one.
@@ -221,7 +229,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         SPEC_CONFLICT for a known id with another spec, SESSION_STOPPED when a stop for this id came
         first, START_QUEUE_FULL when it cannot begin within 2 s, NO_CAPACITY, NO_FREE_PORT, PORT_TAKEN,
         PORT_OUT_OF_RANGE, IMAGE_MISSING, IMAGE_CANNOT_RUN, ENGINE_UNAVAILABLE, ENGINE_TIMEOUT,
-        ENGINE_ERROR, DISK_FULL, DRAINING.
+        ENGINE_ERROR, DISK_FULL, DRAINING, NOT_ALLOWED.
         """
 
     @_abc_1.abstractmethod
@@ -293,7 +301,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_agent_pb2.PullImageResponse], _abc.AsyncIterator[_agent_pb2.PullImageResponse]]:
         """PullImage pulls an image by digest and streams its progress; the last message has
         `done` set. Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
-        with IMAGE_NOT_FOUND, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL, ENGINE_UNAVAILABLE.
+        with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
+        ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
         """
 
     @_abc_1.abstractmethod
@@ -302,7 +311,10 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.RemoveImageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.RemoveImageResponse, _abc.Awaitable[_agent_pb2.RemoveImageResponse]]:
-        """RemoveImage removes an image that nothing uses. Idempotent. Fails with IMAGE_IN_USE."""
+        """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
+        files, none of anybody else's, and no pull. Idempotent. Fails with IMAGE_IN_USE,
+        ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR.
+        """
 
     @_abc_1.abstractmethod
     def SetWarmPool(

@@ -1,0 +1,82 @@
+"""What this host does for its control plane, and no more: the host's own policy file.
+
+The control plane may be taken over; then it can order what this file allows, on this host. What is
+never allowed needs no key: the contract has no word for a privileged container, a mount of the
+host's files, a device or a command in a container.
+"""
+
+from __future__ import annotations
+
+import stat
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agent.errors import NotAllowed
+from agent.session import NetworkMode, SessionSpec
+
+_MEBIBYTE = 1024**2
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class PolicyError(Exception):
+    """The policy cannot be read or does not fit; the text says what to mend."""
+
+
+class Policy(BaseModel):
+    """Limits of what may be asked of this host; what is left out is not limited.
+
+    `allowed_registries` are `host[:port]`; `max_cpu` in cores, `max_ram` in MiB and `max_gpus` are
+    those of one session's limits.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    allowed_registries: tuple[str, ...] | None = None
+    max_cpu: Annotated[float, Field(gt=0)] | None = None
+    max_ram: Annotated[float, Field(gt=0)] | None = None
+    max_gpus: Annotated[int, Field(ge=0)] | None = None
+    host_network: bool = True
+
+    def check_image(self, image: str) -> None:
+        """Refuse an image of a registry that is not allowed; raises NotAllowed."""
+        registry = image.partition("/")[0]
+        if self.allowed_registries is not None and registry not in self.allowed_registries:
+            raise NotAllowed(f"use registry {registry}", "does not list it in allowed_registries")
+
+    def check_spec(self, spec: SessionSpec) -> None:
+        """Refuse a session beyond the limits; raises NotAllowed."""
+        self.check_image(spec.image)
+        if spec.network_mode is NetworkMode.HOST and not self.host_network:
+            raise NotAllowed("use the host's network", "has host_network = false")
+        asked = (
+            ("max_cpu", self.max_cpu, spec.limits.nano_cpus / 10**9),
+            ("max_ram", self.max_ram, spec.limits.memory_bytes / _MEBIBYTE),
+            ("max_gpus", self.max_gpus, max(spec.limits.gpus, spec.reservation.gpus)),
+        )
+        for key, most, amount in asked:
+            if most is not None and amount > most:
+                raise NotAllowed(f"lend {amount:g} to one session", f"has {key} = {most:g}")
+
+
+def load_policy(path: Path | None) -> Policy:
+    """Read the policy; without a file nothing is limited.
+
+    Raises PolicyError; also for a file that others than its owner may write.
+    """
+    if path is None:
+        return Policy()
+    try:
+        mode = path.stat().st_mode
+        settings = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise PolicyError(f"policy: cannot read {path}: {error}") from error
+    if mode & _WRITABLE_BY_OTHERS:
+        raise PolicyError(f"policy: {path} can be written by others: chmod go-w {path}")
+    try:
+        return Policy.model_validate(settings)
+    except ValidationError as error:
+        found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        raise PolicyError(f"policy: {path}: {'; '.join(found)}") from error

@@ -1,0 +1,158 @@
+"""Ends where the engine, the process or the log does not play along."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agent.ending import KILL_SECONDS, SEAL_TRIES
+from agent.errors import (
+    CannotKill,
+    EngineError,
+    EngineUnavailable,
+    SessionNotFound,
+)
+from agent.host import RETRY_FIRST_SECONDS
+from agent.logs import UNREADABLE
+from agent.session import EndReason, Process, Session, State
+from tests.agent.hosts import Agent, an_agent, assert_nothing_is_left, until, until_sealed
+from tests.agent.samples import a_spec, an_id
+from tests.fakes import FakeClock, FakeEngine
+
+
+def _now(agent: Agent, internal_id: str) -> Session:
+    return agent.sessions.life(internal_id).session
+
+
+def _held_ports(agent: Agent) -> bool:
+    return not agent.nothing_is_held()
+
+
+async def test_a_due_lifetime_ends_the_process_while_the_engine_does_not_answer(
+    agent: Agent,
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(ttl=60))
+    assert session.process is not None
+    agent.engine.unavailable = True
+    await agent.clock.advance(61)
+    agent.sessions.expire_due()
+    await until(lambda: session.process not in agent.engine._ends)
+    assert _now(agent, session.internal_id).state is State.SHUTTINGDOWN
+    agent.engine.unavailable = False
+    await agent.clock.advance(2)
+    ended = _now(agent, session.internal_id)
+    assert (ended.state, ended.exit_code) == (State.EXITED, 143)
+    assert ended.end_reason is EndReason.TTL
+
+
+async def test_a_kill_that_cannot_be_sent_proves_nothing(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+
+    async def refused(process: Process, signal: str) -> None:
+        raise EngineError("kill", "the agent lacks CAP_KILL")
+
+    monkeypatch.setattr(agent.engine, "signal_process", refused)
+    agent.engine.unavailable = True
+    stop = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
+    for _ in range(5):
+        await agent.clock.advance(KILL_SECONDS)
+    assert _now(agent, session.internal_id).state is State.SHUTTINGDOWN
+    agent.engine.unavailable = False
+    await agent.clock.advance(KILL_SECONDS)
+    await agent.clock.advance(KILL_SECONDS)
+    assert (await stop).exit_code == 137
+
+
+async def test_what_a_process_that_cannot_be_killed_uses_stays_held(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    internal_id = an_id()
+    name = f"tiltyard-{internal_id}"
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await agent.sessions.start(internal_id, a_spec())
+        engine.ignores_sigterm.add(name)
+        engine.survives_sigkill.add(name)
+        stop = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
+        for _ in range(2):
+            await clock.advance(KILL_SECONDS)
+        with pytest.raises(CannotKill):
+            await stop
+        assert _now(agent, internal_id).state is State.DEAD
+        assert _held_ports(agent)
+    # The next run of the agent knows, too.
+    async with an_agent(tmp_path, engine, clock) as agent:
+        assert _held_ports(agent)
+        await clock.advance(KILL_SECONDS)
+        with pytest.raises(CannotKill):
+            await agent.sessions.stop(internal_id, EndReason.STOPPED)
+        engine.survives_sigkill.clear()
+        for _ in range(2):
+            await clock.advance(KILL_SECONDS)
+        await until(agent.nothing_is_held)
+        dead = await agent.sessions.stop(internal_id, EndReason.STOPPED)
+        assert (dead.state, dead.process) == (State.DEAD, None)
+        await until_sealed(agent, internal_id)
+
+
+async def test_a_log_that_cannot_be_read_to_its_end_is_kept_as_far_as_it_can(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.engine.write_log(f"tiltyard-{session.internal_id}", b"one\ntwo\n")
+    real = agent.engine._read_log
+
+    async def breaking(held: object, *, follow: bool) -> object:
+        async for chunk in real(held, follow=follow):  # type: ignore[arg-type]  # passed through
+            yield chunk
+        raise EngineError("logs", "invalid header")
+
+    monkeypatch.setattr(agent.engine, "_read_log", breaking)
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.clock.advance(RETRY_FIRST_SECONDS)
+    assert not _now(agent, session.internal_id).log_sealed
+    await agent.clock.advance(RETRY_FIRST_SECONDS * 2**SEAL_TRIES)
+    await until_sealed(agent, session.internal_id)
+    sealed = agent.records.log_path(session.internal_id).read_bytes()
+    assert sealed == b"one\ntwo\n" + UNREADABLE % b"cannot logs: invalid header"
+
+
+async def test_a_discard_goes_on_when_nobody_waits_any_more(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.engine.hold("remove")
+    asked = asyncio.create_task(
+        agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+    )
+    await agent.engine.held("remove")
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+    agent.engine.release("remove")
+    await until(lambda: agent.directories() == [])
+    await assert_nothing_is_left(agent)
+    with pytest.raises(SessionNotFound):
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+
+
+async def test_a_container_whose_start_is_unknown_keeps_its_ports_until_it_is_removed(
+    agent: Agent,
+) -> None:
+    agent.engine.fail_next("inspect", EngineUnavailable("gone"))
+    agent.engine.fail_next("remove", EngineUnavailable("gone"))
+    with pytest.raises(EngineUnavailable):
+        await agent.sessions.start(an_id(), a_spec())
+    assert _held_ports(agent)
+    assert agent.engine._containers
+    await agent.clock.advance(1)
+    await until(agent.nothing_is_held)
+    await assert_nothing_is_left(agent)
+
+
+async def test_an_engine_that_was_gone_from_the_beginning_holds_nothing(agent: Agent) -> None:
+    agent.engine.unavailable = True
+    with pytest.raises(EngineUnavailable):
+        await agent.sessions.start(an_id(), a_spec())
+    await until(agent.nothing_is_held)
+    assert agent.directories() == []

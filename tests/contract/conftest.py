@@ -1,0 +1,46 @@
+"""The engines that contract tests run over: the fake one, and Docker."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.docker_engine import DockerEngine
+from tests.contract.images import build
+from tests.contract.stages import DockerStage, FakeStage, Images, Stage, cleared
+from tests.harness import Registry, remove_traces
+
+
+@pytest.fixture(scope="session")
+def images(
+    docker_engine: Path, registry: Registry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Images]:
+    folder = tmp_path_factory.mktemp("images")
+
+    def built(name: str, line: str = "") -> str:
+        return build(docker_engine, registry.address, folder, name, line)
+
+    made = Images(
+        runs=built("contract"),
+        cannot_run=built("contract-user", "USER nobody-of-this-name"),
+        absent=built("contract-pull"),
+    )
+    yield made
+    remove_traces(docker_engine, registry.address)
+
+
+@pytest.fixture(
+    params=["fake", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.registry])]
+)
+async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+    made: Stage
+    if request.param == "fake":
+        made = FakeStage(tmp_path)
+    else:
+        socket: Path = request.getfixturevalue("docker_engine")
+        made = DockerStage(tmp_path, DockerEngine(str(socket)), request.getfixturevalue("images"))
+    async with contextlib.asynccontextmanager(cleared)(made):
+        yield made

@@ -2,7 +2,7 @@
 # it installs what is missing, says so, and stops what it starts.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help lint test test-ci demo up bench clean lock install
+.PHONY: help lint test test-ci demo up bench fuzz clean lock install
 .DELETE_ON_ERROR:
 
 PYTEST := .venv/bin/python -m pytest
@@ -41,6 +41,10 @@ up: everything ## serve until Ctrl-C; .tiltyard/dev.json says how to call it
 
 bench: everything ## measure; ONLY=cold
 	@exec .venv/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY))
+
+fuzz: install ## send bad requests to the API; COUNT=100000 SEED=... ONLY=<number>
+	@exec .venv/bin/python -W error -m tests.fuzz $(if $(COUNT),--count $(COUNT)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
 lock: install ## resolve the dependencies of pyproject.toml anew
 	.venv/bin/pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --strip-extras \

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlite_utils import Database
 
+from controlplane.quotas import UNLIMITED, Quota
 from controlplane.store import Actor, Event, Store, record_event
 from controlplane.tokens import (
     ACCOUNT_SCOPES,
@@ -25,17 +26,26 @@ INITIALISER = Actor("init")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request, and from where; `account` is empty for an operator."""
+    """Who sent a request, and from where; `account` is empty for an operator.
+
+    `expire_ms` is when the token ends by itself, None for never.
+    """
 
     account: str
     token_id: str
     scopes: frozenset[Scope]
     address: str = ""
+    expire_ms: int | None = None
 
     @property
     def actor(self) -> Actor:
         """The caller as the audit names it."""
         return Actor(self.token_id, self.address)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountGone:
+    """The caller's account was removed since the caller was let in."""
 
 
 class AccountStore:
@@ -50,18 +60,30 @@ class AccountStore:
         """Find whose token this is; None for every kind of bad token."""
         return await self._store.run(lambda db: _caller_of(db, presented, address, now_ms))
 
+    async def is_good(self, token_id: str, now_ms: int) -> bool:
+        """Tell whether a token that was good is so still."""
+        return await self._store.run(lambda db: is_good(db, token_id, now_ms))
+
     async def create_account(self, name: str, token: NewToken, now_ms: int) -> bool:
         """Make an account with its first token; False when the account is already there."""
-        return await self._store.run(lambda db: _create_account(db, name, token, now_ms))
+        return await self._store.run(
+            lambda db: create_account(db, name, token, INITIALISER, now_ms)
+        )
 
-    async def create_operator_token(self, token: NewToken, now_ms: int) -> bool:
-        """Make the first operator token; False when there is one already."""
+    async def create_operator_token(self, token: NewToken, now_ms: int, *, another: bool) -> bool:
+        """Make the first operator token, or `another`; False when there is one already.
+
+        It has no parent: it stays whatever becomes of the others.
+        """
 
         def transaction(db: Database) -> bool:
-            if db.execute("SELECT 1 FROM token WHERE account IS NULL LIMIT 1").fetchone():
-                return False
-            _insert_token(db, None, token, OPERATOR_SCOPES, now_ms)
-            return True
+            if not db.execute("SELECT 1 FROM token WHERE account IS NULL LIMIT 1").fetchone():
+                _insert_token(db, None, token, OPERATOR_SCOPES, now_ms)
+                return True
+            if another:
+                name = f"init-{token.token_id}"
+                _insert_token(db, None, token, OPERATOR_SCOPES, now_ms, name=name)
+            return another
 
         return await self._store.run(transaction)
 
@@ -76,34 +98,62 @@ class AccountStore:
                 tokens = (*accounts.values(), operator)
                 return all(stored.get(t.token_id) == t.secret_hash for t in tokens)
             for name, token in accounts.items():
-                _create_account(db, name, token, now_ms)
+                create_account(db, name, token, INITIALISER, now_ms)
             _insert_token(db, None, operator, OPERATOR_SCOPES, now_ms)
             return True
 
         return await self._store.run(transaction)
 
 
-def _create_account(db: Database, name: str, token: NewToken, now_ms: int) -> bool:
+def create_account(
+    db: Database,
+    name: str,
+    token: NewToken,
+    actor: Actor,
+    now_ms: int,
+    *,
+    quota: Quota = UNLIMITED,
+) -> bool:
+    """Make an account with its first token within a transaction; False when it is there."""
     inserted = db.execute(
-        "INSERT OR IGNORE INTO account(name, created_ms) VALUES (?,?)", (name, now_ms)
+        "INSERT OR IGNORE INTO account(name, created_ms, quota_sessions, quota_nano_cpus,"
+        " quota_memory_bytes) VALUES (?,?,?,?,?)",
+        (name, now_ms, quota.sessions, quota.nano_cpus, quota.memory_bytes),
     )
     if inserted.rowcount == 0:
         return False
-    record_event(db, Event(now_ms, "account.created", name, INITIALISER, name))
-    _insert_token(db, name, token, ACCOUNT_SCOPES, now_ms)
+    event = Event(now_ms, "account.created", name, actor, name)
+    record_event(db, event, {"quota": asdict(quota)})
+    _insert_token(db, name, token, ACCOUNT_SCOPES, now_ms, actor=actor)
     return True
 
 
+def is_good(db: Database, token_id: str, now_ms: int) -> bool:
+    """Tell within a transaction whether a token is there, not revoked and not expired."""
+    sql = (
+        "SELECT 1 FROM token WHERE id=? AND revoked_ms IS NULL"
+        " AND (expire_ms IS NULL OR expire_ms > ?)"
+    )
+    return db.execute(sql, (token_id, now_ms)).fetchone() is not None
+
+
 def _insert_token(
-    db: Database, account: str | None, token: NewToken, scopes: Collection[Scope], now_ms: int
+    db: Database,
+    account: str | None,
+    token: NewToken,
+    scopes: Collection[Scope],
+    now_ms: int,
+    *,
+    name: str = "initial",
+    actor: Actor = INITIALISER,
 ) -> None:
     db.execute(
         "INSERT INTO token(id, account, name, secret_hash, scopes, created_ms)"
-        " VALUES (?,?,'initial',?,?,?)",
-        (token.token_id, account, token.secret_hash, json.dumps(sorted(scopes)), now_ms),
+        " VALUES (?,?,?,?,?,?)",
+        (token.token_id, account, name, token.secret_hash, json.dumps(sorted(scopes)), now_ms),
     )
-    event = Event(now_ms, "token.created", account or "", INITIALISER, token.token_id)
-    record_event(db, event, {"scopes": sorted(scopes)})
+    event = Event(now_ms, "token.created", account or "", actor, token.token_id)
+    record_event(db, event, {"name": name, "scopes": sorted(scopes), "expire_ms": None})
 
 
 def _caller_of(
@@ -125,4 +175,4 @@ def _caller_of(
             (now_ms, address, presented.token_id),
         )
     held = frozenset(Scope(scope) for scope in json.loads(scopes))
-    return Caller(account or "", presented.token_id, held, address)
+    return Caller(account or "", presented.token_id, held, address, expire_ms)

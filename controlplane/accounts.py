@@ -69,15 +69,21 @@ class Accounts:
             raise UnauthorizedError
         return caller
 
-    async def initialise(self, names: Iterable[str]) -> InitialTokens:
-        """Make the accounts and the operator's token that are not there yet."""
+    async def initialise(
+        self, names: Iterable[str], *, new_operator_token: bool = False
+    ) -> InitialTokens:
+        """Make the accounts and the operator's token that are not there yet.
+
+        `new_operator_token` makes an operator's token in any case.
+        """
         made = InitialTokens()
         for name in names:
             token = mint()
             if await self._store.create_account(name, token, self._clock.now_ms()):
                 made.accounts[name] = token.text
-        operator = mint()
-        if await self._store.create_operator_token(operator, self._clock.now_ms()):
+        operator, now_ms = mint(), self._clock.now_ms()
+        another = new_operator_token
+        if await self._store.create_operator_token(operator, now_ms, another=another):
             made.operator_token = operator.text
         return made
 

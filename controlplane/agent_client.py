@@ -5,6 +5,7 @@ failure with a reason is an answer (AgentRefusedError); one without, such as a p
 broken connection, says nothing about what the agent did (AgentSilentError).
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -47,6 +48,7 @@ TRANSFER_TIMEOUT = 600.0
 PULL_TIMEOUT = 900.0
 """For an image of some gigabytes; the back-off of the preloader comes after."""
 
+_HUNG_UP = "the control plane has hung up on the agent"
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -156,6 +158,14 @@ class AgentClient:
 def _translated() -> Iterator[None]:
     try:
         yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Nobody cancelled the caller: `close` has ended its call.
+        raise AgentSilentError(_HUNG_UP) from None
+    except grpc.aio.UsageError as error:
+        raise AgentSilentError(_HUNG_UP) from error
     except grpc.aio.AioRpcError as error:
         text = error.details() or error.code().name
         named = dict(error.trailing_metadata() or ()).get(REASON_METADATA)

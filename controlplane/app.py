@@ -6,25 +6,34 @@ from random import Random
 
 from aiohttp import web
 
+from controlplane.account_admin import AccountAdmin
+from controlplane.account_admin_store import AccountAdminStore
 from controlplane.account_store import AccountStore
 from controlplane.accounts import Accounts, InitialTokens
+from controlplane.agents import Agents
+from controlplane.all_sessions import AllSessions
 from controlplane.api.edge import Edge, Limits
 from controlplane.api.routes import make_web_app
 from controlplane.api.services import Services
 from controlplane.application_store import ApplicationStore
 from controlplane.applications import Applications
+from controlplane.audit_store import AuditStore
 from controlplane.clock import Clock
 from controlplane.config import Config
 from controlplane.delegation import Delegation
-from controlplane.errors import StoreError
 from controlplane.fleet import Fleet
+from controlplane.fleet_admin import Declared, FleetAdmin
+from controlplane.fleet_admin_store import FleetAdminStore
 from controlplane.fleet_store import FleetStore
 from controlplane.locations import Locations
+from controlplane.open_streams import OpenStreams
 from controlplane.player_store import PlayerStore
 from controlplane.players import Players
 from controlplane.preload import Preloader
 from controlplane.registry import RegistryClient
 from controlplane.report_store import ReportStore
+from controlplane.session_list_store import SessionListStore
+from controlplane.session_page_store import SessionPageStore
 from controlplane.session_store import SessionStore
 from controlplane.sessions import Sessions
 from controlplane.start_rate import StartRate
@@ -32,14 +41,15 @@ from controlplane.starts import Starts
 from controlplane.store import Store
 from controlplane.tags import Tags
 from controlplane.token_store import TokenStore
+from controlplane.upkeep import Upkeep
+from controlplane.warm_pool_store import WarmPoolStore
+from controlplane.warm_pools import WarmPools
 
 _log = logging.getLogger(__name__)
 
 HTTP_STOP_TIMEOUT = 15.0
 """Requests under way may finish: a DELETE takes 12 s at most."""
 
-DAY = 24 * 3600
-FORGET_INTERVAL = 3600.0
 DEFAULT_ACCOUNT = "default"
 
 
@@ -60,7 +70,11 @@ class ControlPlane:
         applications_store = ApplicationStore(self._store)
         reports = ReportStore(self._store)
         self._registry = RegistryClient()
-        self._accounts = Accounts(AccountStore(self._store), clock)
+        accounts_store, tokens = AccountStore(self._store), TokenStore(self._store)
+        audit = AuditStore(self._store)
+        streams = OpenStreams(accounts_store, clock)
+        self._accounts = Accounts(accounts_store, clock)
+        self._upkeep = Upkeep(self._sessions, tokens, audit, config, clock)
         self.fleet = Fleet(
             self._fleet_store,
             reports,
@@ -92,33 +106,47 @@ class ControlPlane:
         )
         self._stops = sessions = Sessions(
             store=self._sessions,
+            lists=SessionListStore(self._store),
             fleet=self.fleet,
             starts=self._starts,
             clock=clock,
         )
+        declared, fleet_admin = Declared.in_config(config), FleetAdminStore(self._store)
         self._services = Services(
             environment=config.environment,
             accounts=self._accounts,
-            delegation=Delegation(TokenStore(self._store), clock),
+            account_admin=AccountAdmin(AccountAdminStore(self._store), streams, clock),
+            delegation=Delegation(tokens, streams, clock),
+            streams=streams,
+            audit=audit,
             applications=applications,
             tags=tags,
+            warm_pools=WarmPools(WarmPoolStore(self._store), clock),
             locations=Locations(applications, applications_store, self.fleet),
             starts=self._starts,
             sessions=sessions,
+            all_sessions=AllSessions(SessionPageStore(self._store), sessions),
             players=Players(PlayerStore(self._store), clock),
             fleet=self.fleet,
             fleet_store=self._fleet_store,
+            fleet_admin=FleetAdmin(fleet_admin, self.fleet, declared, clock),
+            agents=Agents(fleet_admin, self.fleet, declared.agents, clock),
         )
         self._runner: web.AppRunner | None = None
         self.base_url = ""
         self.listening = asyncio.Event()
         """Set once requests are answered at `base_url`."""
 
-    async def initialise(self, names: tuple[str, ...]) -> InitialTokens:
-        """Make the database, and the accounts and the operator's token that it lacks."""
+    async def initialise(
+        self, names: tuple[str, ...], *, new_operator_token: bool = False
+    ) -> InitialTokens:
+        """Make the database, and the accounts and the operator's token that it lacks.
+
+        `new_operator_token` makes an operator's token in any case.
+        """
         await self._store.open()
         try:
-            return await self._accounts.initialise(names)
+            return await self._accounts.initialise(names, new_operator_token=new_operator_token)
         finally:
             await self._store.close()
 
@@ -138,7 +166,7 @@ class ControlPlane:
                 loops = [
                     group.create_task(self.fleet.run(), name="fleet"),
                     group.create_task(self._preloader.run(), name="preloader"),
-                    group.create_task(self._forget_ended(), name="forget ended sessions"),
+                    group.create_task(self._upkeep.run(), name="upkeep"),
                 ]
                 await self._serve_http(stopping)
                 await self._starts.close()
@@ -171,15 +199,6 @@ class ControlPlane:
         await stopping.wait()
         self._edge.close()
         await self._runner.cleanup()
-
-    async def _forget_ended(self) -> None:
-        while True:
-            before_ms = self._clock.now_ms() - self._config.ended_retention_days * DAY * 1000
-            try:
-                await self._sessions.forget_ended(before_ms)
-            except StoreError as error:
-                _log.warning("cannot forget ended sessions yet: because %s", error)
-            await asyncio.sleep(FORGET_INTERVAL)
 
     async def _close(self) -> None:
         self._edge.close()

@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass
 
 from sqlite_utils import Database
 
+from controlplane.account_store import AccountGone
 from controlplane.contract import NetworkMode, PortRequest, Protocol, Resources
 from controlplane.store import Actor, Event, Store, record_event
+from controlplane.warm_pool_store import remove_pools_elsewhere
 
 _COLUMNS = (
     "account, name, registry, repository, tag_keep, network_mode, node_pool, regions, limits,"
@@ -73,7 +75,7 @@ class ApplicationStore:
 
     async def create(
         self, application: Application, actor: Actor, now_ms: int
-    ) -> Created | NameTaken | UnknownReferences:
+    ) -> Created | NameTaken | UnknownReferences | AccountGone:
         """Make an application if its name is free and everything that it names is known."""
         return await self._store.run(lambda db: _create(db, application, actor, now_ms))
 
@@ -110,9 +112,12 @@ class ApplicationStore:
 
     async def enable_tag(
         self, application: Application, tag: Tag, actor: Actor, now_ms: int
-    ) -> None:
-        """Make a tag the newest, with the digest that it has now."""
-        await self._store.run(lambda db: _enable_tag(db, application, tag, actor, now_ms))
+    ) -> bool:
+        """Make a tag the newest, with the digest that it has now.
+
+        False when the application is gone.
+        """
+        return await self._store.run(lambda db: _enable_tag(db, application, tag, actor, now_ms))
 
     async def enabled_tags(self, account: str, application: str) -> list[Tag]:
         """Read the enabled tags, highest priority first."""
@@ -142,7 +147,9 @@ class ApplicationStore:
 
 def _create(
     db: Database, application: Application, actor: Actor, now_ms: int
-) -> Created | NameTaken | UnknownReferences:
+) -> Created | NameTaken | UnknownReferences | AccountGone:
+    if not db.execute("SELECT 1 FROM account WHERE name=?", (application.account,)).fetchone():
+        return AccountGone()
     unknown = _unknown(db, application)
     if unknown is not None:
         return unknown
@@ -181,6 +188,7 @@ def _edit(
         )
         event = Event(now_ms, "application.edited", key[0], actor, key[1])
         record_event(db, event, {"fields": fields})
+        remove_pools_elsewhere(db, key, changed.regions, actor, now_ms)
     return Edited()
 
 
@@ -206,8 +214,10 @@ def _known(db: Database, table: str, name: str) -> bool:
 
 def _enable_tag(
     db: Database, application: Application, tag: Tag, actor: Actor, now_ms: int
-) -> None:
+) -> bool:
     key = (application.account, application.name)
+    if _read(db, *key) is None:
+        return False
     db.execute(
         "INSERT INTO tag(account, application, name, digest, image, priority, enabled)"
         " VALUES (?1,?2,?3,?4,?5,(SELECT coalesce(max(priority), 0) + 1 FROM tag"
@@ -217,6 +227,7 @@ def _enable_tag(
     )
     event = Event(now_ms, "tag.enabled", key[0], actor, f"{key[1]}:{tag.name}")
     record_event(db, event, {"digest": tag.digest})
+    return True
 
 
 def _row(application: Application) -> tuple[str | int, ...]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
-from controlplane.account_store import Caller
+from controlplane.account_store import AccountGone, Caller
 from controlplane.application_store import (
     Application,
     ApplicationStore,
@@ -13,7 +13,13 @@ from controlplane.application_store import (
 )
 from controlplane.clock import Clock
 from controlplane.contract import NetworkMode, PortRequest, Resources
-from controlplane.errors import ConflictError, InvalidRequestError, NotFoundError, Violation
+from controlplane.errors import (
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    UnauthorizedError,
+    Violation,
+)
 from controlplane.fleet_store import FleetStore, Registry
 from controlplane.preload import Preloader
 
@@ -79,6 +85,7 @@ class Applications:
         """Make an application of the caller's account.
 
         Raises:
+            UnauthorizedError: The account was removed meanwhile.
             InvalidRequestError: It names what no operator configured, or no OCI repository.
             ConflictError: The account has an application of that name.
         """
@@ -91,6 +98,8 @@ class Applications:
                 raise InvalidRequestError((_NOT_A_REPOSITORY, *violations))
             application = replace(application, repository=repository)
         outcome = await self._store.create(application, caller.actor, self._clock.now_ms())
+        if isinstance(outcome, AccountGone):
+            raise UnauthorizedError
         if isinstance(outcome, UnknownReferences):
             raise InvalidRequestError(_unknown(outcome, application.regions))
         if isinstance(outcome, NameTaken):
@@ -107,6 +116,7 @@ class Applications:
         - In other regions or another node pool the hosts begin to pull the enabled tags at once.
           As with a new tag, starts there are 404 until a first host has one; regions that stay,
           in the same node pool, are not disturbed.
+        - A region that is taken away takes its warm pool along.
 
         Raises:
             NotFoundError: The account has none of that name, or the edit names a registry, node
@@ -147,11 +157,11 @@ class Applications:
 
 def local_repository(registry: Registry, repository: str) -> str | None:
     """Give a repository's name within its registry; None when it cannot be one."""
-    for prefix in (registry.address, *registry.aliases):
+    for prefix in registry.prefixes:
         if repository.startswith(f"{prefix}/"):
             repository = repository[len(prefix) + 1 :]
             break
-    if _DOCKER_HUB & {registry.address, *registry.aliases} and "/" not in repository:
+    if _DOCKER_HUB.intersection(registry.prefixes) and "/" not in repository:
         repository = f"library/{repository}"
     fits = len(repository) <= MAX_REPOSITORY and _REPOSITORY.match(repository)
     return repository if fits else None

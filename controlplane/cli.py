@@ -4,16 +4,21 @@ import asyncio
 import logging
 import signal
 import sys
+import time
 from pathlib import Path
 
 import click
 
+from controlplane import fleet_cli, operator_cli
 from controlplane.accounts import InitialTokens, first_tokens
 from controlplane.app import DEFAULT_ACCOUNT, ControlPlane
 from controlplane.config import Config, load_config
 from controlplane.errors import ConfigError, StoreError
+from controlplane.names import ACCOUNT_NAME_RULE, is_account_name
+from controlplane.redaction import RedactingFormatter
 
 _log = logging.getLogger(__name__)
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 _CONFIG = click.option(
     "--config",
@@ -22,6 +27,13 @@ _CONFIG = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="The settings file (TOML).",
 )
+
+
+def _account_names(_: object, __: object, names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not is_account_name(name):
+            raise click.BadParameter(f"{name!r} {ACCOUNT_NAME_RULE}")
+    return names
 
 
 @click.group()
@@ -34,11 +46,9 @@ def main() -> None:
 def serve(path: Path) -> None:
     """Serve the HTTP API until SIGTERM or SIGINT."""
     config = _load(path)
-    logging.basicConfig(
-        level=config.log_level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(RedactingFormatter(_LOG_FORMAT))
+    logging.basicConfig(level=config.log_level.upper(), handlers=[handler])
     try:
         _first_start(config)
         asyncio.run(_serve(config))
@@ -48,20 +58,38 @@ def serve(path: Path) -> None:
 
 @main.command()
 @_CONFIG
-@click.option("--account", "accounts", multiple=True, help="An account to make; repeatable.")
+@click.option(
+    "--account",
+    "accounts",
+    multiple=True,
+    callback=_account_names,
+    help="An account to make; repeatable.",
+)
+@click.option(
+    "--new-operator-token",
+    is_flag=True,
+    help="Print one more operator's token; without --account make no account.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print for machines.")
-def init(path: Path, accounts: tuple[str, ...], *, as_json: bool) -> None:
+def init(
+    path: Path, accounts: tuple[str, ...], *, new_operator_token: bool, as_json: bool
+) -> None:
     """Make the database, accounts and first tokens, and print each token once.
 
     Run again it adds the accounts that are missing and prints only their tokens.
     """
     config = _load(path)
+    names = accounts or (() if new_operator_token else (DEFAULT_ACCOUNT,))
     try:
-        control_plane = ControlPlane(config)
-        tokens = asyncio.run(control_plane.initialise(accounts or (DEFAULT_ACCOUNT,)))
+        initialise = ControlPlane(config).initialise(names, new_operator_token=new_operator_token)
+        tokens = asyncio.run(initialise)
     except StoreError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(tokens.to_json() if as_json else _for_people(tokens))
+    _print(config, tokens, tokens.to_json() if as_json else _for_people(tokens))
+
+
+for command in (*operator_cli.COMMANDS, *fleet_cli.COMMANDS):
+    main.add_command(command)
 
 
 @main.group("config")
@@ -114,6 +142,23 @@ def _load(path: Path) -> Config:
         return load_config(path)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _echo(text: str) -> None:
+    """Print; unlike click, fail when the standard output was closed from the beginning."""
+    if getattr(sys, "stdout", None) is None:
+        raise OSError("the standard output is closed")
+    click.echo(text)
+
+
+def _print(config: Config, tokens: InitialTokens, text: str) -> None:
+    """Print tokens that the database has; keep them for the owner when that fails."""
+    try:
+        _echo(text)
+    except OSError as error:
+        kept = config.state_dir / f"unprinted-tokens-{time.time_ns()}.json"
+        tokens.save(kept)
+        raise click.ClickException(f"cannot print: because {error}; see {kept}") from error
 
 
 def _for_people(tokens: InitialTokens) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from controlplane.errors import ConfigError
+from controlplane.names import ADDRESS_RULE, NAME_RULE, is_name, is_registry_address
 
 ENV_PREFIX = "TILTYARD_CONTROLPLANE_"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -59,6 +60,7 @@ class Config:
     placement_silence: float = 5.0
     unreachable_after: float = 30.0
     ended_retention_days: int = 7
+    audit_retention_days: int = 90
     log_level: str = "info"
     regions: tuple[str, ...] = ("local",)
     node_pools: tuple[str, ...] = ("default",)
@@ -75,10 +77,16 @@ class Config:
         _check(self.start_timeout > 1, "start_timeout", "must be more than 1")
         positive = ("start_rate", "placement_silence", "unreachable_after", "start_burst")
         connections = ("max_connections", "max_connections_per_address")
-        for name in (*positive, "ended_retention_days", *connections):
+        retention = ("ended_retention_days", "audit_retention_days")
+        for name in (*positive, *retention, *connections):
             _check(getattr(self, name) > 0, name, "must be more than 0")
+        for key in ("regions", "node_pools"):
+            _check(all(map(is_name, getattr(self, key))), key, NAME_RULE)
         for registry in self.registries:
-            _check("/" not in registry.address, "registries.address", "must be host[:port]")
+            _check(is_name(registry.name), "registries.name", NAME_RULE)
+            _check(is_registry_address(registry.address), "registries.address", ADDRESS_RULE)
+            addressed = all(map(is_registry_address, registry.aliases))
+            _check(addressed, "registries.aliases", ADDRESS_RULE)
         for agent in self.agents:
             where = f"agents.{agent.name}"
             _check(agent.region in self.regions, where, f"unknown region {agent.region!r}")

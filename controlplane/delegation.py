@@ -1,4 +1,4 @@
-"""Delegation: tokens that callers make from their own, and the end of them."""
+"""Delegation: tokens that callers make from their own or for others, and the end of them."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,23 @@ from controlplane.errors import (
     NotFoundError,
     UnauthorizedError,
 )
-from controlplane.token_store import MakerEnded, TokenNameTaken, TokenRequest, TokenStore
-from controlplane.tokens import Scope, grants, mint
+from controlplane.open_streams import OpenStreams
+from controlplane.token_store import (
+    AccountUnknown,
+    MakerEnded,
+    Token,
+    TokenNameTaken,
+    TokenRequest,
+    TokenStore,
+)
+from controlplane.tokens import NewToken, Scope, grants, mint
+
+_TAKEN = "a token of that name exists already"
 
 
 @dataclass(frozen=True, slots=True)
 class Delegated:
-    """What a caller wants to hand on; `lifetime` in seconds, None for as long as its own."""
+    """What a caller wants to hand on; `lifetime` in seconds, None for as long as may be."""
 
     name: str
     scopes: frozenset[Scope]
@@ -24,14 +34,18 @@ class Delegated:
 
 
 class Delegation:
-    """Use cases on tokens made from tokens."""
+    """Use cases on tokens made from tokens, and on tokens that operators make and end.
 
-    def __init__(self, store: TokenStore, clock: Clock) -> None:
+    What is for operators does not ask: whoever calls it has checked that the caller is one.
+    """
+
+    def __init__(self, store: TokenStore, streams: OpenStreams, clock: Clock) -> None:
         self._store = store
+        self._streams = streams
         self._clock = clock
 
-    async def make(self, caller: Caller, wanted: Delegated) -> str:
-        """Make a token of the caller's account and return its text, which is stored nowhere.
+    async def make(self, caller: Caller, wanted: Delegated) -> NewToken:
+        """Make a token of the caller's account, whose text is stored nowhere.
 
         It never has more scopes than the caller's token, nor lives longer: an `expires_after`
         beyond the caller's own end is cut to it.
@@ -44,27 +58,60 @@ class Delegation:
         lacking = sorted(scope for scope in wanted.scopes if not grants(caller.scopes, scope))
         if lacking:
             raise CannotDelegateError(", ".join(lacking))
-        now_ms = self._clock.now_ms()
-        expire_ms = None if wanted.lifetime is None else now_ms + wanted.lifetime * 1000
-        request = TokenRequest(wanted.name, wanted.scopes, expire_ms)
-        token = mint()
+        token, now_ms = mint(), self._clock.now_ms()
+        request = _request(wanted, now_ms)
         match await self._store.make(caller.actor, token, request, now_ms):
             case MakerEnded():
                 raise UnauthorizedError
             case TokenNameTaken():
-                raise ConflictError("a token of that name exists already")
-        return token.text
+                raise ConflictError(_TAKEN)
+        return token
+
+    async def make_for(self, caller: Caller, account: str, wanted: Delegated) -> NewToken:
+        """Make a token of any account for an operator; its text is stored nowhere.
+
+        It is no child of the operator's token: that can be replaced and this one stays.
+
+        Raises:
+            NotFoundError: There is no such account.
+            ConflictError: A good token of the account has the name.
+            UnauthorizedError: The caller's token was revoked meanwhile.
+        """
+        token, now_ms = mint(), self._clock.now_ms()
+        request = _request(wanted, now_ms)
+        match await self._store.make_for(account, caller.actor, token, request, now_ms):
+            case MakerEnded():
+                raise UnauthorizedError
+            case AccountUnknown():
+                raise NotFoundError("account", account)
+            case TokenNameTaken():
+                raise ConflictError(_TAKEN)
+        return token
+
+    async def all(self, account: str | None, *, ended_too: bool) -> list[Token]:
+        """Read the tokens of an account, of operators ("") or of all (None), for an operator."""
+        return await self._store.all(account, self._clock.now_ms(), ended_too=ended_too)
 
     async def revoke(self, caller: Caller, token_id: str) -> list[str]:
-        """End a token of any account, and all that were made from it, at once.
+        """End a token of any account, and all that were made from it, for an operator.
 
-        Idempotent; returns the ids of the tokens that this call ended. For operators: whoever
-        calls this has checked that the caller is one.
+        At once: their next requests are refused and their streams are broken off. Idempotent;
+        returns the ids of the tokens that this call ended.
 
         Raises:
             NotFoundError: There is no such token.
         """
-        ended = await self._store.revoke(token_id, caller.actor, self._clock.now_ms())
+        ended = await self._store.revoke(
+            token_id,
+            caller.actor,
+            self._clock.now_ms(),
+            then=lambda ids: self._streams.end_of(ids or ()),
+        )
         if ended is None:
             raise NotFoundError("token", token_id)
         return ended
+
+
+def _request(wanted: Delegated, now_ms: int) -> TokenRequest:
+    expire_ms = None if wanted.lifetime is None else now_ms + wanted.lifetime * 1000
+    return TokenRequest(wanted.name, wanted.scopes, expire_ms)

@@ -7,7 +7,7 @@ from random import Random
 from controlplane.agent_client import AgentClient
 from controlplane.clock import Clock
 from controlplane.contract import Host
-from controlplane.fleet_store import FleetStore
+from controlplane.fleet_store import AgentRow, FleetStore
 from controlplane.host_link import HostLink
 from controlplane.placement import (
     HostView,
@@ -43,6 +43,9 @@ class Fleet:
         self._random = random
         self._links: dict[str, HostLink] = {}
         self._watches: dict[str, HostWatch] = {}
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._awaited: set[str] = set()
         self._places: dict[tuple[str, str], list[HostLink]] = {}
         self._strategies: dict[str, Strategy] = {}
         self._changed = asyncio.Event()
@@ -52,22 +55,43 @@ class Fleet:
         """Read the agents from the store."""
         self._strategies = await self._fleet_store.strategies()
         for row in await self._fleet_store.agents():
-            link = HostLink(row, AgentClient(row.address))
-            self._links[row.name] = link
-            self._places.setdefault((row.region, row.node_pool), []).append(link)
-            self._watches[row.name] = HostWatch(
-                link,
-                self._reports,
-                clock=self._clock,
-                random=self._random,
-                changed=self._on_change,
-            )
+            self.add(row)
+        self._awaited = set(self._links)
 
     async def run(self) -> None:
         """Follow every host until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for name, watch in self._watches.items():
-                group.create_task(watch.run(), name=f"watch {name}")
+            self._group = group
+            for name in self._watches:
+                self._follow(group, name)
+            await asyncio.Event().wait()  # hosts come and go, and there may be none
+
+    def add(self, row: AgentRow) -> None:
+        """Take an agent in, and follow it as soon as the fleet runs."""
+        link = HostLink(row, AgentClient(row.address))
+        self._links[row.name] = link
+        self._places.setdefault((row.region, row.node_pool), []).append(link)
+        self._watches[row.name] = HostWatch(
+            link, self._reports, clock=self._clock, random=self._random, changed=self._on_change
+        )
+        if self._group is not None:
+            self._follow(self._group, row.name)
+
+    def remove(self, agent: str) -> None:
+        """Forget an agent, while the fleet runs: no session is placed on it from now on.
+
+        The fleet itself ends its watch and hangs up. Idempotent.
+        """
+        link = self._links.pop(agent, None)
+        if link is None:
+            return
+        assert self._group is not None, "the fleet runs"
+        self._places[link.row.region, link.row.node_pool].remove(link)
+        del self._watches[agent]
+        self._awaited.discard(agent)
+        left = _leave(link, self._following.pop(agent))
+        self._group.create_task(left, name=f"leave {agent}")
+        self._on_change(link)
 
     async def close(self) -> None:
         """Hang up on every agent."""
@@ -76,8 +100,11 @@ class Fleet:
 
     @property
     def ready(self) -> bool:
-        """True once every agent has reconciled or is known to be out of reach."""
-        return all(watch.tried.is_set() for watch in self._watches.values())
+        """True once every agent has reconciled or is known to be out of reach.
+
+        An agent that joins later does not count: the others are served meanwhile.
+        """
+        return all(self._watches[agent].tried.is_set() for agent in self._awaited)
 
     @property
     def links(self) -> list[HostLink]:
@@ -88,8 +115,12 @@ class Fleet:
         """Give the link of an agent."""
         return self._links.get(agent)
 
+    def set_strategy(self, node_pool: str, strategy: Strategy) -> None:
+        """Fill the hosts of a node pool so from the next start on."""
+        self._strategies[node_pool] = strategy
+
     def on_change(self, listener: Callable[[HostLink], None]) -> None:
-        """Call `listener` whenever a host or its sessions changed."""
+        """Call `listener` whenever a host or its sessions changed, and when it was removed."""
         self._listeners.append(listener)
 
     def is_heard(self, agent: str | None) -> bool:
@@ -171,12 +202,23 @@ class Fleet:
         link.give_back(internal_id)
         self._on_change(link)
 
-    def stop_session(self, agent: str, internal_id: str) -> "asyncio.Task[bool]":
+    def stop_session(self, agent: str, internal_id: str) -> "asyncio.Future[bool]":
         """Have a session, or what may have come of an attempt, stopped for certain.
 
-        The task belongs to the fleet; its result is False when the process cannot be killed.
+        The task belongs to the fleet; its result is False when the process cannot be killed. A
+        removed agent has nothing left to stop.
         """
-        return self._watches[agent].stop_session(internal_id)
+        watch = self._watches.get(agent)
+        if watch is not None:
+            return watch.stop_session(internal_id)
+        nothing: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        nothing.set_result(True)
+        return nothing
+
+    def _follow(self, group: asyncio.TaskGroup, agent: str) -> None:
+        self._following[agent] = group.create_task(
+            self._watches[agent].run(), name=f"watch {agent}"
+        )
 
     def _on_change(self, link: HostLink) -> None:
         self.wake()
@@ -193,3 +235,11 @@ class Fleet:
         links = self._places.get((region, node_pool), [])
         views = (link.view(now) for link in links if link.row.name not in refused)
         return [view for view in views if view is not None]
+
+
+async def _leave(link: HostLink, following: "asyncio.Task[None]") -> None:
+    following.cancel()
+    try:
+        await asyncio.wait({following})
+    finally:
+        await link.client.close()

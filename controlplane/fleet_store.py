@@ -28,6 +28,11 @@ class Registry:
     address: str
     aliases: tuple[str, ...]
 
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What may stand before a repository's name and means this registry."""
+        return (self.address, *self.aliases)
+
 
 class FleetStore:
     """Transactions on what the operator configured."""
@@ -40,8 +45,11 @@ class FleetStore:
         await self._store.run(lambda db: _declare(db, config))
 
     async def agents(self) -> list[AgentRow]:
-        """Read all agents."""
-        sql = "SELECT name, address, region, node_pool FROM agent ORDER BY name"
+        """Read all agents that were not removed."""
+        sql = (
+            "SELECT name, address, region, node_pool FROM agent WHERE removed_ms IS NULL"
+            " ORDER BY name"
+        )
         return await self._store.run(lambda db: [AgentRow(*row) for row in db.execute(sql)])
 
     async def regions(self) -> list[str]:
@@ -58,7 +66,7 @@ class FleetStore:
         """Read all registries by name."""
         sql = "SELECT name, address, aliases FROM registry"
         return await self._store.run(
-            lambda db: {row[0]: _registry(row) for row in db.execute(sql)}
+            lambda db: {row[0]: registry_of(row) for row in db.execute(sql)}
         )
 
     async def registry(self, name: str) -> Registry | None:
@@ -67,12 +75,13 @@ class FleetStore:
         def transaction(db: Database) -> Registry | None:
             sql = "SELECT name, address, aliases FROM registry WHERE name = ?"
             row = db.execute(sql, (name,)).fetchone()
-            return _registry(row) if row else None
+            return registry_of(row) if row else None
 
         return await self._store.run(transaction)
 
 
-def _registry(row: tuple[str, str, str]) -> Registry:
+def registry_of(row: tuple[str, str, str]) -> Registry:
+    """Read a row of name, address and aliases."""
     name, address, aliases = row
     return Registry(name, address, tuple(json.loads(aliases)))
 
@@ -92,6 +101,6 @@ def _declare(db: Database, config: Config) -> None:
         db.execute(
             "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)"
             " ON CONFLICT(name) DO UPDATE SET address=excluded.address,"
-            " region=excluded.region, node_pool=excluded.node_pool",
+            " region=excluded.region, node_pool=excluded.node_pool, removed_ms=NULL",
             (agent.name, agent.address, agent.region, agent.node_pool),
         )

@@ -71,6 +71,11 @@ class HostLink:
         """How many starts hold a reservation here."""
         return len(self._in_flight)
 
+    @property
+    def live_sessions(self) -> int:
+        """How many sessions are known to live here."""
+        return sum(not seen.session.state.ended for seen in self._sessions.values())
+
     def silent_seconds(self, now: float) -> float:
         """Tell for how long the host was not heard; for ever when it never was."""
         return float("inf") if self.heard_at is None else now - self.heard_at

@@ -1,16 +1,12 @@
 """Where an application can be played: regions with a pulled tag and room on a healthy host."""
 
-import re
-
 from controlplane.account_store import Caller
 from controlplane.application_store import ApplicationStore
 from controlplane.applications import Applications
 from controlplane.errors import BadRequestError, NotFoundError, Violation
 from controlplane.fleet import Fleet
 from controlplane.placement import Wanted
-
-TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z", re.ASCII)
-"""What can be a tag (OCI distribution specification)."""
+from controlplane.registry import TAG
 
 
 class Locations:

@@ -138,7 +138,66 @@ ALTER TABLE event ADD COLUMN address TEXT NOT NULL DEFAULT '';
 ALTER TABLE token ADD COLUMN last_used_address TEXT;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _LOOKUPS, _AUDIT)
+_OPERATORS = """
+-- A page of the audit, newest first, by each thing that it can be asked for.
+CREATE INDEX event_by_account ON event(account);
+CREATE INDEX event_by_actor ON event(actor);
+CREATE INDEX event_by_object ON event(object);
+CREATE INDEX event_by_kind ON event(kind);
+CREATE INDEX event_by_topic ON event(substr(kind, 1, instr(kind || '.', '.') - 1));
+-- All keys are NULL, so that the order is that of the rows: a page of live sessions, newest first.
+CREATE INDEX live_session ON session(ended_ms) WHERE ended_ms IS NULL;
+"""
+
+_REMOVED_AGENTS = """
+-- A removed agent is in no region and no node pool; its row stays for the sessions that it had.
+ALTER TABLE agent ADD COLUMN removed_ms INTEGER;
+ALTER TABLE agent ADD COLUMN new_region TEXT REFERENCES region(name);
+ALTER TABLE agent ADD COLUMN new_node_pool TEXT REFERENCES node_pool(name);
+UPDATE agent SET new_region = region, new_node_pool = node_pool;
+ALTER TABLE agent DROP COLUMN region;
+ALTER TABLE agent DROP COLUMN node_pool;
+ALTER TABLE agent RENAME COLUMN new_region TO region;
+ALTER TABLE agent RENAME COLUMN new_node_pool TO node_pool;
+"""
+
+_LISTS = """
+-- Lists show and filter it for every row.
+ALTER TABLE session ADD COLUMN player_count INTEGER NOT NULL DEFAULT 0;
+UPDATE session SET player_count = (SELECT count(*) FROM player
+    WHERE player.account = session.account AND player.session = session.id);
+-- What an account holds is summed up at every start that a quota bounds.
+CREATE INDEX live_usage ON session(account, nano_cpus, memory_bytes, id) WHERE ended_ms IS NULL;
+"""
+
+_WARM_POOLS = """
+-- What an account wants kept ready. `id` is what hosts know a pool by; `revision` grows with every
+-- change of it.
+CREATE TABLE warm_pool (
+    account TEXT NOT NULL,
+    application TEXT NOT NULL,
+    location TEXT NOT NULL,
+    id TEXT NOT NULL UNIQUE,
+    revision INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    enabled INTEGER NOT NULL,
+    env TEXT NOT NULL,
+    args TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    PRIMARY KEY (account, application, location),
+    FOREIGN KEY (account, application) REFERENCES application(account, name)
+) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (
+    _FIRST,
+    _LOOKUPS,
+    _AUDIT,
+    _OPERATORS,
+    _REMOVED_AGENTS,
+    _LISTS,
+    _WARM_POOLS,
+)
 
 
 def migrate(db: Database, migrations: tuple[str, ...] = MIGRATIONS) -> None:

@@ -35,7 +35,7 @@ class PlayerStore:
                 (account, session_id, json.dumps(players)),
             )
             event = Event(now_ms, "players.joined", account, actor, session_id)
-            _record(db, event, inserted.rowcount)
+            _count(db, event, inserted.rowcount)
             return _joined(db, account, session_id)
 
         return await self._store.run(transaction)
@@ -46,17 +46,15 @@ class PlayerStore:
         """Remove players from a session; return how many are left; None when it is unknown."""
 
         def transaction(db: Database) -> int | None:
-            sql = "SELECT 1 FROM session WHERE account=? AND id=?"
-            if not db.execute(sql, (account, session_id)).fetchone():
-                return None
             removed = db.execute(
                 "DELETE FROM player WHERE account=? AND session=?"
                 " AND player IN (SELECT value FROM json_each(?))",
                 (account, session_id, json.dumps(players)),
             )
-            event = Event(now_ms, "players.left", account, actor, session_id)
-            _record(db, event, removed.rowcount)
-            return _count(db, account, session_id)
+            _count(
+                db, Event(now_ms, "players.left", account, actor, session_id), -removed.rowcount
+            )
+            return _left(db, account, [session_id])
 
         return await self._store.run(transaction)
 
@@ -76,10 +74,8 @@ class PlayerStore:
             ).fetchall()
             removed = Counter(session_id for (session_id,) in rows)
             for session_id, count in removed.items():
-                event = Event(now_ms, "players.left", account, actor, session_id)
-                _record(db, event, count)
-            left = sum(_count(db, account, session_id) for session_id in removed)
-            return left if removed else None
+                _count(db, Event(now_ms, "players.left", account, actor, session_id), -count)
+            return _left(db, account, list(removed))
 
         return await self._store.run(transaction)
 
@@ -89,12 +85,24 @@ def _joined(db: Database, account: str, session_id: str) -> list[str]:
     return [row[0] for row in db.execute(sql, (account, session_id))]
 
 
-def _count(db: Database, account: str, session_id: str) -> int:
-    sql = "SELECT count(*) FROM player WHERE account=? AND session=?"
-    return int(db.execute(sql, (account, session_id)).fetchone()[0])
+def _left(db: Database, account: str, session_ids: Sequence[str]) -> int | None:
+    """Sum up the players of sessions; None when none is known."""
+    sql = (
+        "SELECT sum(player_count) FROM session"
+        " WHERE account=? AND id IN (SELECT value FROM json_each(?))"
+    )
+    row = db.execute(sql, (account, json.dumps(session_ids))).fetchone()
+    return None if row[0] is None else int(row[0])
 
 
-def _record(db: Database, event: Event, count: int) -> None:
-    """Record how many players came or went, never who: the audit outlives the session."""
-    if count:
-        record_event(db, event, {"count": count})
+def _count(db: Database, event: Event, change: int) -> None:
+    """Write on the session and in the audit how many players came or went.
+
+    Never who: the audit outlives the session.
+    """
+    if change:
+        db.execute(
+            "UPDATE session SET player_count = player_count + ? WHERE account=? AND id=?",
+            (change, event.account, event.object),
+        )
+        record_event(db, event, {"count": abs(change)})

@@ -48,9 +48,23 @@ class Preloader:
             self.look_at(link)
 
     def _on_change(self, link: HostLink) -> None:
+        if not self._serves(link):
+            self._forget(link.row.name)
+            return
         # Hosts report at every start of a session; only other images are a reason to compare.
         if link.host is not None and self._compared.get(link.row.name) != link.host.images:
             self.look_at(link)
+
+    def _serves(self, link: HostLink) -> bool:
+        return self._fleet.link(link.row.name) is link
+
+    def _forget(self, agent: str) -> None:
+        """End the pulls of a host that was removed."""
+        self._compared.pop(agent, None)
+        self._slots.pop(agent, None)
+        for (name, _), pull in self._pulls.items():
+            if name == agent:
+                pull.cancel()
 
     async def run(self) -> None:
         """Compare hosts until cancelled, then end the pulls."""
@@ -77,6 +91,8 @@ class Preloader:
             return
         name, images = link.row.name, link.host.images
         wanted = await self._wanted(link)
+        if not self._serves(link):
+            return
         self._compared[name] = images
         for image in sorted(wanted - images):
             key = (name, image)

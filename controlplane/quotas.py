@@ -19,6 +19,9 @@ class Quota:
         return self.sessions is self.nano_cpus is self.memory_bytes is None
 
 
+UNLIMITED = Quota()
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What the live sessions of an account hold."""

@@ -127,6 +127,9 @@ def _settle(db: Database, agent: str, session: HostSession, now_ms: int) -> Verd
 def _settle_unknown(db: Database, agent: str, session: HostSession, now_ms: int) -> Verdict:
     if session.state.ended or session.state is State.CREATED:
         return Verdict.KEEP  # nothing to adopt: it is over, or may still be undone
+    served = db.execute("SELECT 1 FROM agent WHERE name=? AND removed_ms IS NULL", (agent,))
+    if not served.fetchone():
+        return Verdict.KEEP  # its last words: the agent was removed, nobody follows it
     known = db.execute("SELECT 1 FROM abandoned WHERE internal_id=?", (session.internal_id,))
     identity = session.identity
     account = db.execute("SELECT 1 FROM account WHERE name=?", (identity.account,))

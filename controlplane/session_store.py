@@ -2,20 +2,20 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sqlite_utils import Database
 
+from controlplane.account_store import AccountGone
 from controlplane.contract import Port, Protocol, Resources, State
 from controlplane.quotas import Quota, Usage, exceeded_limit
 from controlplane.store import ITSELF, Actor, Event, Store, record_event
 
-_COLUMNS = (
+COLUMNS = (
     "account, id, internal_id, agent, confirmed, state, application, tag, location, host, ports,"
     " labels, external_id, injected_env, created_ms, ended_ms, detail,"
-    " (SELECT count(*) FROM player WHERE player.account = session.account"
-    " AND player.session = session.id)"
+    " player_count"
 )
 
 
@@ -39,7 +39,8 @@ class Session:
     """A session as the database has it.
 
     `internal_id`, `agent` and `host` are those of the newest attempt, None and "" before the
-    first; `confirmed` is False until an agent has said that this attempt runs.
+    first; `confirmed` is False until an agent has said that this attempt runs. `labels` and
+    `injected_env` are JSON objects as text, which is how they are shown, too.
     """
 
     account: str
@@ -53,9 +54,9 @@ class Session:
     location: str
     host: str
     ports: tuple[Port, ...]
-    labels: Mapping[str, str]
+    labels: str
     external_id: str
-    injected_env: Mapping[str, str]
+    injected_env: str
     created_ms: int
     ended_ms: int | None
     detail: str
@@ -88,34 +89,6 @@ class QuotaExceeded:
     limit: str
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFilter:
-    """What a list shall hold; None and {} do not filter."""
-
-    account: str
-    ended_too: bool = False
-    location: str | None = None
-    application: str | None = None
-    tag: str | None = None
-    host: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    more_players_than: int | None = None
-    fewer_players_than: int | None = None
-
-    def matches(self, session: Session) -> bool:
-        """Tell whether a session of the account belongs into the list."""
-        low, high = self.more_players_than, self.fewer_players_than
-        return (
-            self.location in {None, session.location}
-            and self.application in {None, session.application}
-            and self.tag in {None, session.tag}
-            and self.host in {None, session.host}
-            and all(session.labels.get(key) == value for key, value in self.labels.items())
-            and (low is None or session.player_count > low)
-            and (high is None or session.player_count < high)
-        )
-
-
 class SessionStore:
     """Transactions on sessions."""
 
@@ -124,18 +97,25 @@ class SessionStore:
 
     async def reserve_session(
         self, new: NewSession, actor: Actor
-    ) -> Reserved | IdTaken | QuotaExceeded:
+    ) -> Reserved | IdTaken | QuotaExceeded | AccountGone:
         """Take the id and the quota in one transaction."""
         return await self._store.run(lambda db: _reserve(db, new, actor))
 
-    async def begin_attempt(self, account: str, session_id: str, attempt: Attempt) -> None:
-        """Commit an attempt before its call."""
-        await self._store.run(
-            lambda db: db.execute(
-                "UPDATE session SET internal_id=?, agent=?, host=? WHERE account=? AND id=?",
-                (attempt.internal_id, attempt.agent, attempt.host, account, session_id),
+    async def begin_attempt(self, account: str, session_id: str, attempt: Attempt) -> bool:
+        """Commit an attempt before its call; False when its agent was removed."""
+
+        def transaction(db: Database) -> bool:
+            begun = db.execute(
+                "UPDATE session SET internal_id=?, agent=?, host=? WHERE account=? AND id=?"
+                " AND EXISTS (SELECT 1 FROM agent WHERE name=? AND removed_ms IS NULL)",
+                (
+                    *(attempt.internal_id, attempt.agent, attempt.host, account, session_id),
+                    attempt.agent,
+                ),
             )
-        )
+            return begun.rowcount > 0
+
+        return await self._store.run(transaction)
 
     async def end_attempt(
         self, account: str, session_id: str, attempt: Attempt, now_ms: int, *, abandon: bool
@@ -184,17 +164,6 @@ class SessionStore:
         """Read one session of an account, ended ones included until they are forgotten."""
         return await self._store.run(lambda db: read_session(db, account, session_id))
 
-    async def find(self, wanted: SessionFilter) -> list[Session]:
-        """Read sessions of an account in the order of their creation."""
-
-        def transaction(db: Database) -> list[Session]:
-            live = "" if wanted.ended_too else " AND ended_ms IS NULL"
-            sql = f"SELECT {_COLUMNS} FROM session WHERE account=?{live} ORDER BY created_ms, id"  # noqa: S608
-            rows = (_session(row) for row in db.execute(sql, (wanted.account,)))
-            return [session for session in rows if wanted.matches(session)]
-
-        return await self._store.run(transaction)
-
     async def request_stop(self, session: Session, actor: Actor, now_ms: int) -> bool:
         """Remember that a session shall end, so that an absent host is told on its return.
 
@@ -228,12 +197,20 @@ class SessionStore:
 
 def read_session(db: Database, account: str, session_id: str) -> Session | None:
     """Read one session within a transaction."""
-    sql = f"SELECT {_COLUMNS} FROM session WHERE account=? AND id=?"  # noqa: S608
+    sql = f"SELECT {COLUMNS} FROM session WHERE account=? AND id=?"  # noqa: S608
     row = db.execute(sql, (account, session_id)).fetchone()
-    return _session(row) if row else None
+    return session_of(row) if row else None
 
 
-def _reserve(db: Database, new: NewSession, actor: Actor) -> Reserved | IdTaken | QuotaExceeded:
+def _reserve(
+    db: Database, new: NewSession, actor: Actor
+) -> Reserved | IdTaken | QuotaExceeded | AccountGone:
+    limits = db.execute(
+        "SELECT quota_sessions, quota_nano_cpus, quota_memory_bytes FROM account WHERE name=?",
+        (new.account,),
+    ).fetchone()
+    if limits is None:
+        return AccountGone()
     inserted = db.execute(
         "INSERT OR IGNORE INTO session(account, id, state, application, tag, location, labels,"
         " external_id, nano_cpus, memory_bytes, created_ms) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
@@ -253,12 +230,7 @@ def _reserve(db: Database, new: NewSession, actor: Actor) -> Reserved | IdTaken 
     )
     if inserted.rowcount == 0:
         return IdTaken()
-    quota = Quota(
-        *db.execute(
-            "SELECT quota_sessions, quota_nano_cpus, quota_memory_bytes FROM account WHERE name=?",
-            (new.account,),
-        ).fetchone()
-    )
+    quota = Quota(*limits)
     limit = None if quota.unlimited else _passed_limit(db, new, quota)
     if limit is not None:
         db.execute("DELETE FROM session WHERE account=? AND id=?", (new.account, new.id))
@@ -283,7 +255,8 @@ def _abandon(db: Database, attempt: Attempt, now_ms: int) -> None:
     )
 
 
-def _session(row: tuple[Any, ...]) -> Session:
+def session_of(row: tuple[Any, ...]) -> Session:
+    """Make a session of a row of `COLUMNS`."""
     return Session(
         account=row[0],
         id=row[1],
@@ -299,9 +272,9 @@ def _session(row: tuple[Any, ...]) -> Session:
             Port(p["container"], Protocol(p["protocol"]), p["host"], p["tls"])
             for p in json.loads(row[10])
         ),
-        labels=json.loads(row[11]),
+        labels=row[11],
         external_id=row[12],
-        injected_env=json.loads(row[13]),
+        injected_env=row[13],
         created_ms=row[14],
         ended_ms=row[15],
         detail=row[16],

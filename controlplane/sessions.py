@@ -1,7 +1,7 @@
 """Sessions: reading, stopping, logs and artifacts. Starting is `starts.py`."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -20,12 +20,16 @@ from controlplane.errors import (
 )
 from controlplane.fleet import Fleet
 from controlplane.host_link import HostLink
-from controlplane.session_store import Session, SessionFilter, SessionStore
+from controlplane.session_list_store import SessionFilter, SessionListStore
+from controlplane.session_store import Session, SessionStore
 from controlplane.starts import Starts
 from controlplane.status import DEFAULT_LIST, SessionStatus, shown_status
 
 STOP_WAIT = 11.0
 """DELETE answers within 12 s; the rest is for the commit and the answer."""
+
+AT_ONCE = 500
+"""Sessions of a long list that are shown before others have their turn: some 5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,14 @@ class Sessions:
         self,
         *,
         store: SessionStore,
+        lists: SessionListStore,
         fleet: Fleet,
         starts: Starts,
         clock: Clock,
         stop_wait: float = STOP_WAIT,
     ) -> None:
         self._store = store
+        self._lists = lists
         self._fleet = fleet
         self._starts = starts
         self._clock = clock
@@ -64,12 +70,16 @@ class Sessions:
         session = await self._store.get(caller.account, session_id)
         if session is None:
             raise NotFoundError("session", session_id)
-        return self._shown(session)
+        return self.shown(session)
 
-    async def find(self, wanted: SessionFilter) -> list[ShownSession]:
+    async def find(self, wanted: SessionFilter) -> AsyncIterator[ShownSession]:
         """Read sessions; without `ended_too` only those that play."""
-        shown = [self._shown(session) for session in await self._store.find(wanted)]
-        return [s for s in shown if wanted.ended_too or s.status in DEFAULT_LIST]
+        for number, session in enumerate(await self._lists.find(wanted), start=1):
+            shown = self.shown(session)
+            if wanted.ended_too or shown.status in DEFAULT_LIST:
+                yield shown
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def stop(self, caller: Caller, session_id: str) -> None:
         """End a session and wait for its end, or for the host to have begun it.
@@ -99,12 +109,13 @@ class Sessions:
         start = await self._starts.settle(caller.account, session.id)
         if start is not None:
             settled = await self._store.get(caller.account, session.id)
-            if settled is None or settled.internal_id != start.internal_id:
-                return  # nothing came of the start; what has the id now is another session
-            session = settled
+            # Else nothing came of the start, and what may have the id now is another session:
+            # only who asked is recorded.
+            if settled is not None and settled.internal_id == start.internal_id:
+                session = settled
         if not await self._store.request_stop(session, caller.actor, self._clock.now_ms()):
             return
-        if self._shown(session).status is SessionStatus.SERVER_UNREACHABLE:
+        if self.shown(session).status is SessionStatus.SERVER_UNREACHABLE:
             raise HostUnavailableError("the host is out of reach; the stop is remembered")
         await self._stop_on_host(session, deadline)
 
@@ -137,7 +148,7 @@ class Sessions:
 
     async def _stop_on_host(self, session: Session, deadline: float) -> None:
         """Join the fleet's stop of a session; it goes on when nobody waits any more."""
-        link, internal_id = self._where(self._shown(session), "host")
+        link, internal_id = self._where(self.shown(session), "host")
         stop = self._fleet.stop_session(link.row.name, internal_id)
         left = max(0.0, deadline - self._clock.monotonic())
         done, _ = await asyncio.wait({stop}, timeout=left)
@@ -158,11 +169,14 @@ class Sessions:
         if session.internal_id is None or session.agent is None:
             raise NotFoundError(what, session.id)
         link = self._fleet.link(session.agent)
-        if link is None or found.status is SessionStatus.SERVER_UNREACHABLE:
+        if link is None:
+            raise NotFoundError(what, session.id)  # its host was removed and took it along
+        if found.status is SessionStatus.SERVER_UNREACHABLE:
             raise HostUnavailableError("the host is out of reach")
         return link, session.internal_id
 
-    def _shown(self, session: Session) -> ShownSession:
+    def shown(self, session: Session) -> ShownSession:
+        """Put the status over a session that callers see now."""
         status = shown_status(
             session.state,
             draining=self._fleet.is_draining(session.agent),

@@ -10,7 +10,7 @@ import logging
 import uuid
 from dataclasses import dataclass, field
 
-from controlplane.account_store import Caller
+from controlplane.account_store import AccountGone, Caller
 from controlplane.applications import Applications
 from controlplane.clock import Clock
 from controlplane.contract import HostSession, SessionSpec
@@ -25,6 +25,7 @@ from controlplane.errors import (
     NotFoundError,
     QuotaExceededError,
     StoreError,
+    UnauthorizedError,
     Violation,
 )
 from controlplane.fleet import Fleet
@@ -145,6 +146,7 @@ class Starts:
         """Start a session and return it as its host answered.
 
         Raises:
+            UnauthorizedError: The account was removed meanwhile.
             NotFoundError: Application, region or tag.
             InvalidRequestError: A pin or a name in the environment does not fit.
             ConflictError: The id is taken, or the session was stopped during its start.
@@ -231,6 +233,8 @@ class Starts:
             created_ms=self._clock.now_ms(),
         )
         outcome = await self._sessions.reserve_session(new, actor)
+        if isinstance(outcome, AccountGone):
+            raise UnauthorizedError
         if isinstance(outcome, IdTaken):
             raise ConflictError("the session id is in use")
         if isinstance(outcome, QuotaExceeded):
@@ -295,7 +299,8 @@ class Starts:
     async def _attempt(self, start: _Start, link: HostLink, internal_id: str) -> HostSession:
         address = link.host.public_address if link.host is not None else ""
         start.attempt, start.refused = Attempt(internal_id, link.row.name, address), False
-        await self._sessions.begin_attempt(*start.key, start.attempt)
+        if not await self._sessions.begin_attempt(*start.key, start.attempt):
+            raise AgentRefusedError(AgentReason.DRAINING, "the agent was removed")
         timeout = max(MIN_CALL, min(CALL_TIMEOUT, self._time_left(start)))
         answer = await link.client.start_session(internal_id, start.spec, timeout)
         session = link.answered(internal_id, answer)

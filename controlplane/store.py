@@ -3,7 +3,8 @@
 A transaction is a function of the database. It is run to its end even when the task that sent it
 is cancelled, so no cancellation can leave a transaction open. Functions that wait at the same time
 are committed together, each in a savepoint of its own: one `fsync` for all of them, and a function
-that fails undoes only itself. A future resolves after the COMMIT.
+that fails undoes only itself. A future resolves after the COMMIT. What reads much has a thread and
+a connection of its own, which the write-ahead log lets read while others write.
 
 Only this module, `migrations.py` and the `*_store.py` modules know SQLite.
 """
@@ -15,9 +16,10 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,6 +55,8 @@ class Store:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed: Future[None] = Future()
+        self._reading = ThreadPoolExecutor(1, "store reader")
+        self._reader: Database | None = None
 
     async def open(self) -> None:
         """Open, check and migrate the database, making it when it is missing.
@@ -63,19 +67,34 @@ class Store:
         opened: Future[None] = Future()
         thread = threading.Thread(target=self._serve, args=(opened,), name="store")
         thread.start()
-        await asyncio.wrap_future(opened)
+        try:
+            await asyncio.wrap_future(opened)
+        except StoreError:
+            thread.join()  # at once: that was its last step
+            raise
         self._thread = thread
+        loop = asyncio.get_running_loop()
+        self._reader = await loop.run_in_executor(self._reading, _connect_reader, self._path)
 
     async def close(self) -> None:
         """Finish what was sent, then close. Idempotent."""
         if self._thread is None:
             return
-        self._thread = None
+        thread, self._thread = self._thread, None
         self._jobs.put(None)
         await asyncio.shield(asyncio.wrap_future(self._closed))
+        thread.join()  # at once: that was its last step
+        if self._reader is not None:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._reading, self._reader.close)
+            self._reading.shutdown()  # at once: that was its last job
 
-    async def run(self, transaction: Callable[[Database], _T]) -> _T:
+    async def run(
+        self, transaction: Callable[[Database], _T], then: Callable[[_T], None] | None = None
+    ) -> _T:
         """Run one transaction and return what it returned, after the COMMIT.
+
+        `then` is called with it even when the task that sent the transaction is cancelled.
 
         Raises:
             StoreError: The database failed, or is not open; nothing was changed.
@@ -84,7 +103,30 @@ class Store:
             raise StoreError("the database is not open")
         future: Future[_T] = Future()
         self._jobs.put(_job(transaction, future))
-        return await asyncio.shield(asyncio.wrap_future(future))
+        committed = asyncio.wrap_future(future)
+        if then is not None:
+            committed.add_done_callback(partial(_go_on, then))
+        return await asyncio.shield(committed)
+
+    async def read(self, sql: str, values: Sequence[Any], make: Callable[[Any], _T]) -> list[_T]:
+        """Run one SELECT beside the transactions, holding up none, and make something of each row.
+
+        It sees what every transaction wrote that resolved before this call.
+
+        Raises:
+            StoreError: The database failed, or is not open.
+        """
+        reader = self._reader
+        if self._thread is None or reader is None:
+            raise StoreError("the database is not open")
+
+        def query() -> list[_T]:
+            return [make(row) for row in reader.execute(sql, values)]
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._reading, query)
+        except sqlite3.Error as error:
+            raise StoreError(f"the database failed: {error}") from error
 
     def _serve(self, opened: "Future[None]") -> None:
         try:
@@ -111,6 +153,11 @@ class Store:
         if batch:
             self._jobs.put(None)
         return batch
+
+
+def _go_on(then: Callable[[_T], None], committed: "asyncio.Future[_T]") -> None:
+    if not committed.cancelled() and committed.exception() is None:
+        then(committed.result())
 
 
 def _job(transaction: Callable[[Database], _T], future: "Future[_T]") -> _Job:
@@ -176,6 +223,12 @@ def _connect(path: Path) -> Database:
         connection.close()
         raise
     return db
+
+
+def _connect_reader(path: Path) -> Database:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT)
+    connection.execute("PRAGMA query_only=ON")
+    return Database(connection)
 
 
 def _check_integrity(connection: sqlite3.Connection) -> None:

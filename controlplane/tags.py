@@ -1,5 +1,7 @@
 """Tags: enabling one, and choosing the one that a session runs."""
 
+import re
+
 from controlplane.account_store import Caller
 from controlplane.application_store import Application, ApplicationStore, Tag
 from controlplane.applications import Applications
@@ -7,9 +9,10 @@ from controlplane.clock import Clock
 from controlplane.errors import InvalidRequestError, NotFoundError, Violation
 from controlplane.fleet import Fleet
 from controlplane.fleet_store import FleetStore
-from controlplane.locations import TAG
 from controlplane.preload import Preloader
-from controlplane.registry import TagResolver
+from controlplane.registry import TAG, TagResolver
+
+_NUMBERS = re.compile(r"([0-9]+)")
 
 
 class Tags:
@@ -55,10 +58,28 @@ class Tags:
         enabled = Tag(tag, digest, image)
         now_ms = self._clock.now_ms()
         try:
-            await self._store.enable_tag(application, enabled, caller.actor, now_ms)
+            if not await self._store.enable_tag(application, enabled, caller.actor, now_ms):
+                raise NotFoundError("application", application_name)
         finally:
             # The commit goes on when the caller hangs up; the hosts are compared after it.
             self._preloader.look_at_all()
+
+    async def available(
+        self, caller: Caller, application_name: str, page: int, page_size: int
+    ) -> list[str]:
+        """Give one page of the tags in the application's registry, newest version first.
+
+        Raises:
+            NotFoundError: The application is unknown.
+            RegistryUnavailableError: The registry fails.
+            RegistryTimeoutError: The registry is silent.
+        """
+        application = await self._applications.get(caller, application_name)
+        registry = await self._fleet_store.registry(application.registry)
+        assert registry is not None, "an application's registry is a foreign key"
+        tags = await self._resolver.tags(registry, application.repository)
+        first = (page - 1) * page_size
+        return sorted(tags, key=natural_order, reverse=True)[first : first + page_size]
 
     async def choose(self, application: Application, region: str, version: str | None) -> Tag:
         """Choose the tag for a session: the named one, else the newest that a host has pulled.
@@ -74,3 +95,10 @@ class Tags:
                 if on_a_host(*place, tag.image):
                     return tag
         raise NotFoundError("tag", version or "any")
+
+
+def natural_order(text: str) -> tuple[str | int, ...]:
+    """Give a key that orders versions as people do: runs of digits as numbers. Pure."""
+    return tuple(
+        int(part) if index % 2 else part for index, part in enumerate(_NUMBERS.split(text))
+    )

@@ -26,7 +26,10 @@ from tests.harness import ROOT, Process, free_port, to_toml
 from tests.real_parts_policy import MARKERS
 from tests.up import announced
 
-TARGETS = ["bench", "clean", "demo", "help", "install", "lint", "lock", "test", "test-ci", "up"]
+TARGETS = [
+    *("bench", "clean", "demo", "fuzz", "help", "install"),
+    *("lint", "lock", "test", "test-ci", "up"),
+]
 
 
 def run_pytest(

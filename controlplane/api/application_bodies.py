@@ -3,14 +3,15 @@
 import re
 from typing import Annotated, Literal, NotRequired, TypeVar
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator
 from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
-from controlplane.api.fields import PortNumber, Text
+from controlplane.api.fields import PortNumber, Text, json_pattern
 from controlplane.application_store import Application
 from controlplane.applications import ApplicationEdit
 from controlplane.contract import NetworkMode, PortRequest, Protocol, Resources
+from controlplane.registry import TAG
 
 NANO = 1_000_000_000
 MEBI = 1024 * 1024
@@ -34,7 +35,14 @@ class ResourcesBody(Body):
 
     cpu: Annotated[float, Field(ge=1 / NANO, le=1_000_000)]
     ram: Annotated[float, Field(ge=1 / MEBI, le=1_000_000_000)]
-    gpu: Annotated[float, Field(ge=0, le=1_000), AfterValidator(_whole)] | None = None
+    gpu: (
+        Annotated[
+            float,
+            Field(ge=0, le=1_000, json_schema_extra={"multipleOf": 1}),
+            AfterValidator(_whole),
+        ]
+        | None
+    ) = None
 
     def resources(self) -> Resources:
         """Translate into whole units."""
@@ -43,6 +51,12 @@ class ResourcesBody(Body):
 
 class PortBindingBody(Body):
     """A port that the application listens on."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "not": {"properties": {"protocol": {"const": "udp"}, "tls": {"const": True}}}
+        }
+    )
 
     requested: PortNumber
     protocol: Literal["tcp", "udp"]
@@ -88,7 +102,9 @@ _Ports = Annotated[list[PortBindingBody], AfterValidator(_each_once)]
 class ApplicationBody(Body):
     """The body of POST /application."""
 
-    name: Annotated[str, AfterValidator(_name)]
+    name: Annotated[
+        str, AfterValidator(_name), Field(json_schema_extra={"pattern": "^[A-Za-z0-9._-]{1,128}$"})
+    ]
     registry: Text
     repository: Text
     tagKeep: _TagKeep  # noqa: N815  # the interface's name
@@ -147,7 +163,7 @@ class ApplicationEditBody(Body):
 class TagBody(Body):
     """The body of POST /application/{name}/tags."""
 
-    tag: str
+    tag: Annotated[str, Field(json_schema_extra={"pattern": json_pattern(TAG)})]
 
 
 class ListedResources(TypedDict):

@@ -11,6 +11,7 @@ from controlplane.api.application_bodies import (
     listed,
 )
 from controlplane.api.operation import Answer, operation
+from controlplane.api.queries import Query, UpTo1000
 from controlplane.api.services import caller_of, services_of
 
 
@@ -18,6 +19,25 @@ class Applications(TypedDict):
     """The applications of the account."""
 
     applications: list[ListedApplication]
+
+
+class AvailableTagsQuery(Query):
+    """The query of GET /application/{name}/tags/available."""
+
+    page: UpTo1000 = 1
+    pageSize: UpTo1000 = 20  # noqa: N815  # the interface's name
+
+
+class RegistryTag(TypedDict):
+    """A tag in the registry."""
+
+    version: str
+
+
+class AvailableTags(TypedDict):
+    """One page of the tags in the registry, newest version first."""
+
+    tags: list[RegistryTag]
 
 
 class Nothing(TypedDict):
@@ -54,3 +74,14 @@ async def enable_tag(request: web.Request, body: TagBody) -> None:
     """Enable a tag of an application, make it the newest and have the hosts pull it."""
     name = request.match_info["name"]
     await services_of(request).tags.enable(caller_of(request), name, body.tag)
+
+
+@operation()
+async def list_available_tags(
+    request: web.Request, query: AvailableTagsQuery
+) -> Answer[AvailableTags]:
+    """List the tags that an application's registry has, newest version first."""
+    name, caller = request.match_info["name"], caller_of(request)
+    tags = services_of(request).tags
+    found = await tags.available(caller, name, query.page, query.pageSize)
+    return Answer({"tags": [{"version": version} for version in found]})

@@ -5,9 +5,11 @@ import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
 from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from controlplane.errors import (
     InvalidRequestError,
@@ -48,6 +50,26 @@ class BrokenBodyError(TimeoutError):
 
     aiohttp takes a TimeoutError, and no other, as the end of a body that nobody reads any more.
     """
+
+
+class ShownViolation(TypedDict):
+    """One bad field of a request; `field` is a path such as `ports[0].host`."""
+
+    field: str
+    description: str
+
+
+class ErrorResponse(TypedDict):
+    """What every error answers."""
+
+    statusCode: int
+    code: Annotated[str, Field(json_schema_extra={"enum": sorted(set(_CODES.values()))})]
+    message: str
+    details: str
+    path: str
+    timestamp: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    identifier: Annotated[str, Field(json_schema_extra={"format": "uuid"})]
+    violations: NotRequired[list[ShownViolation]]
 
 
 def error_body(

@@ -1,5 +1,6 @@
 """Types of fields that several bodies have in common."""
 
+import re
 import unicodedata
 from typing import Annotated
 
@@ -7,12 +8,22 @@ from pydantic import AfterValidator, Field
 
 from controlplane.durations import parse_duration
 
+_RESERVED = re.compile(r"TILTYARD_(?:SESSION_ID|CONTAINER|HOST|IP|PORT_(?:TCP|UDP)_[0-9]+)\Z")
+"""The names that every host injects. A host may inject more; its agent refuses those."""
 
-def no_control_characters(text: str) -> str:
-    """Refuse characters of the category Cc; a validator."""
+
+def _no_control_characters(text: str) -> str:
     if any(unicodedata.category(character) == "Cc" for character in text):
         raise ValueError("must not hold control characters")
     return text
+
+
+def _environment_name(name: str) -> str:
+    if not name or "=" in name:
+        raise ValueError("a name must not be empty or hold =")
+    if _RESERVED.match(name):
+        raise ValueError("this name is reserved")
+    return name
 
 
 def _duration(text: str) -> str:
@@ -20,9 +31,37 @@ def _duration(text: str) -> str:
     return text
 
 
+def json_pattern(pattern: re.Pattern[str]) -> str:
+    """Write a pattern that is matched from the begin as JSON Schema does, which searches."""
+    matched = pattern.pattern.removesuffix(r"\Z")
+    return f"^{matched}$"
+
+
 Text = Annotated[str, Field(min_length=1)]
-PortNumber = Annotated[int, Field(ge=1, le=65535)]
-SessionId = Annotated[
-    str, Field(min_length=1, max_length=256), AfterValidator(no_control_characters)
+NoControls = Annotated[
+    str,
+    AfterValidator(_no_control_characters),
+    Field(json_schema_extra={"pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}),
 ]
-Duration = Annotated[str, AfterValidator(_duration)]
+"""Text without control characters."""
+
+PortNumber = Annotated[int, Field(ge=1, le=65535)]
+SessionId = Annotated[NoControls, Field(min_length=1, max_length=256)]
+Duration = Annotated[
+    str,
+    AfterValidator(_duration),
+    Field(json_schema_extra={"pattern": "^([0-9]{1,6}h([0-9]{1,6}m)?|[0-9]{1,6}m)$"}),
+]
+"""`<hours>h<minutes>m`, at most 8760h; what is below one minute counts as one minute."""
+EnvironmentName = Annotated[
+    str,
+    AfterValidator(_environment_name),
+    Field(
+        min_length=1,
+        json_schema_extra={
+            "pattern": r"^[^=\u0000]+$",
+            "not": {"pattern": json_pattern(_RESERVED)},
+        },
+    ),
+]
+"""The name of a variable that a caller sets."""

@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 
 MAX_NESTING = 32
 _MAX_INTEGER_DIGITS = 19
+_EXACT = 2**53
+"""From here on a float is not every integer."""
 _INTEGERS = range(-(2**63), 2**63)
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 
@@ -76,7 +78,8 @@ def _float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError("holds a number that is not finite")
-    return number
+    # 48.0 and 4.8e1 are the integer 48, to JSON Schema and to languages with one kind of number.
+    return int(number) if number.is_integer() and abs(number) < _EXACT else number
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -1,4 +1,6 @@
-"""What a handler takes and answers, read off its signature: by the server and by OpenAPI.
+"""Routes, and what a handler takes and answers, read off its signature.
+
+The server and the OpenAPI document read the same.
 
 A handler is `async def name(request, body: SomeBody, query: SomeQuery) -> Answer[SomeShape]`; it
 takes `body` and `query` only where the call has them, and gets them read and checked. `None` in
@@ -6,7 +8,8 @@ place of an answer is a 204. Its docstring is the call's summary and description
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -14,8 +17,12 @@ from aiohttp import web
 
 from controlplane.api.bodies import Body, read_body
 from controlplane.api.queries import Query, read_query
+from controlplane.tokens import Scope
 
 JSON = "application/json"
+ANYWHERE = frozenset({400, 503})
+"""Errors of any call: bytes that are no request, or too many of them; a database out of order."""
+
 _Shape = TypeVar("_Shape")
 _Handle = Callable[..., Awaitable[Any]]
 
@@ -37,7 +44,7 @@ class Operation:
 
     handle: _Handle
     status: int
-    media_type: str | None
+    media_types: tuple[str, ...]
     body: type[Body] | None
     query: type[Query] | None
     shape: Any
@@ -77,24 +84,58 @@ class Operation:
 
 
 def operation(
-    status: int | None = None, *, media_type: str | None = None
+    status: int | None = None, *, media_types: tuple[str, ...] = ()
 ) -> Callable[[_Handle], Operation]:
-    """Make an operation of a handler; `media_type` is for one that answers something else."""
+    """Make an operation of a handler; `media_types` is for one that answers something else."""
 
     def decorate(handle: _Handle) -> Operation:
         hints = get_type_hints(handle)
         returned = hints["return"]
         empty = returned is type(None)
         shape = get_args(returned)[0] if get_origin(returned) is Answer else None
-        if not empty and shape is None and media_type is None:
-            raise TypeError(f"{handle.__name__}: must answer an Answer[…] or name its media type")
+        if not empty and shape is None and not media_types:
+            raise TypeError(f"{handle.__name__}: must answer an Answer[…] or name its media types")
         return Operation(
             handle=handle,
             status=status or (204 if empty else 200),
-            media_type=None if empty else media_type or JSON,
+            media_types=() if empty else media_types or (JSON,),
             body=hints.get("body"),
             query=hints.get("query"),
             shape=shape,
         )
 
     return decorate
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One row of the table of routes; `scope` is None where no token is needed.
+
+    `errors` are those that the call itself documents. Any call may be answered `ANYWHERE`.
+    """
+
+    method: str
+    path: str
+    scope: Scope | None
+    handler: Operation
+    errors: AbstractSet[int]
+
+    def check(self, open_paths: Collection[str]) -> None:
+        """Refuse a row that lacks what every call must have.
+
+        Raises:
+            ValueError: It has no scope and is none of the open paths, or its errors leave out
+                what its token, body or query may be refused with.
+        """
+        needed: set[int] = set()
+        if self.path not in open_paths:
+            if self.scope is None:
+                raise ValueError(f"{self.method} {self.path}: no scope")
+            needed |= {401, 403}
+        if self.handler.body is not None:
+            needed |= {413, 422}
+        if self.handler.query is not None:
+            needed |= {422}
+        if not needed <= self.errors:
+            lacking = ", ".join(map(str, sorted(needed - self.errors)))
+            raise ValueError(f"{self.method} {self.path}: errors lack {lacking}")

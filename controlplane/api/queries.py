@@ -35,7 +35,19 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 Integer = Annotated[int, BeforeValidator(_integer)]
 """An integer of any size."""
 
-Record = Annotated[dict[str, str], Field(max_length=MAX_KEYS)]
+UpTo1000 = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_integer)]
+"""An integer that is read, then bounded: in this order pydantic's schema has the bounds, too."""
+
+PageLimit = UpTo1000
+"""How many entries a page holds at most."""
+
+PageBefore = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_integer)]
+"""Where the last page ended."""
+
+Record = Annotated[
+    dict[str, str],
+    Field(max_length=MAX_KEYS, json_schema_extra={"propertyNames": {"pattern": r"^[^\[\]]+$"}}),
+]
 """Text by key, from `name[key]=value`."""
 
 

@@ -1,8 +1,7 @@
 """The whole API on one screen: method, path, scope, documented errors, handler."""
 
+import json
 import re
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
 from aiohttp import hdrs, web
 
@@ -11,31 +10,44 @@ from controlplane.api.applications import (
     edit_application,
     enable_tag,
     list_applications,
+    list_available_tags,
 )
+from controlplane.api.audit import list_audit
 from controlplane.api.bodies import MAX_BODY
+from controlplane.api.documents import OPENAPI, get_docs, get_docs_file, get_openapi
 from controlplane.api.errors import Handler, add_headers, answer_errors
 from controlplane.api.health import get_health, get_ready
 from controlplane.api.locations import available_locations, list_regions, tag_exists
-from controlplane.api.operation import Operation
+from controlplane.api.openapi import openapi_document
+from controlplane.api.operation import Route
+from controlplane.api.operator_accounts import (
+    create_account,
+    edit_account,
+    list_accounts,
+    remove_account,
+)
+from controlplane.api.operator_agents import get_agent, list_agents, remove_agent
+from controlplane.api.operator_fleet import (
+    create_region,
+    describe_regions,
+    list_node_pools,
+    list_registries,
+    remove_node_pool,
+    remove_region,
+    remove_registry,
+    set_node_pool,
+    set_registry,
+)
+from controlplane.api.operator_sessions import list_all_sessions, stop_any_session
+from controlplane.api.operator_tokens import create_token, list_tokens, revoke_token
 from controlplane.api.players import join_players, leave_players
 from controlplane.api.services import CALLER, SERVICES, Services, services_of
 from controlplane.api.sessions import get_session, list_sessions, start_session, stop_session
-from controlplane.api.streams import STREAMS, end_streams, fetch_artifact, stream_logs
+from controlplane.api.streams import end_streams, fetch_artifact, stream_logs
 from controlplane.api.tokens import make_token
+from controlplane.api.warm_pools import list_warm_pools, remove_warm_pool, set_warm_pool
 from controlplane.errors import ForbiddenError, UnauthorizedError
 from controlplane.tokens import Scope, grants
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One row of the table; `scope` is None where no token is needed."""
-
-    method: str
-    path: str
-    scope: Scope | None
-    handler: Operation
-    errors: AbstractSet[int]
-
 
 # fmt: off
 ROUTES: tuple[Route, ...] = (
@@ -59,6 +71,13 @@ ROUTES: tuple[Route, ...] = (
           {401, 403, 404, 413, 422}),
     Route("POST", "/application/{name}/tags", Scope.APPLICATION_WRITE, enable_tag,
           {401, 403, 404, 413, 422, 503, 504}),
+    Route("GET", "/application/{name}/tags/available", Scope.APPLICATION_READ,
+          list_available_tags, {401, 403, 404, 422, 503, 504}),
+    Route("GET", "/warm-pool", Scope.APPLICATION_READ, list_warm_pools, {401, 403}),
+    Route("PUT", "/warm-pool/{image}/{location}", Scope.APPLICATION_WRITE, set_warm_pool,
+          {401, 403, 404, 413, 422}),
+    Route("DELETE", "/warm-pool/{image}/{location}", Scope.APPLICATION_WRITE, remove_warm_pool,
+          {401, 403, 404}),
     Route("GET", "/available-location/{image}", Scope.REGIONS_READ, available_locations,
           {401, 403, 404}),
     Route("GET", "/tag/{region}/{image}/{version}", Scope.REGIONS_READ, tag_exists,
@@ -66,12 +85,49 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/region", Scope.REGIONS_READ, list_regions, {401, 403}),
     Route("POST", "/token", Scope.TOKEN_WRITE, make_token,
           {400, 401, 403, 409, 413, 422}),
+    Route("GET", "/operator/region", Scope.OPERATOR_READ, describe_regions, {401, 403}),
+    Route("PUT", "/operator/region/{region}", Scope.OPERATOR_WRITE, create_region,
+          {401, 403, 422}),
+    Route("DELETE", "/operator/region/{region}", Scope.OPERATOR_WRITE, remove_region,
+          {401, 403, 404, 409}),
+    Route("GET", "/operator/node-pool", Scope.OPERATOR_READ, list_node_pools, {401, 403}),
+    Route("PUT", "/operator/node-pool/{nodePool}", Scope.OPERATOR_WRITE, set_node_pool,
+          {401, 403, 413, 422}),
+    Route("DELETE", "/operator/node-pool/{nodePool}", Scope.OPERATOR_WRITE, remove_node_pool,
+          {401, 403, 404, 409}),
+    Route("GET", "/operator/registry", Scope.OPERATOR_READ, list_registries, {401, 403}),
+    Route("PUT", "/operator/registry/{registry}", Scope.OPERATOR_WRITE, set_registry,
+          {401, 403, 409, 413, 422}),
+    Route("DELETE", "/operator/registry/{registry}", Scope.OPERATOR_WRITE, remove_registry,
+          {401, 403, 404, 409}),
+    Route("GET", "/operator/agent", Scope.OPERATOR_READ, list_agents, {401, 403}),
+    Route("GET", "/operator/agent/{agent}", Scope.OPERATOR_READ, get_agent, {401, 403, 404}),
+    Route("DELETE", "/operator/agent/{agent}", Scope.OPERATOR_WRITE, remove_agent,
+          {401, 403, 404, 409}),
+    Route("GET", "/operator/account", Scope.OPERATOR_READ, list_accounts, {401, 403}),
+    Route("POST", "/operator/account", Scope.OPERATOR_WRITE, create_account,
+          {401, 403, 409, 413, 422}),
+    Route("PUT", "/operator/account/{account}", Scope.OPERATOR_WRITE, edit_account,
+          {401, 403, 404, 413, 422}),
+    Route("DELETE", "/operator/account/{account}", Scope.OPERATOR_WRITE, remove_account,
+          {401, 403, 404, 409}),
+    Route("GET", "/operator/token", Scope.OPERATOR_READ, list_tokens, {401, 403, 422}),
+    Route("POST", "/operator/token", Scope.OPERATOR_WRITE, create_token,
+          {400, 401, 403, 404, 409, 413, 422}),
+    Route("DELETE", "/operator/token/{id}", Scope.OPERATOR_WRITE, revoke_token, {401, 403, 404}),
+    Route("GET", "/operator/session", Scope.OPERATOR_READ, list_all_sessions, {401, 403, 422}),
+    Route("DELETE", "/operator/session/{account}/{id}", Scope.OPERATOR_WRITE, stop_any_session,
+          {401, 403, 404, 409, 503}),
+    Route("GET", "/operator/audit", Scope.OPERATOR_READ, list_audit, {401, 403, 422}),
     Route("GET", "/healthz", None, get_health, set()),
     Route("GET", "/readyz", None, get_ready, {503}),
+    Route("GET", "/openapi.json", None, get_openapi, set()),
+    Route("GET", "/docs", None, get_docs, set()),
+    Route("GET", "/docs/{file}", None, get_docs_file, {404}),
 )
 # fmt: on
 
-_OPEN = frozenset({"/healthz", "/readyz"})
+_OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/{file}"})
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
@@ -83,23 +139,14 @@ def make_web_app(services: Services, routes: tuple[Route, ...] = ROUTES) -> web.
     """
     app = web.Application(middlewares=[answer_errors], client_max_size=MAX_BODY)
     app[SERVICES] = services
-    app[STREAMS] = set()
+    app[OPENAPI] = json.dumps(openapi_document(routes)).encode()
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(end_streams)
     for route in routes:
-        _check(route)
+        route.check(_OPEN)
         # HEAD is not in the interface, so GET does not bring it along: 405.
         app.router.add_route(route.method, _pattern(route.path), _guarded(route))
     return app
-
-
-def _check(route: Route) -> None:
-    if route.path in _OPEN:
-        return
-    if route.scope is None:
-        raise ValueError(f"{route.method} {route.path}: no scope")
-    if not {401, 403} <= route.errors:
-        raise ValueError(f"{route.method} {route.path}: errors lack 401 or 403")
 
 
 def _pattern(path: str) -> str:

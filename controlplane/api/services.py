@@ -4,17 +4,24 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from controlplane.account_admin import AccountAdmin
 from controlplane.account_store import Caller
 from controlplane.accounts import Accounts
+from controlplane.agents import Agents
+from controlplane.all_sessions import AllSessions
 from controlplane.applications import Applications
+from controlplane.audit_store import AuditStore
 from controlplane.delegation import Delegation
 from controlplane.fleet import Fleet
+from controlplane.fleet_admin import FleetAdmin
 from controlplane.fleet_store import FleetStore
 from controlplane.locations import Locations
+from controlplane.open_streams import OpenStreams
 from controlplane.players import Players
 from controlplane.sessions import Sessions
 from controlplane.starts import Starts
 from controlplane.tags import Tags
+from controlplane.warm_pools import WarmPools
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +30,22 @@ class Services:
 
     environment: str
     accounts: Accounts
+    account_admin: AccountAdmin
     delegation: Delegation
+    streams: OpenStreams
+    audit: AuditStore
     applications: Applications
     tags: Tags
+    warm_pools: WarmPools
     locations: Locations
     starts: Starts
     sessions: Sessions
+    all_sessions: AllSessions
     players: Players
     fleet: Fleet
     fleet_store: FleetStore
+    fleet_admin: FleetAdmin
+    agents: Agents
 
 
 SERVICES = web.AppKey("services", Services)

@@ -1,32 +1,19 @@
 """The bodies of sessions: what is accepted, and what is shown."""
 
-import json
-import re
-from typing import Annotated, ClassVar, Literal, NotRequired
+from typing import ClassVar, Literal, NotRequired
 
-from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
-from controlplane.api.fields import Duration, PortNumber, SessionId, Text
+from controlplane.api.fields import Duration, EnvironmentName, PortNumber, SessionId, Text
 from controlplane.api.queries import Flag, Integer, Query, Record
 from controlplane.contract import HostSession, Port, Protocol
 from controlplane.durations import parse_duration
-from controlplane.session_store import Session, SessionFilter
+from controlplane.session_list_store import SessionFilter
+from controlplane.session_store import Session
 from controlplane.sessions import ShownSession
 from controlplane.start_request import Pin, StartRequest
 from controlplane.status import SessionStatus
-
-_RESERVED = re.compile(r"TILTYARD_(?:SESSION_ID|CONTAINER|HOST|IP|PORT_(?:TCP|UDP)_[0-9]+)\Z")
-"""The names that every host injects. A host may inject more; its agent refuses those."""
-
-
-def _environment_name(name: str) -> str:
-    if not name or "=" in name:
-        raise ValueError("a name must not be empty or hold =")
-    if _RESERVED.match(name):
-        raise ValueError("this name is reserved")
-    return name
 
 
 class PortBody(Body):
@@ -47,7 +34,7 @@ class StartBody(Body):
     location: Text
     image: Text
     id: SessionId | None = None
-    env: dict[Annotated[str, AfterValidator(_environment_name)], Text] | None = None
+    env: dict[EnvironmentName, Text] | None = None
     args: list[Text] | None = None
     restart: bool | None = None
     labels: dict[str, str] | None = None
@@ -217,10 +204,7 @@ def _fields(shown: ShownSession) -> SessionFields:
 
 
 def _labels(session: Session) -> SessionLabels:
-    return {
-        "env": json.dumps(dict(session.injected_env)),
-        "tags": json.dumps(dict(session.labels)),
-    }
+    return {"env": session.injected_env, "tags": session.labels}
 
 
 def _port_key(port: Port) -> str:

@@ -34,8 +34,8 @@ async def start_session(request: web.Request, body: StartBody) -> Answer[Started
 async def list_sessions(request: web.Request, query: SessionsQuery) -> Answer[Sessions]:
     """List the sessions of the account: those that play, or `all` that are known."""
     wanted = query.sessions_of(caller_of(request).account)
-    found = await services_of(request).sessions.find(wanted)
-    return Answer({"sessions": [listed_session(shown) for shown in found]})
+    found = services_of(request).sessions.find(wanted)
+    return Answer({"sessions": [listed_session(shown) async for shown in found]})
 
 
 @operation()

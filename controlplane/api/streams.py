@@ -13,15 +13,12 @@ from controlplane.api.errors import identifier_of
 from controlplane.api.fields import Text
 from controlplane.api.operation import operation
 from controlplane.api.queries import Flag, Query
-from controlplane.api.services import caller_of, services_of
+from controlplane.api.services import SERVICES, caller_of, services_of
 
 _log = logging.getLogger(__name__)
 
 FIRST_BYTE_WAIT = 1.0
 """So long a follower of a silent game waits for its header, and a failure can still be told."""
-
-STREAMS = web.AppKey("streams", set[asyncio.Task[object]])
-"""The handlers that are sending a stream."""
 
 MAX_PATH_BYTES = 4096
 
@@ -45,10 +42,14 @@ class ArtifactQuery(Query):
     """The query of GET /artifacts; `path` is absolute, of a file or folder in the container."""
 
     session: Text
-    path: Annotated[Text, AfterValidator(_absolute), Field(json_schema_extra={"pattern": "^/"})]
+    path: Annotated[
+        Text,
+        AfterValidator(_absolute),
+        Field(json_schema_extra={"pattern": r"^/[^\u0000]*$", "maxLength": MAX_PATH_BYTES}),
+    ]
 
 
-@operation(media_type="text/plain")
+@operation(media_types=("text/plain",))
 async def stream_logs(request: web.Request, query: LogsQuery) -> web.StreamResponse:
     """Read the output of a session so far, or follow it to its end."""
     sessions = services_of(request).sessions
@@ -57,7 +58,7 @@ async def stream_logs(request: web.Request, query: LogsQuery) -> web.StreamRespo
     return await _send(request, response, chunks, FIRST_BYTE_WAIT if query.follow else None)
 
 
-@operation(media_type="application/x-tar")
+@operation(media_types=("application/x-tar",))
 async def fetch_artifact(request: web.Request, query: ArtifactQuery) -> web.StreamResponse:
     """Fetch a file or folder of an ended session as a .tar.gz archive."""
     sessions = services_of(request).sessions
@@ -68,8 +69,7 @@ async def fetch_artifact(request: web.Request, query: ArtifactQuery) -> web.Stre
 
 async def end_streams(app: web.Application) -> None:
     """Break off every stream, so that no follower holds up the end of the process."""
-    for task in app[STREAMS]:
-        task.cancel()
+    app[SERVICES].streams.end_all()
 
 
 async def _send(
@@ -80,40 +80,40 @@ async def _send(
 ) -> web.StreamResponse:
     """Wait for the first chunk, at most `first_wait` seconds, then send the header and the rest.
 
-    A failure after the header breaks the connection off, so that nobody takes a part for all.
+    A failure after the header, or the end of the caller's token, breaks the connection off, so
+    that nobody takes a part for all.
     """
-    task = asyncio.current_task()
-    assert task is not None, "handlers run in tasks"
-    request.app[STREAMS].add(task)
-    task.add_done_callback(request.app[STREAMS].discard)
-    async with aclosing(chunks):
-        first = asyncio.ensure_future(anext(chunks, None))
-        try:
-            await asyncio.wait({first}, timeout=first_wait)
-            if first.done() and first.exception() is not None:
-                await first
-            await response.prepare(request)
-            await _pass_on(request, response, first, chunks)
-        finally:
-            first.cancel()
-            with suppress(asyncio.CancelledError, StopAsyncIteration):
-                await asyncio.wait({first})
+    try:
+        async with aclosing(chunks), services_of(request).streams.opened(caller_of(request)):
+            await _pass_on(request, response, chunks, first_wait)
+    except Exception:
+        if not response.prepared:
+            raise
+        # The header is out: only a broken connection can tell.
+        _log.warning("request %s: broke a stream off", identifier_of(request), exc_info=True)
+        if request.transport is not None:
+            request.transport.abort()
     return response
 
 
 async def _pass_on(
     request: web.Request,
     response: web.StreamResponse,
-    first: asyncio.Future[bytes | None],
     chunks: AsyncGenerator[bytes, None],
+    first_wait: float | None,
 ) -> None:
+    first = asyncio.ensure_future(anext(chunks, None))
     try:
+        await asyncio.wait({first}, timeout=first_wait)
+        if first.done() and first.exception() is not None:
+            await first
+        await response.prepare(request)
         chunk = await first
         while chunk is not None:
             await response.write(chunk)
             chunk = await anext(chunks, None)
         await response.write_eof()
-    except Exception:  # noqa: BLE001  # the header is out: only a broken connection can tell
-        _log.warning("request %s: broke a stream off", identifier_of(request), exc_info=True)
-        if request.transport is not None:
-            request.transport.abort()
+    finally:
+        first.cancel()
+        with suppress(asyncio.CancelledError, StopAsyncIteration):
+            await asyncio.wait({first})

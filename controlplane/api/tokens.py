@@ -1,5 +1,6 @@
 """POST /token."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from aiohttp import web
@@ -7,7 +8,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
-from controlplane.api.fields import Duration, no_control_characters
+from controlplane.api.fields import Duration, NoControls
 from controlplane.api.operation import Answer, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.delegation import Delegated
@@ -22,7 +23,10 @@ def _scope(text: str) -> str:
     return text
 
 
-_Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(no_control_characters)]
+TokenName = Annotated[NoControls, Field(min_length=1, max_length=128)]
+ScopeName = Annotated[
+    str, AfterValidator(_scope), Field(json_schema_extra={"enum": sorted(Scope)})
+]
 
 
 class TokenBody(Body):
@@ -31,17 +35,22 @@ class TokenBody(Body):
     max_bytes = 64 * 1024
     misfit = BadRequestError
 
-    name: _Name
-    scopes: list[Annotated[str, AfterValidator(_scope)]]
+    name: TokenName
+    scopes: list[ScopeName]
     expires_after: Duration | None = None
 
     def delegated(self) -> Delegated:
         """Translate into the use case's terms."""
-        return Delegated(
-            name=self.name,
-            scopes=frozenset(Scope(scope) for scope in self.scopes),
-            lifetime=None if self.expires_after is None else parse_duration(self.expires_after),
-        )
+        return delegated(self.name, self.scopes, self.expires_after)
+
+
+def delegated(name: str, scopes: Iterable[str], expires_after: str | None) -> Delegated:
+    """Translate what was asked for into the use case's terms."""
+    return Delegated(
+        name=name,
+        scopes=frozenset(Scope(scope) for scope in scopes),
+        lifetime=None if expires_after is None else parse_duration(expires_after),
+    )
 
 
 class MadeToken(TypedDict):
@@ -57,4 +66,4 @@ async def make_token(request: web.Request, body: TokenBody) -> Answer[MadeToken]
     It never has more scopes than the caller's token, nor lives longer.
     """
     token = await services_of(request).delegation.make(caller_of(request), body.delegated())
-    return Answer({"token": token}, headers={"Cache-Control": "no-store"})
+    return Answer({"token": token.text}, headers={"Cache-Control": "no-store"})

@@ -16,6 +16,9 @@ class FakeRegistry:
         self.status = 200
         self.silent = False
         self.heads = True
+        self.page_size = 1000
+        self.list_body: str | None = None
+        self.link = '<http://192.0.2.9/v2/elsewhere?last={last}&n={n}>; rel="next"'
         self.address = ""
         self._stopping = asyncio.Event()
         self._runner: web.AppRunner | None = None
@@ -29,6 +32,7 @@ class FakeRegistry:
     async def start(self) -> None:
         app = web.Application()
         app.router.add_route("*", "/v2/{repository:.+}/manifests/{tag}", self._manifest)
+        app.router.add_get("/v2/{repository:.+}/tags/list", self._list)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -38,6 +42,26 @@ class FakeRegistry:
         self._stopping.set()
         if self._runner is not None:
             await self._runner.cleanup()
+
+    async def _list(self, request: web.Request) -> web.Response:
+        if self.silent:
+            await self._stopping.wait()
+        if self.status != 200:
+            return web.Response(status=self.status)
+        if self.list_body is not None:
+            return web.Response(text=self.list_body, headers={"Link": self.link})
+        repository, last = request.match_info["repository"], request.query.get("last", "")
+        tags = sorted(tag for name, tag in self.tags if name == repository and tag > last)
+        size = min(self.page_size, int(request.query["n"]))
+        if not tags and not last:
+            return web.Response(status=404)
+        headers = (
+            {"Link": self.link.format(last=tags[size - 1], n=request.query["n"])}
+            if len(tags) > size
+            else {}
+        )
+        body = {"name": repository, "tags": tags[:size]}
+        return web.json_response(body, headers=headers)
 
     async def _manifest(self, request: web.Request) -> web.Response:
         if self.silent:

@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from sqlite_utils import Database
 
 from controlplane.app import ControlPlane
 from controlplane.config import AgentConfig, Config, RegistryConfig
+from controlplane.fleet_store import AgentRow
 from tests.controlplane.fake_agent import FakeAgent
 from tests.controlplane.fake_registry import FakeRegistry
 
@@ -175,6 +177,14 @@ class System:
         """Tell whether the control plane knows that an agent has an image."""
         link = self.control_plane.fleet.link(agent)
         return link is not None and link.host is not None and image in link.host.images
+
+    async def add_agent(self, name: str) -> None:
+        """Have an agent that is never heard and that the settings file does not declare."""
+        row = AgentRow(name, f"unix:{self.folder}/{name}", "local", "default")
+        await self.rows(
+            "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)", *astuple(row)
+        )
+        self.control_plane.fleet.add(row)
 
     async def start(self, **fields: Any) -> Answer:
         """POST /session of the application `game`."""

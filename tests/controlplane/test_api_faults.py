@@ -357,17 +357,6 @@ async def test_readiness_waits_for_a_reconciled_snapshot(tmp_path: Path) -> None
         assert (await system.call("GET", "/readyz")).status == 200
 
 
-@pytest.mark.parametrize("burst", [3])
-async def test_the_start_rate_is_420_with_retry_after(tmp_path: Path, burst: int) -> None:
-    async with System(tmp_path, start_rate=0.001, start_burst=burst) as system:
-        await system.make_application()
-        answers = [await system.start() for _ in range(burst + 1)]
-        assert [answer.status for answer in answers[:-1]] == [201] * burst
-        assert_error(answers[-1], 420)
-        assert int(answers[-1].headers["Retry-After"]) == 1000
-        assert len(await system.rows("SELECT 1 FROM session")) == burst
-
-
 async def _edit(system: System, sql: str) -> None:
     """Change the database of a control plane that does not run."""
     store = Store(system.config.database)

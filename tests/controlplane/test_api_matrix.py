@@ -15,8 +15,9 @@ import pytest
 
 from controlplane import tokens
 from controlplane.account_store import _insert_token
-from controlplane.api.routes import ROUTES, Route
-from controlplane.tokens import Scope, grants
+from controlplane.api.operation import Route
+from controlplane.api.routes import ROUTES
+from controlplane.tokens import OPERATOR_SCOPES, Scope, grants
 from tests.controlplane.system import APPLICATION, Answer, System, assert_error
 
 ACCOUNTS = ("alice", "bob")
@@ -25,25 +26,38 @@ _numbers = itertools.count()
 
 
 class World(System):
-    """Each account has a game of its own name, pulled, and a session of it."""
+    """Each account has a game of its own name, pulled, and a warm pool and a session of it.
+
+    Operators' tokens belong to no account, and reach what every account has.
+    """
 
     async def fill(self) -> None:
         for account in ACCOUNTS:
             await self.make_application(account=account, name=f"{account}s-game")
+            await self.warm_pool(account)
             await self.session(account)
 
     async def token(self, account: str, scope: Scope, **changes: int) -> str:
-        """Make a token with one scope and nothing else, past any rule of delegation."""
-        token = tokens.mint()
-        await self.control_plane._store.run(
-            lambda db: _insert_token(db, account, token, {scope}, 0)
-        )
+        """Make a token with one scope and nothing else, past any rule of delegation.
+
+        It is the account's, or an operator's where the scope is one of theirs.
+        """
+        token, owner = tokens.mint(), None if scope in OPERATOR_SCOPES else account
+        await self.control_plane._store.run(lambda db: _insert_token(db, owner, token, {scope}, 0))
         for column, value in changes.items():
             await self.rows(f"UPDATE token SET {column}=? WHERE id=?", value, token.token_id)
         return token.text
 
     async def application(self, account: str) -> str:
         return f"{account}s-game"
+
+    async def warm_pool(self, account: str) -> str:
+        """Set a pool; the application has its name."""
+        name = await self.application(account)
+        path = f"/warm-pool/{name}/local"
+        made = await self.call("PUT", path, account=account, json={"size": 1})
+        assert made.status == 204, made.text
+        return name
 
     async def session(self, account: str) -> str:
         name = f"{account}s-session-{next(_numbers)}"
@@ -58,9 +72,48 @@ class World(System):
         assert ended.status == 204, ended.text
         return name
 
+    async def session_path(self, account: str) -> str:
+        return f"{account}/{await self.session(account)}"
+
+    async def account(self, account: str) -> str:
+        """Make an account that nothing keeps from being removed."""
+        body = {"name": f"{account}s-account-{next(_numbers)}"}
+        made = await self.call("POST", "/operator/account", token=self.operator_token, json=body)
+        assert made.status == 201, made.text
+        return body["name"]
+
+    async def token_id(self, account: str) -> str:
+        return (await self.token(account, Scope.LOGS_READ)).split("_")[1]
+
+    async def region(self, account: str) -> str:
+        return await self.put("region", account)
+
+    async def node_pool(self, account: str) -> str:
+        return await self.put("node-pool", account, {})
+
+    async def registry_of(self, account: str) -> str:
+        number = next(_numbers)
+        return await self.put("registry", account, {"address": f"{account}-{number}.example"})
+
+    async def agent_of(self, account: str) -> str:
+        name = f"{account}s-agent-{next(_numbers)}"
+        await self.add_agent(name)
+        return name
+
+    async def put(self, kind: str, account: str, body: dict[str, Any] | None = None) -> str:
+        """Make something that nothing keeps from being removed."""
+        name = f"{account}s-{kind}-{next(_numbers)}"
+        path = f"/operator/{kind}/{name}"
+        made = await self.call("PUT", path, token=self.operator_token, json=body)
+        assert made.status == 204, made.text
+        return name
+
     async def written(self) -> list[list[tuple[Any, ...]]]:
         """Read everything that callers can change; the last use of a token is not of it."""
-        tables = ("session", "player", "application", "tag", "event")
+        tables = (
+            *("account", "session", "player", "application", "tag", "warm_pool", "event"),
+            *("region", "node_pool", "registry", "agent"),
+        )
         found = [await self.rows(f"SELECT * FROM {table}") for table in tables]
         return [*found, await self.rows("SELECT id, name, revoked_ms FROM token")]
 
@@ -70,7 +123,7 @@ class Case:
     """A route's request about an object; `make` gives one of an account, None when it has none.
 
     A route without an object works on the caller's account; `shows` says what of the account a
-    list must hold, and of the other must not.
+    list must hold, and of the other must not, unless the route is an operator's.
     """
 
     status: int
@@ -89,6 +142,24 @@ def _players(path: str) -> Callable[[str], tuple[str, dict[str, Any]]]:
 
 def _token(_: str) -> tuple[str, dict[str, Any]]:
     return "/token", {"json": {"name": f"made-{next(_numbers)}", "scopes": []}}
+
+
+def _token_of(account: str) -> tuple[str, dict[str, Any]]:
+    body = {"account": account, "name": f"made-{next(_numbers)}", "scopes": []}
+    return "/operator/token", {"json": body}
+
+
+def _any_session(path: str) -> tuple[str, dict[str, Any]]:
+    account, _, name = path.partition("/")
+    return f"/operator/session/{account}/{name or UNKNOWN}", {}
+
+
+def _new(kind: str, **body: str) -> Callable[[str], tuple[str, dict[str, Any]]]:
+    return lambda _: (f"/operator/{kind}/made-{next(_numbers)}", {"json": body})
+
+
+def _new_account(_: str) -> tuple[str, dict[str, Any]]:
+    return "/operator/account", {"json": {"name": f"made-{next(_numbers)}"}}
 
 
 def _new_application(_: str) -> tuple[str, dict[str, Any]]:
@@ -118,6 +189,16 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/application/{name}/tags"): Case(
         204, _at("/application/{}/tags", json={"tag": "v1"}), World.application
     ),
+    ("GET", "/application/{name}/tags/available"): Case(
+        200, _at("/application/{}/tags/available"), World.application
+    ),
+    ("GET", "/warm-pool"): Case(200, _at("/warm-pool"), shows="{}s-game"),
+    ("PUT", "/warm-pool/{image}/{location}"): Case(
+        204, _at("/warm-pool/{}/local", json={"size": 2}), World.application
+    ),
+    ("DELETE", "/warm-pool/{image}/{location}"): Case(
+        204, _at("/warm-pool/{}/local"), World.warm_pool
+    ),
     ("GET", "/available-location/{image}"): Case(
         200, _at("/available-location/{}"), World.application
     ),
@@ -126,8 +207,41 @@ CASES: dict[tuple[str, str], Case] = {
     ),
     ("GET", "/region"): Case(200, _at("/region")),
     ("POST", "/token"): Case(201, _token),
+    ("GET", "/operator/region"): Case(200, _at("/operator/region")),
+    ("PUT", "/operator/region/{region}"): Case(204, _new("region")),
+    ("DELETE", "/operator/region/{region}"): Case(204, _at("/operator/region/{}"), World.region),
+    ("GET", "/operator/node-pool"): Case(200, _at("/operator/node-pool")),
+    ("PUT", "/operator/node-pool/{nodePool}"): Case(204, _new("node-pool", strategy="spread")),
+    ("DELETE", "/operator/node-pool/{nodePool}"): Case(
+        204, _at("/operator/node-pool/{}"), World.node_pool
+    ),
+    ("GET", "/operator/registry"): Case(200, _at("/operator/registry")),
+    ("PUT", "/operator/registry/{registry}"): Case(204, _new("registry", address="r.example")),
+    ("DELETE", "/operator/registry/{registry}"): Case(
+        204, _at("/operator/registry/{}"), World.registry_of
+    ),
+    ("GET", "/operator/agent"): Case(200, _at("/operator/agent")),
+    ("GET", "/operator/agent/{agent}"): Case(200, _at("/operator/agent/{}"), World.agent_of),
+    ("DELETE", "/operator/agent/{agent}"): Case(204, _at("/operator/agent/{}"), World.agent_of),
+    ("GET", "/operator/account"): Case(200, _at("/operator/account"), shows='"{}"'),
+    ("POST", "/operator/account"): Case(201, _new_account),
+    ("PUT", "/operator/account/{account}"): Case(
+        204, _at("/operator/account/{}", json={"quota": {}}), World.account
+    ),
+    ("DELETE", "/operator/account/{account}"): Case(
+        204, _at("/operator/account/{}"), World.account
+    ),
+    ("GET", "/operator/token"): Case(200, _at("/operator/token"), shows='"{}"'),
+    ("POST", "/operator/token"): Case(201, _token_of, World.account),
+    ("DELETE", "/operator/token/{id}"): Case(200, _at("/operator/token/{}"), World.token_id),
+    ("GET", "/operator/session"): Case(200, _at("/operator/session"), shows="{}s-session-"),
+    ("DELETE", "/operator/session/{account}/{id}"): Case(204, _any_session, World.session_path),
+    ("GET", "/operator/audit"): Case(200, _at("/operator/audit"), shows="{}s-session-"),
     ("GET", "/healthz"): Case(200, _at("/healthz")),
     ("GET", "/readyz"): Case(200, _at("/readyz")),
+    ("GET", "/openapi.json"): Case(200, _at("/openapi.json")),
+    ("GET", "/docs"): Case(200, _at("/docs")),
+    ("GET", "/docs/{file}"): Case(200, _at("/docs/swagger-ui.css")),
 }
 SCOPED = [route for route in ROUTES if route.scope is not None]
 
@@ -152,12 +266,18 @@ async def _ask(world: World, route: Route, object_name: str, token: str) -> Answ
     return await world.call(route.method, path, token=token, **more)
 
 
-async def _objects(world: World, case: Case, account: str) -> list[tuple[str, int]]:
+async def _objects(world: World, route: Route, account: str) -> list[tuple[str, int]]:
     """Give the objects to ask for, each with the status that a sufficient scope gets."""
+    case = CASES[route.method, route.path]
     if case.make is None:
         return [("", case.status)]
     own, foreign = await case.make(world, account), await case.make(world, _other(account))
-    return [(foreign, 404), (UNKNOWN, 404), (own, case.status)]
+    others = case.status if _is_operators(route) else 404
+    return [(foreign, others), (UNKNOWN, 404), (own, case.status)]
+
+
+def _is_operators(route: Route) -> bool:
+    return route.scope in OPERATOR_SCOPES
 
 
 def _other(account: str) -> str:
@@ -177,7 +297,7 @@ async def test_without_the_scope_nothing_is_told_or_done(
         await world.token(account, route.scope, expire_ms=1): 401,
         tokens.mint().text: 401,
     }
-    objects = await _objects(world, CASES[route.method, route.path], account)
+    objects = await _objects(world, route, account)
     before = await world.written()
     for (token, status), (name, _) in itertools.product(refused.items(), objects):
         answer = await _ask(world, route, name, token)
@@ -197,7 +317,7 @@ async def test_with_the_scope_alone_ones_own_is_reached_and_no_other(
         if not grants({scope}, route.scope):
             continue
         token = await world.token(account, scope)
-        for name, status in await _objects(world, case, account):
+        for name, status in await _objects(world, route, account):
             before = await world.written()
             answer = await _ask(world, route, name, token)
             assert answer.status == status, answer.text
@@ -207,7 +327,8 @@ async def test_with_the_scope_alone_ones_own_is_reached_and_no_other(
                 assert await world.written() == before
             if case.shows:
                 assert case.shows.format(account) in answer.text
-                assert case.shows.format(_other(account)) not in answer.text
+                others = case.shows.format(_other(account)) in answer.text
+                assert others == _is_operators(route)
 
 
 async def test_routes_without_a_scope_need_no_token(world: World) -> None:

@@ -209,23 +209,6 @@ async def test_a_burst_waits_for_start_slots(system: System) -> None:
     assert system.agent.most_starts_in_flight <= 8
 
 
-@pytest.mark.parametrize(
-    ("quota", "limit", "allowed"),
-    [("quota_sessions=3", "sessions", 3), ("quota_nano_cpus=2000000000", "cores", 2)],
-)
-async def test_a_quota_holds_under_a_race(
-    system: System, quota: str, limit: str, allowed: int
-) -> None:
-    await system.control_plane._store.run(lambda db: db.execute(f"UPDATE account SET {quota}"))
-    answers = await asyncio.gather(*(system.start() for _ in range(20)))
-    refused = [answer for answer in answers if answer.status != 201]
-    assert len(refused) == 20 - allowed
-    for answer in refused:
-        assert_error(answer, 402)
-        assert limit in answer.json["details"]
-    assert len(await system.rows("SELECT 1 FROM session")) == allowed
-
-
 async def test_without_room_the_answer_is_420_with_retry_after(system: System) -> None:
     system.agent.change_host(free_sessions=0)
     link = system.control_plane.fleet.link("a0")

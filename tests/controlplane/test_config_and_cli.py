@@ -67,6 +67,11 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
         ('regions = ["eu"]\n' + AGENT + 'colour = "x"', {}, "colour"),
         ('regions = ["eu"]\n' + AGENT.replace("unix:/", "h:"), {}, "unix:/path"),
         ('[[registries]]\nname = "r"', {}, "address"),
+        ('regions = ["a b"]', {}, "regions: must be 1 to 128 of"),
+        ('node_pools = ["a/b"]', {}, "node_pools: must be 1 to 128 of"),
+        ('[[registries]]\nname = "a b"\naddress = "h"', {}, "registries.name"),
+        ('[[registries]]\nname = "r"\naddress = "http://h"', {}, "must be host[:port]"),
+        ('[[registries]]\nname = "r"\naddress = "h"\naliases = ["h/x"]', {}, "registries.aliases"),
         ("not toml", {}, "cannot read"),
     ],
 )

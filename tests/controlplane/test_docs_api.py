@@ -1,4 +1,4 @@
-"""Every command of docs/api.md is run, in its order, and answers as the page shows."""
+"""Every command of the pages on the API is run, in its order, and answers as the page shows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from controlplane.api.routes import ROUTES
+from controlplane.tokens import OPERATOR_SCOPES
 from tests.controlplane.system import System, eventually
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text("utf-8")
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 LOG = b"listening on 7777\n"
 
 
@@ -36,8 +39,19 @@ class Example:
         return method, url.removeprefix("$url").partition("?")[0]
 
 
-def _examples() -> Iterator[Example]:
-    for block in re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
+class Page:
+    """A page, the routes that it describes, and its commands in their order."""
+
+    def __init__(self, name: str, *, operators: bool) -> None:
+        self.text = (DOCS / name).read_text("utf-8")
+        self.routes = [r for r in ROUTES if (r.scope in OPERATOR_SCOPES) == operators]
+        self.shown = [r for r in self.routes if r.path != "/docs/{file}"]  # for browsers alone
+        self.examples = list(_examples(self.text))
+        self.calls = [e for e in self.examples if e.command.startswith("curl ")]
+
+
+def _examples(page: str) -> Iterator[Example]:
+    for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
         assert block.startswith("$ ")
         for text in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             lines = text.splitlines()
@@ -47,42 +61,59 @@ def _examples() -> Iterator[Example]:
             yield Example(command, "\n".join(lines))
 
 
-EXAMPLES = list(_examples())
-CALLS = [example for example in EXAMPLES if example.command.startswith("curl ")]
+API = Page("api.md", operators=False)
+OPERATOR_API = Page("operator-api.md", operators=True)
 
 
-def test_every_endpoint_has_an_example() -> None:
-    for route in ROUTES:
+@pytest.mark.parametrize("page", [API, OPERATOR_API])
+def test_every_endpoint_has_an_example(page: Page) -> None:
+    for route in page.shown:
         path = re.compile(re.sub(r"\{\w+\}", "[^/]+", route.path))
-        endpoints = [example.endpoint for example in CALLS]
+        endpoints = [example.endpoint for example in page.calls]
         assert any(m == route.method and path.fullmatch(p) for m, p in endpoints), route
 
 
-def test_the_scopes_are_those_of_the_routes() -> None:
-    section = PAGE.split("## Authentication\n")[1].split("\n## ")[0]
+@pytest.mark.parametrize("page", [API, OPERATOR_API])
+def test_the_scopes_are_those_of_the_routes(page: Page) -> None:
+    section = page.text.split("## Authentication\n")[1].split("\n## ")[0]
     shown: dict[str, str] = {}
     for calls, scope in re.findall(r"^\| ([A-Z].*?) \| `([a-z:]+)`", section, re.MULTILINE):
         shown |= dict.fromkeys(calls.split(", "), scope)
-    assert shown == {f"{r.method} {r.path}": r.scope for r in ROUTES if r.scope is not None}
+    assert shown == {f"{r.method} {r.path}": r.scope for r in page.routes if r.scope is not None}
+
+
+@pytest.mark.parametrize("page", [API, OPERATOR_API])
+def test_only_calls_are_shown(page: Page) -> None:
+    assert page.examples[0].command == 'auth="Authorization: Bearer $token"'
+    assert page.examples[1:] == page.calls
 
 
 async def test_every_command_answers_as_shown(tmp_path: Path) -> None:
-    assert EXAMPLES[0].command == 'auth="Authorization: Bearer $token"'
-    assert EXAMPLES[1:] == CALLS
     async with System(tmp_path) as system:
         digest = system.registry.push("studio/game", "v1")
         image = f"{system.registry.address}/studio/game@{digest}"
         system.agent.logs = [LOG]
         system.agent.log_follow.set()
-        for example in CALLS:
-            output = await _run(system, example.command, tmp_path)
+        for example in API.calls:
+            output = await _run(system, example.command, tmp_path, system.tokens["alice"])
             _compare(example, output)
             if example.endpoint == ("POST", "/application/game/tags"):
                 await eventually(lambda: system.has(system.agent.name, image))
 
 
-async def _run(system: System, command: str, folder: Path) -> str:
-    token = system.tokens["alice"]
+async def test_every_command_of_operators_answers_as_shown(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start(id="match-1")
+        await system.add_agent("retired")
+        for example in OPERATOR_API.calls:
+            output = await _run(system, example.command, tmp_path, system.operator_token)
+            _compare(example, output)
+            if example.endpoint == ("POST", "/operator/token"):
+                await system.rows("UPDATE token SET id='0123456789abcdef' WHERE name='ci'")
+
+
+async def _run(system: System, command: str, folder: Path, token: str) -> str:
     process = await asyncio.create_subprocess_exec(
         "bash",
         *("-euo", "pipefail", "-c", command),

@@ -92,6 +92,17 @@ def test_json_that_is_fine_is_read_as_python_does(value: object) -> None:
     assert read_json(json.dumps(value).encode()) == value
 
 
+@pytest.mark.parametrize("text", ["48", "48.0", "4.8e1", "480e-1"])
+def test_a_number_without_a_fraction_is_an_integer_however_it_is_written(text: str) -> None:
+    read = read_json(text.encode())
+    assert (read, type(read)) == (48, int)
+
+
+@pytest.mark.parametrize("text", ["48.5", "1e16", "-1e300"])
+def test_other_numbers_are_floats(text: str) -> None:
+    assert isinstance(read_json(text.encode()), float)
+
+
 @given(st.binary())
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     with suppress(ValueError):

@@ -16,6 +16,7 @@ from sqlite_utils import Database
 from controlplane.errors import StoreError
 from controlplane.migrations import MIGRATIONS, migrate
 from controlplane.store import Store
+from tests.controlplane.system import PATIENCE
 
 WRITE_AND_DIE = """
 import asyncio, os, pathlib, sys
@@ -47,6 +48,10 @@ def _insert(name: str, db: Database) -> str:
 async def _names(store: Store) -> list[str]:
     sql = "SELECT name FROM region ORDER BY name"
     return await store.run(lambda db: [row[0] for row in db.execute(sql)])
+
+
+def _files(folder: Path) -> list[str]:
+    return [file.name for file in folder.iterdir()]
 
 
 async def test_settings_that_durability_needs(store: Store) -> None:
@@ -154,3 +159,38 @@ def test_migrations_run_once_and_in_order() -> None:
     with pytest.raises(StoreError, match="newer"):
         migrate(db)
     db.close()
+
+
+async def test_a_read_waits_for_no_transaction_and_sees_what_resolved(store: Store) -> None:
+    await store.run(lambda db: _insert("before", db))
+    gate = threading.Event()
+
+    def slow(db: Database) -> None:
+        _insert("during", db)
+        gate.wait()
+
+    writing = asyncio.create_task(store.run(slow))
+    await asyncio.sleep(0)
+    sql = "SELECT name FROM region WHERE name <> ?"
+    try:
+        async with asyncio.timeout(PATIENCE):
+            assert await store.read(sql, ("x",), lambda row: row[0]) == ["before"]
+    finally:
+        gate.set()
+        await writing
+    assert await store.read(sql, ("during",), lambda row: row[0]) == ["before"]
+    assert len(await store.read(sql, ("x",), tuple)) == 2
+
+
+async def test_a_read_changes_nothing_and_says_what_failed(tmp_path: Path) -> None:
+    store = Store(tmp_path / "test.db")
+    with pytest.raises(StoreError, match="not open"):
+        await store.read("SELECT 1", (), tuple)
+    await store.open()
+    for sql in ("INSERT INTO region(name) VALUES ('x')", "SELECT nothing"):
+        with pytest.raises(StoreError, match="the database failed"):
+            await store.read(sql, (), tuple)
+    await store.close()
+    with pytest.raises(StoreError, match="not open"):
+        await store.read("SELECT 1", (), tuple)
+    assert _files(tmp_path) == ["test.db"]  # the log was written back

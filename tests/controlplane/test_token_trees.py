@@ -18,6 +18,7 @@ from controlplane.clock import Clock
 from controlplane.delegation import Delegated, Delegation
 from controlplane.durations import parse_duration
 from controlplane.errors import CannotDelegateError, ConflictError, UnauthorizedError
+from controlplane.open_streams import OpenStreams
 from controlplane.store import Store
 from controlplane.token_store import TokenStore
 from controlplane.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES, Scope, grants, parse
@@ -85,8 +86,9 @@ class World:
     def __init__(self, store: Store) -> None:
         self.minute = 1
         clock = Clock(wall=lambda: self.minute * 60.0)
-        self.accounts = Accounts(AccountStore(store), clock)
-        self.delegation = Delegation(TokenStore(store), clock)
+        accounts = AccountStore(store)
+        self.accounts = Accounts(accounts, clock)
+        self.delegation = Delegation(TokenStore(store), OpenStreams(accounts, clock), clock)
         self.tokens: list[Token] = []
 
     async def fill(self) -> None:
@@ -122,7 +124,8 @@ class World:
     async def _ask(self, maker: Token, step: Make) -> str:
         caller = await self.accounts.authenticate(maker.text)
         lifetime = None if step.minutes is None else step.minutes * 60
-        return await self.delegation.make(caller, Delegated(step.name, step.scopes, lifetime))
+        wanted = Delegated(step.name, step.scopes, lifetime)
+        return (await self.delegation.make(caller, wanted)).text
 
     def _refusal(self, maker: Token, step: Make) -> type[Exception] | None:
         if not maker.good(self.minute):

@@ -48,7 +48,7 @@ async def test_a_failure_to_forget_ended_sessions_is_tried_again(
         await system.rows(
             "CREATE TRIGGER keep BEFORE DELETE ON session BEGIN SELECT RAISE(ABORT, 'no'); END"
         )
-        monkeypatch.setattr("controlplane.app.FORGET_INTERVAL", 0.01)
+        monkeypatch.setattr("controlplane.upkeep.INTERVAL", 0.01)
         await system.restart()
         await eventually(lambda: caplog.text.count("cannot forget ended sessions") > 1)
         await system.rows("DROP TRIGGER keep")

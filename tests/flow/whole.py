@@ -71,9 +71,13 @@ class Whole(System):
     def engine(self) -> FakeEngine:
         return self.host.engine
 
+    def have_every_image(self) -> None:
+        """Let the engine pull whatever is asked for."""
+        self.engine.registry = _Everything()
+
     async def make_game(self, **changes: Any) -> str:
         """Make the application `game` and have its tag pulled; return the image."""
-        self.engine.registry = _Everything()
+        self.have_every_image()
         return await self.make_application(
             reservation={"cpu": 1, "ram": 64}, limits={"cpu": 1, "ram": 64}, **changes
         )

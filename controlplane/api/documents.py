@@ -1,0 +1,89 @@
+"""The API's own description: the OpenAPI document, and a page that shows it.
+
+The page is Swagger UI from its package, served from here: it works without a network, and its
+policy lets the browser speak to nobody else.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from aiohttp import web
+
+from controlplane.api.operation import JSON, operation
+from controlplane.errors import NotFoundError
+
+OPENAPI = web.AppKey("openapi", bytes)
+"""The document, as it is sent."""
+
+_POLICY = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self';"
+    " style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Tiltyard API</title>
+<link rel="stylesheet" href="docs/swagger-ui.css">
+<link rel="icon" type="image/png" href="docs/favicon-32x32.png">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script>
+</body>
+</html>
+"""
+# A token that was typed in stays in the page: it is not written to the browser's storage.
+_START = """SwaggerUIBundle({
+  url: "openapi.json",
+  dom_id: "#swagger-ui",
+  deepLinking: true,
+  persistAuthorization: false,
+  validatorUrl: null,
+});
+"""
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
+
+
+def _packaged() -> dict[str, bytes]:
+    """Read the files of Swagger UI; its package is not imported, it would bring a template engine.
+
+    Raises:
+        FileNotFoundError: The package is not installed as it was locked.
+    """
+    spec = find_spec("swagger_ui")
+    folder = Path(((spec and spec.submodule_search_locations) or ["."])[0]) / "static"
+    names = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+_FILES = _packaged() | {"start.js": _START.encode()}
+
+
+@operation(media_types=(JSON,))
+async def get_openapi(request: web.Request) -> web.Response:
+    """Describe this API as an OpenAPI document."""
+    return web.Response(body=request.app[OPENAPI], content_type=JSON)
+
+
+@operation(media_types=("text/html",))
+async def get_docs(request: web.Request) -> web.Response:
+    """Show this API in a browser."""
+    return web.Response(text=_PAGE, content_type="text/html", headers=_POLICY)
+
+
+@operation(media_types=tuple(_TYPES.values()))
+async def get_docs_file(request: web.Request) -> web.Response:
+    """Fetch a file of that page.
+
+    Raises:
+        NotFoundError: There is none of that name.
+    """
+    name = request.match_info["file"]
+    if name not in _FILES:
+        raise NotFoundError("file", name)
+    headers = {**_POLICY, "Cache-Control": "max-age=86400"}
+    return web.Response(body=_FILES[name], content_type=_TYPES[Path(name).suffix], headers=headers)

@@ -1,0 +1,230 @@
+"""The OpenAPI 3.1 document, made of the table of routes and the models that serve it."""
+
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic_core import core_schema
+
+from controlplane.api.errors import ErrorResponse
+from controlplane.api.fields import json_pattern
+from controlplane.api.links import LINKS
+from controlplane.api.operation import ANYWHERE, JSON, Operation, Route
+from controlplane.registry import TAG
+
+_VERSION = version("tiltyard")
+_REF = "#/components/schemas/{model}"
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_NAME = "^[A-Za-z0-9._-]{1,128}$"
+_PATTERNS = {
+    "version": json_pattern(TAG),
+    "region": _NAME,
+    "nodePool": _NAME,
+    "registry": _NAME,
+}
+"""Forms of parameters of paths that are refused otherwise; the others are just not found."""
+
+_MEANINGS = {
+    400: "The request is malformed.",
+    401: "The bearer token is missing or bad.",
+    402: "The account's quota is exhausted.",
+    403: "The token lacks a permission.",
+    404: "Something that the request names does not exist.",
+    409: "The request contradicts what is there.",
+    413: "The request's body, or the artifact, is too large.",
+    420: "The session cannot be started now.",
+    422: "The request's syntax is invalid; `violations` lists every bad field.",
+    503: "A host, a registry or the database is out of order, or the service is overloaded.",
+    504: "A registry or a host did not answer in time.",
+}
+_HEADERS: dict[str, Any] = {
+    "X-Request-Id": {
+        "description": "The request's UUID, which the server's log has, too.",
+        "required": True,
+        "schema": {"type": "string", "format": "uuid"},
+    },
+}
+_ERROR_HEADERS: dict[int, dict[str, Any]] = {
+    401: {"WWW-Authenticate": {"required": True, "schema": {"const": "Bearer"}}},
+    420: {
+        "Retry-After": {
+            "description": "Seconds; absent where trying again is no use.",
+            "schema": {"type": "integer", "minimum": 1},
+        },
+    },
+}
+
+
+def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
+    """Describe the routes."""
+    table = tuple(routes)
+    schemas = _Schemas(table)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in table:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    documented = sorted(ANYWHERE.union(*(route.errors for route in table)))
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tiltyard",
+            "version": _VERSION,
+            "description": "Hosts game sessions: one call starts a containerized game server"
+            " in a region, on an address that players can reach.",
+            "license": {"name": "Apache 2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.components,
+            "responses": {_error_name(status): _error(status, schemas) for status in documented},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+class _Schema(GenerateJsonSchema):
+    """Without titles, which would only say the names again."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        """Bind all keys to their pattern: pydantic's own lets a key that misses it be anything."""
+        found = super().dict_schema(schema)
+        for pattern, values in found.pop("patternProperties", {}).items():
+            found["additionalProperties"] = values
+            found["propertyNames"] = {**found.get("propertyNames", {}), "pattern": pattern}
+        return found
+
+
+class _BodySchema(_Schema):
+    """Says of every text that is read what the reader of JSON wants of it."""
+
+    def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
+        found = super().str_schema(schema)
+        if self.mode == "validation":
+            found.setdefault("pattern", r"^[^\u0000]*$")
+        return found
+
+
+class _QuerySchema(_Schema):
+    """A parameter that is absent is absent: it has neither null nor a default of null."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        if schema.get("default") is None:
+            return self.generate_inner(schema["schema"])
+        return super().default_schema(schema)
+
+
+class _Schemas:
+    """The schemas of every body, query and answer; models have one name each."""
+
+    def __init__(self, routes: tuple[Route, ...]) -> None:
+        operations = [route.handler for route in routes]
+        self._modes: dict[Any, JsonSchemaMode] = {ErrorResponse: "serialization"}
+        self._modes |= {op.shape: "serialization" for op in operations if op.shape is not None}
+        self._modes |= {op.body: "validation" for op in operations if op.body is not None}
+        self._references, found = TypeAdapter.json_schemas(
+            [(model, mode, TypeAdapter(model)) for model, mode in self._modes.items()],
+            ref_template=_REF,
+            schema_generator=_BodySchema,
+        )
+        self.components: dict[str, Any] = found["$defs"]
+
+    def reference(self, model: Any) -> dict[str, Any]:
+        return self._references[model, self._modes[model]]
+
+    def properties(self, query: type[BaseModel]) -> tuple[dict[str, Any], list[str]]:
+        """Give a query's parameters by name, and which are required."""
+        schema = query.model_json_schema(schema_generator=_QuerySchema, ref_template=_REF)
+        self.components.update(schema.get("$defs", {}))
+        return schema["properties"], schema.get("required", [])
+
+
+def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
+    handler = route.handler
+    described: dict[str, Any] = {
+        "operationId": handler.name,
+        "summary": handler.summary,
+        "tags": [route.path.split("/")[1]],
+        "parameters": [*_path_parameters(route.path), *_query_parameters(handler, schemas)],
+        "responses": {
+            str(handler.status): _success(handler, schemas),
+            **{
+                str(status): {"$ref": f"#/components/responses/{_error_name(status)}"}
+                for status in sorted(route.errors | ANYWHERE)
+            },
+        },
+    }
+    notes = [handler.description]
+    if route.scope is None:
+        described["security"] = []
+    else:
+        notes.append(f"Needs the scope `{route.scope}`.")
+    described["description"] = "\n\n".join(note for note in notes if note)
+    if handler.body is not None:
+        content = {JSON: {"schema": schemas.reference(handler.body)}}
+        described["requestBody"] = {"required": True, "content": content}
+    return described
+
+
+def _path_parameters(path: str) -> list[dict[str, Any]]:
+    found = []
+    for name in _PARAMETER.findall(path):
+        schema: dict[str, Any] = {"type": "string", "minLength": 1}
+        if name in _PATTERNS:
+            schema["pattern"] = _PATTERNS[name]
+        found.append({"name": name, "in": "path", "required": True, "schema": schema})
+    return found
+
+
+def _query_parameters(handler: Operation, schemas: _Schemas) -> list[dict[str, Any]]:
+    if handler.query is None:
+        return []
+    properties, required = schemas.properties(handler.query)
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": schema}
+        | ({"style": "deepObject", "explode": True} if name in handler.query.deep else {})
+        for name, schema in properties.items()
+    ]
+
+
+def _success(handler: Operation, schemas: _Schemas) -> dict[str, Any]:
+    success: dict[str, Any] = {
+        "description": HTTPStatus(handler.status).phrase,
+        "headers": _HEADERS,
+    }
+    if handler.shape is not None:
+        success["content"] = {JSON: {"schema": schemas.reference(handler.shape)}}
+    elif handler.media_types:
+        success["content"] = {kind: {"schema": _raw(kind)} for kind in handler.media_types}
+    if handler.name in LINKS:
+        success["links"] = {link.target: link.described() for link in LINKS[handler.name]}
+    return success
+
+
+def _raw(media_type: str) -> dict[str, Any]:
+    """Describe a body that no model makes; `binary` has generated clients give it as bytes."""
+    if media_type == JSON:
+        return {"type": "object"}
+    return {"type": "string"} | ({} if media_type.startswith("text/") else {"format": "binary"})
+
+
+def _error_name(status: int) -> str:
+    return f"Error{status}"
+
+
+def _error(status: int, schemas: _Schemas) -> dict[str, Any]:
+    return {
+        "description": _MEANINGS[status],
+        "headers": _HEADERS | _ERROR_HEADERS.get(status, {}),
+        "content": {JSON: {"schema": schemas.reference(ErrorResponse)}},
+    }

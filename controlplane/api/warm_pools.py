@@ -1,0 +1,96 @@
+"""PUT, GET and DELETE of warm pools."""
+
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from controlplane.api.bodies import Body
+from controlplane.api.fields import EnvironmentName, Text
+from controlplane.api.operation import Answer, operation
+from controlplane.api.services import caller_of, services_of
+from controlplane.warm_pool_store import WarmPool
+
+
+class WarmPoolBody(Body):
+    """The body of PUT /warm-pool/{image}/{location}; `null` counts as absent.
+
+    `env`, `args` and `labels` are those of every standby. A pool is `enabled` unless it says no.
+    """
+
+    size: Annotated[int, Field(ge=0, le=1000)]
+    enabled: bool | None = None
+    env: dict[EnvironmentName, Text] | None = None
+    args: list[Text] | None = None
+    labels: dict[str, str] | None = None
+
+    def pool(self, account: str, application: str, location: str) -> WarmPool:
+        """Translate into the use case's terms."""
+        return WarmPool(
+            account=account,
+            application=application,
+            location=location,
+            size=self.size,
+            enabled=self.enabled is not False,
+            env=self.env or {},
+            args=tuple(self.args or ()),
+            labels=self.labels or {},
+        )
+
+
+class ListedWarmPool(TypedDict):
+    """A warm pool; `size` standbys are wanted, `ready` can be claimed now."""
+
+    image: str
+    location: str
+    size: int
+    enabled: bool
+    ready: int
+    env: dict[str, str]
+    args: list[str]
+    labels: dict[str, str]
+
+
+class WarmPools(TypedDict):
+    """The warm pools of the account."""
+
+    warmPools: list[ListedWarmPool]
+
+
+@operation()
+async def set_warm_pool(request: web.Request, body: WarmPoolBody) -> None:
+    """Set the warm pool of an application in a region; it replaces the whole pool."""
+    caller = caller_of(request)
+    pool = body.pool(caller.account, *_place(request))
+    await services_of(request).warm_pools.set(caller, pool)
+
+
+@operation()
+async def list_warm_pools(request: web.Request) -> Answer[WarmPools]:
+    """List the warm pools of the account by application and region."""
+    found = await services_of(request).warm_pools.all_of(caller_of(request))
+    return Answer({"warmPools": [_listed(pool) for pool in found]})
+
+
+@operation()
+async def remove_warm_pool(request: web.Request) -> None:
+    """Remove the warm pool of an application in a region."""
+    await services_of(request).warm_pools.remove(caller_of(request), *_place(request))
+
+
+def _place(request: web.Request) -> tuple[str, str]:
+    return request.match_info["image"], request.match_info["location"]
+
+
+def _listed(pool: WarmPool) -> ListedWarmPool:
+    return {
+        "image": pool.application,
+        "location": pool.location,
+        "size": pool.size,
+        "enabled": pool.enabled,
+        "ready": 0,  # no host keeps standbys yet
+        "env": dict(pool.env),
+        "args": list(pool.args),
+        "labels": dict(pool.labels),
+    }

@@ -1,0 +1,92 @@
+"""Reading the audit, and forgetting what is old of it. It is written by `store.record_event`.
+
+A kind reads `topic.deed`. Every filter has an index, whose entries of one key are in the order of
+the sequence: a page is read from where the last one ended, and no more than it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlite_utils import Database
+
+from controlplane.store import Actor, Event, Store
+
+PORTION = 1000
+"""Lines that are forgotten in one transaction: others wait that long at most."""
+
+_TOPIC = "substr(kind, 1, instr(kind || '.', '.') - 1)"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """What a page shall hold; None does not filter. `kind` may be a topic, such as `token`."""
+
+    limit: int
+    before: int | None = None
+    account: str | None = None
+    kind: str | None = None
+    object: str | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLine:
+    """A line of the audit, with its place in it."""
+
+    sequence: int
+    event: Event
+    data: Mapping[str, Any]
+
+
+class AuditStore:
+    """Transactions on the audit."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def find(self, wanted: AuditFilter) -> list[AuditLine]:
+        """Read a page, newest first."""
+        sql, values = page_query(wanted)
+        return await self._store.read(sql, values, _line)
+
+    async def forget(self, before_ms: int) -> None:
+        """Remove the lines from before a time, a portion after the other."""
+        while await self._store.run(lambda db: _forget(db, before_ms)) == PORTION:
+            pass
+
+
+def page_query(wanted: AuditFilter) -> tuple[str, list[int | str]]:
+    """Build the query of a page, and its values."""
+    by_kind = "kind" if "." in (wanted.kind or "") else _TOPIC
+    filters = {
+        "sequence < ?": wanted.before,
+        "account = ?": wanted.account,
+        f"{by_kind} = ?": wanted.kind,
+        "object = ?": wanted.object,
+        "actor = ?": wanted.actor,
+    }
+    used = {text: value for text, value in filters.items() if value is not None}
+    where = f" WHERE {' AND '.join(used)}" if used else ""
+    sql = (
+        "SELECT sequence, time_ms, kind, account, actor, address, object, data FROM event"  # noqa: S608
+        f"{where} ORDER BY sequence DESC LIMIT ?"
+    )
+    return sql, [*used.values(), wanted.limit]
+
+
+def _forget(db: Database, before_ms: int) -> int:
+    """Look at the oldest portion only: the lines are in the order of their time."""
+    return db.execute(
+        "DELETE FROM event WHERE sequence IN (SELECT sequence FROM"
+        " (SELECT sequence, time_ms FROM event ORDER BY sequence LIMIT ?)"
+        " WHERE time_ms < ?)",
+        (PORTION, before_ms),
+    ).rowcount
+
+
+def _line(row: tuple[Any, ...]) -> AuditLine:
+    sequence, time_ms, kind, account, actor, address, object_, data = row
+    event = Event(time_ms, kind, account, Actor(actor, address), object_)
+    return AuditLine(sequence, event, json.loads(data))

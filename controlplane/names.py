@@ -1,0 +1,40 @@
+"""What operators may call things, and how a registry is addressed. Pure."""
+
+import re
+
+NAME_RULE = "must be 1 to 128 of A-Z, a-z, 0-9, '.', '_' and '-'"
+ADDRESS_RULE = "must be host[:port]"
+ADDRESS_PATTERN = (
+    r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*"
+    r"(?::[1-9][0-9]{0,4})?"
+)
+"""A DNS name or an IPv4 address, and a port: what stands before the `/` of an image's name."""
+
+MAX_HOST = 253
+MAX_PORT = 65535
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z", re.ASCII)
+_ADDRESS = re.compile(rf"{ADDRESS_PATTERN}\Z", re.ASCII)
+
+ACCOUNT_NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+ACCOUNT_NAME_RULE = f"{NAME_RULE}, and begin with a letter or a digit"
+_ACCOUNT_NAME = re.compile(rf"{ACCOUNT_NAME_PATTERN}\Z", re.ASCII)
+
+
+def is_account_name(text: str) -> bool:
+    """Tell whether an account may be called so."""
+    return _ACCOUNT_NAME.match(text) is not None
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a region, node pool or registry may be called so."""
+    return _NAME.match(text) is not None
+
+
+def is_registry_address(text: str) -> bool:
+    """Tell whether this is `host[:port]`: no scheme, no user, no path."""
+    host, _, port = text.partition(":")
+    return (
+        _ADDRESS.match(text) is not None
+        and len(host) <= MAX_HOST
+        and int(port or MAX_PORT) <= MAX_PORT
+    )

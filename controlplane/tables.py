@@ -1,0 +1,85 @@
+"""Tables for people: aligned columns, sizes and times that can be read. Pure."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+Row = Mapping[str, Any]
+Column = Callable[[Row], str]
+
+NOTHING = "-"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def table(columns: Mapping[str, Column], rows: Iterable[Row]) -> list[str]:
+    """Give the lines of a table; every cell is a line of text without control characters."""
+    cells = [list(columns)]
+    cells += [[printable(column(row)) or NOTHING for column in columns.values()] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+
+
+def sheet(columns: Mapping[str, Column], row: Row) -> list[str]:
+    """Give the lines that show one row, a column a line."""
+    width = max(map(len, columns)) + 2
+    return [
+        f"{name:{width}}{printable(column(row)) or NOTHING}" for name, column in columns.items()
+    ]
+
+
+def printable(text: str) -> str:
+    r"""Escape what a terminal would act on rather than show: `\x1b`, `\u202e`."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def field(key: str, shown: Callable[[Any], str] = str) -> Column:
+    """Make a column of a property; null is nothing."""
+
+    def column(row: Row) -> str:
+        value = row[key]
+        return "" if value is None else shown(value)
+
+    return column
+
+
+def yes(value: bool) -> str:
+    """Show a flag."""
+    return "yes" if value else "no"
+
+
+def words(values: Iterable[str]) -> str:
+    """Show a list in a cell."""
+    return ", ".join(values)
+
+
+def as_json(value: object) -> str:
+    """Show anything in a cell."""
+    return json.dumps(value, ensure_ascii=False) if value else ""
+
+
+def time(milliseconds: int) -> str:
+    """Show a time since the epoch in UTC."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return str(milliseconds)
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def memory(mebibytes: float) -> str:
+    """Show MiB."""
+    return f"{mebibytes / 1024:.4g} GiB" if mebibytes >= 1024 else f"{mebibytes:.4g} MiB"
+
+
+def cores(number: float) -> str:
+    """Show cores."""
+    return f"{number:.4g}"
+
+
+def of(used: str, whole: str) -> str:
+    """Show a part and its whole."""
+    return f"{used} of {whole}"

@@ -1,0 +1,306 @@
+"""GET /operator/audit: every change is there, with who made it and from where."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlite_utils import Database
+
+from controlplane.audit_store import PORTION, AuditFilter, AuditStore, page_query
+from controlplane.store import Actor, Event, record_event
+from tests.controlplane.system import APPLICATION, System, assert_error, eventually
+
+ADDRESS = "203.0.113.7"
+FORWARDED = {"X-Forwarded-For": f"6.6.6.6, {ADDRESS}"}
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path, behind_proxy=("127.0.0.1",)) as running:
+        yield running
+
+
+def id_of(token: str) -> str:
+    return token.split("_")[1]
+
+
+async def audit(system: System, query: str = "") -> list[Any]:
+    path = f"/operator/audit?{query}"
+    answer = await system.call("GET", path, token=system.operator_token)
+    assert answer.status == 200, answer.text
+    found: list[Any] = answer.json["events"]
+    return found
+
+
+async def write(system: System, *events: Event) -> None:
+    def transaction(db: Database) -> None:
+        for event in events:
+            record_event(db, event)
+
+    await system.control_plane._store.run(transaction)
+
+
+async def test_every_change_of_a_caller_names_token_and_address(system: System) -> None:
+    token = system.tokens["alice"]
+    start = {"location": "local", "image": "game", "id": "s"}
+    players = {"session": "s", "players": ["p"]}
+    await system.make_application(tag=None, name="first")
+    system.registry.push("studio/game", "v1")
+    calls: list[tuple[str, str, Any, str, str]] = [
+        ("POST", "/application", APPLICATION, "application.created", "game"),
+        ("PUT", "/application/game", {"tagKeep": 9}, "application.edited", "game"),
+        ("POST", "/application/game/tags", {"tag": "v1"}, "tag.enabled", "game:v1"),
+        ("POST", "/session", start, "session.reserved", "s"),
+        ("PUT", "/session/player/join", players, "players.joined", "s"),
+        ("DELETE", "/session/player/leave", players, "players.left", "s"),
+        ("DELETE", "/session/s", None, "session.stop", "s"),
+    ]
+    for method, path, body, kind, name in calls:
+        answer = await system.call(method, path, json=body, headers=FORWARDED)
+        assert answer.status in {200, 201, 204}, answer.text
+        (event,) = await audit(system, f"kind={kind}&object={name}")
+        assert event["account"] == "alice"
+        assert (event["token"], event["address"]) == (id_of(token), ADDRESS)
+        if kind == "tag.enabled":
+            image = f"{system.registry.address}/studio/game@{event['data']['digest']}"
+            await eventually(partial(system.has, "a0", image))
+    made = await system.call("POST", "/token", json={"name": "x", "scopes": []}, headers=FORWARDED)
+    (event,) = await audit(system, f"object={id_of(made.json['token'])}")
+    assert (event["kind"], event["token"]) == ("token.created", id_of(token))
+    assert event["address"] == ADDRESS
+    assert event["data"] == {"name": "x", "scopes": [], "expire_ms": None}
+    assert made.json["token"] not in str(await audit(system))
+
+
+async def test_every_change_of_an_operator_names_token_and_address(system: System) -> None:
+    operator = id_of(system.operator_token)
+    more: dict[str, Any] = {"token": system.operator_token, "headers": FORWARDED}
+    token = {"account": "studio", "name": "x", "scopes": []}
+    calls: list[tuple[str, str, Any, str]] = [
+        ("POST", "/operator/account", {"name": "studio"}, "account.created"),
+        ("PUT", "/operator/account/studio", {"quota": {"cpu": 2}}, "account.changed"),
+        ("POST", "/operator/token", token, "token.created"),
+        ("DELETE", "/operator/token/{}", None, "token.revoked"),
+        ("DELETE", "/operator/account/studio", None, "account.removed"),
+    ]
+    for method, path, body, kind in calls:
+        created = await audit(system, f"kind=token.created&account=studio&token={operator}")
+        at = path.format(*(event["object"] for event in created[:1]))
+        answer = await system.call(method, at, json=body, **more)
+        assert answer.status in {200, 201, 204}, answer.text
+        event = (await audit(system, f"kind={kind}&account=studio&limit=1"))[0]
+        assert (event["token"], event["address"]) == (operator, ADDRESS)
+    removed = (await audit(system, "kind=account.removed"))[0]
+    assert removed["data"]["with"]["token"] == 2
+
+
+async def test_what_the_product_does_itself_comes_from_nowhere(system: System) -> None:
+    await system.make_application()
+    await system.start(id="s")
+    internal_id = system.agent.live[0].internal_id
+    system.agent.end(internal_id)
+    await system.becomes("s", "exited")
+    (ended,) = await audit(system, "kind=session.ended")
+    assert (ended["object"], ended["token"], ended["address"]) == ("s", "a0", None)
+    (init,) = await audit(system, "kind=account.created&account=alice")
+    assert (init["token"], init["address"]) == ("init", None)
+    (initial,) = await audit(system, "kind=token.created&token=init&account=bob")
+    assert initial["object"] == id_of(system.tokens["bob"])
+    (operators,) = [e for e in await audit(system, "kind=token") if e["account"] is None]
+    assert operators["object"] == id_of(system.operator_token)
+
+
+async def test_a_stop_during_a_start_names_who_stopped_it(system: System) -> None:
+    await system.make_application()
+    gate, asked = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Any, context: Any) -> None:
+        asked.set()
+        await gate.wait()
+        await context.abort(14, "gone")
+
+    system.agent.before_start = slow
+    post = asyncio.create_task(system.start(id="x"))
+    await asked.wait()
+    path, operator = "/operator/session/alice/x", system.operator_token
+    stop = asyncio.create_task(system.call("DELETE", path, token=operator, headers=FORWARDED))
+    starts = system.control_plane._starts
+    await eventually(lambda: any(s.stop_wanted for s in starts._under_way.values()))
+    gate.set()
+    assert (await stop).status == 204
+    assert_error(await post, 409)
+    kinds = {event["kind"]: event for event in await audit(system, "kind=session&object=x")}
+    assert set(kinds) == {"session.reserved", "session.stop", "session.not_started"}
+    assert kinds["session.reserved"]["token"] == id_of(system.tokens["alice"])
+    assert kinds["session.stop"]["token"] == id_of(operator)
+    assert kinds["session.stop"]["address"] == ADDRESS
+    assert kinds["session.not_started"]["token"] == "controlplane"
+
+
+async def test_a_failed_authentication_is_in_the_log_and_not_in_the_audit(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    before = await audit(system)
+    bad = system.tokens["bob"][:-1] + ("1" if system.tokens["bob"].endswith("0") else "0")
+    for token in (bad, "nonsense-of-mine"):
+        answer = await system.call("GET", "/session", token=token, headers=FORWARDED)
+        assert_error(answer, 401)
+        assert f"request {answer.json['identifier']} from {ADDRESS}: 401" in caplog.text
+        assert token not in caplog.text
+    assert await audit(system) == before
+
+
+async def test_filters_and_pages(system: System) -> None:
+    await write(
+        system,
+        *(
+            Event(n, kind, account, Actor(actor, "192.0.2.1"), name)
+            for n, (kind, account, actor, name) in enumerate(
+                [
+                    ("probe.made", "alice", "one", "a"),
+                    ("probe.ended", "alice", "two", "a"),
+                    ("probe.made", "bob", "one", "b"),
+                    ("probes.made", "bob", "one", "b"),
+                    ("probe", "carol", "three", "c"),
+                ]
+            )
+        ),
+    )
+
+    async def times(query: str) -> list[int]:
+        return [event["time"] for event in await audit(system, query)]
+
+    assert await times("kind=probe") == [4, 2, 1, 0]
+    assert await times("kind=probe.made") == [2, 0]
+    assert await times("kind=prob") == []
+    assert await times("kind=%25") == []
+    assert await times("account=bob&kind=probe") == [2]
+    assert await times("object=a&token=one") == [0]
+    assert await times("token=three") == [4]
+    first = await audit(system, "kind=probe&limit=2")
+    rest = await audit(system, f"kind=probe&limit=2&before={first[-1]['sequence']}")
+    assert [event["time"] for event in first + rest] == [4, 2, 1, 0]
+    everything = await audit(system, "limit=1000")
+    sequences = [event["sequence"] for event in everything]
+    assert sequences == sorted(sequences, reverse=True)
+    assert everything[0] == {
+        "sequence": sequences[0],
+        "time": 4,
+        "kind": "probe",
+        "account": "carol",
+        "token": "three",
+        "address": "192.0.2.1",
+        "object": "c",
+        "data": {},
+    }
+
+
+async def test_a_page_has_100_lines_unless_more_are_asked_for(system: System) -> None:
+    await write(system, *(Event(n, "p.q", "", Actor("x"), "o") for n in range(1100)))
+    assert len(await audit(system)) == 100
+    assert len(await audit(system, "limit=1000")) == 1000
+    for query, field in (
+        *(("limit=0", "limit"), ("limit=1001", "limit"), ("limit=x", "limit")),
+        *(("before=-1", "before"), (f"before={2**63}", "before"), ("kind=", "kind")),
+    ):
+        path = f"/operator/audit?{query}"
+        answer = await system.call("GET", path, token=system.operator_token)
+        assert_error(answer, 422, field)
+
+
+@pytest.mark.parametrize(
+    ("changes", "index"),
+    [
+        ({"account": "a"}, "event_by_account (account=?"),
+        ({"kind": "token"}, "event_by_topic (<expr>=?"),
+        ({"kind": "token.created"}, "event_by_kind (kind=?"),
+        ({"object": "a"}, "event_by_object (object=?"),
+        ({"actor": "a"}, "event_by_actor (actor=?"),
+    ],
+)
+async def test_a_page_is_read_from_its_index_and_not_sorted(
+    system: System, changes: dict[str, Any], index: str
+) -> None:
+    for before, bound in ((None, ")"), (500, " AND rowid<?)")):
+        sql, values = page_query(AuditFilter(limit=10, before=before, **changes))
+        plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {sql}", *values)]
+        assert plan == [f"SEARCH event USING INDEX {index}{bound}"]
+
+
+async def test_what_is_old_is_forgotten_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with System(tmp_path, audit_retention_days=2) as system:
+        now = system.control_plane._clock.now_ms()
+        await system.rows("DELETE FROM event")
+        old = [Event(now - 2 * DAY_MS - 1000, "old.x", "", Actor("x"), "o")] * (2 * PORTION + 7)
+        young = [Event(now - 2 * DAY_MS + 60_000, "young.x", "", Actor("x"), "o")] * 3
+        await write(system, *old, *young)
+        portions: list[int] = []
+        run = system.control_plane._store.run
+
+        async def counted(transaction: Any, *more: Any) -> Any:
+            found = await run(transaction, *more)
+            if isinstance(found, int):
+                portions.append(found)
+            return found
+
+        store = AuditStore(system.control_plane._store)
+        monkeypatch.setattr(system.control_plane._store, "run", counted)
+        await store.forget(now - 2 * DAY_MS)
+        assert portions == [PORTION, PORTION, 7]
+        monkeypatch.undo()
+        assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
+        await system.rows("DELETE FROM event")
+        await write(system, *old, *young)
+        await system.control_plane._upkeep.forget()
+        assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
+
+
+async def test_tokens_that_ended_a_week_ago_are_forgotten_with_their_children(
+    system: System,
+) -> None:
+    scopes = ["token:write"]
+    now = system.control_plane._clock.now_ms()
+    made: dict[str, str] = {}
+    for name in ("revoked", "expired", "lately", "good"):
+        root = made[name] = await system.make_token(name=name, scopes=scopes)
+        made[f"{name}-child"] = await system.make_token(root, name=f"{name}-child", scopes=[])
+    week = 7 * DAY_MS
+    for name, column, at in (
+        ("revoked", "revoked_ms", now - week - 1000),
+        ("expired", "expire_ms", now - week - 1000),
+        ("lately", "revoked_ms", now - week + 60_000),
+    ):
+        sql = f"UPDATE token SET {column}=? WHERE name IN (?, ?)"
+        await system.rows(sql, at, name, f"{name}-child")
+    await system.control_plane._upkeep.forget()
+    names = {row[0] for row in await system.rows("SELECT name FROM token WHERE name<>'initial'")}
+    assert names == {"lately", "lately-child", "good", "good-child"}
+    # Who did what stays readable.
+    (event,) = await audit(system, f"object={id_of(made['revoked-child'])}")
+    assert event["token"] == id_of(made["revoked"])
+    assert event["data"]["name"] == "revoked-child"
+    assert_error(await system.call("GET", "/session", token=made["revoked"]), 401)
+
+
+async def test_upkeep_goes_on_past_what_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with System(tmp_path) as system:
+        await write(system, Event(1, "old.x", "", Actor("x"), "o"))
+        await system.rows("UPDATE token SET revoked_ms=1 WHERE account='bob'")
+        no = "BEGIN SELECT RAISE(ABORT, 'no'); END"
+        await system.rows(f"CREATE TRIGGER keep BEFORE DELETE ON token {no}")
+        upkeep = system.control_plane._upkeep
+        await system.rows("UPDATE event SET time_ms=1")
+        await upkeep.forget()
+        assert "cannot forget ended tokens yet" in caplog.text
+        assert await system.rows("SELECT 1 FROM event WHERE kind='old.x'") == []

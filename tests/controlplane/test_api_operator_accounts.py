@@ -1,0 +1,278 @@
+"""Accounts, as operators make, limit and remove them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.account_admin_store import _OF_AN_ACCOUNT
+from controlplane.application_store import ApplicationStore
+from controlplane.session_store import SessionStore
+from controlplane.token_store import TokenStore
+from tests.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
+
+NO_LIMIT: dict[str, None] = {"sessions": None, "cpu": None, "ram": None}
+TABLES = ("token", "application", "tag", "session", "player")
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        yield running
+
+
+async def ask(system: System, method: str, account: str = "", /, **body: Any) -> Answer:
+    path = "/operator/account" + (f"/{account}" if account else "")
+    more: dict[str, Any] = {"json": body} if method in {"POST", "PUT"} else {}
+    return await system.call(method, path, token=system.operator_token, **more)
+
+
+async def listed(system: System, name: str) -> Any:
+    answer = await ask(system, "GET")
+    assert answer.status == 200, answer.text
+    return next((a for a in answer.json["accounts"] if a["name"] == name), None)
+
+
+async def events(system: System, kind: str) -> list[tuple[Any, ...]]:
+    sql = "SELECT account, actor, address, object FROM event WHERE kind=? ORDER BY sequence"
+    return await system.rows(sql, kind)
+
+
+async def test_an_account_is_made_with_a_token_that_does_everything(system: System) -> None:
+    before = system.control_plane._clock.now_ms()
+    answer = await ask(system, "POST", name="studio")
+    assert answer.status == 201
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert set(answer.json) == {"name", "token"}
+    assert answer.json["name"] == "studio"
+    token = answer.json["token"]
+    found = await listed(system, "studio")
+    assert before <= found.pop("created") <= system.control_plane._clock.now_ms()
+    usage = {"sessions": 0, "cpu": 0, "ram": 0}
+    assert found == {"name": "studio", "quota": NO_LIMIT, "usage": usage}
+    for path in ("/session", "/application", "/region"):
+        assert (await system.call("GET", path, token=token)).status == 200
+    assert_error(await system.call("GET", "/operator/account", token=token), 403)
+    operator = system.operator_token.split("_")[1]
+    made = ("studio", operator, "127.0.0.1", "studio")
+    assert (await events(system, "account.created"))[-1] == made
+    of_token = ("studio", operator, "127.0.0.1", token.split("_")[1])
+    assert (await events(system, "token.created"))[-1] == of_token
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({}, ("name",)),
+        ({"name": None}, ("name",)),
+        ({"name": ""}, ("name",)),
+        ({"name": ".."}, ("name",)),
+        ({"name": "a b"}, ("name",)),
+        ({"name": "a\n"}, ("name",)),
+        ({"name": "x" * 129}, ("name",)),
+        ({"name": "x", "more": 1}, ("more",)),
+        ({"name": "x", "quota": []}, ("quota",)),
+        ({"name": "x", "quota": {"gpu": 1}}, ("quota.gpu",)),
+        (
+            {"name": "x", "quota": {"sessions": 1.5, "cpu": -1, "ram": "1"}},
+            ("quota.sessions", "quota.cpu", "quota.ram"),
+        ),
+        ({"name": "x", "quota": {"sessions": True, "ram": 1e30}}, ("quota.sessions", "quota.ram")),
+    ],
+)
+async def test_a_body_that_does_not_fit_is_refused(
+    system: System, body: dict[str, Any], fields: tuple[str, ...]
+) -> None:
+    assert_error(await ask(system, "POST", **body), 422, *fields)
+    assert await listed(system, "x") is None
+
+
+async def test_one_of_many_at_once_makes_the_account(system: System) -> None:
+    answers = await asyncio.gather(*(ask(system, "POST", name="one") for _ in range(50)))
+    made = [answer for answer in answers if answer.status == 201]
+    assert len(made) == 1
+    for answer in answers:
+        if answer.status != 201:
+            assert_error(answer, 409)
+    sql = "SELECT id FROM token WHERE account='one'"
+    assert await system.rows(sql) == [(made[0].json["token"].split("_")[1],)]
+    assert (await system.call("GET", "/session", token=made[0].json["token"])).status == 200
+
+
+async def test_the_quota_counts_what_lives(system: System) -> None:
+    await system.make_application(
+        reservation={"cpu": 0.5, "ram": 100}, limits={"cpu": 1, "ram": 256}
+    )
+    for number in range(3):
+        assert (await system.start(id=str(number))).status == 201
+    assert (await system.call("DELETE", "/session/0")).status == 204
+    assert (await listed(system, "alice"))["usage"] == {"sessions": 2, "cpu": 1.0, "ram": 200.0}
+    assert (await listed(system, "bob"))["usage"] == {"sessions": 0, "cpu": 0, "ram": 0}
+
+
+@pytest.mark.parametrize(
+    ("quota", "limit"),
+    [
+        ({"sessions": 1}, "sessions"),
+        ({"cpu": 1.5}, "cores"),
+        ({"ram": 511.5}, "memory"),
+        ({"sessions": 0}, "sessions"),
+    ],
+)
+async def test_a_lower_quota_stops_nothing_and_refuses_the_next_start(
+    system: System, quota: dict[str, float], limit: str
+) -> None:
+    await system.make_application()
+    assert (await system.start(id="first")).status == 201
+    assert (await ask(system, "PUT", "alice", quota=quota)).status == 204
+    assert (await listed(system, "alice"))["quota"] == NO_LIMIT | quota
+    refused = await system.start(id="second")
+    assert_error(refused, 402)
+    assert limit in refused.json["details"]
+    assert await system.status_of("first") == "running"
+    # It replaces the whole quota: what is absent has no limit any more.
+    assert (await ask(system, "PUT", "alice", quota={})).status == 204
+    assert (await listed(system, "alice"))["quota"] == NO_LIMIT
+    assert (await system.start(id="second")).status == 201
+    operator = system.operator_token.split("_")[1]
+    changed = ("alice", operator, "127.0.0.1", "alice")
+    assert await events(system, "account.changed") == [changed, changed]
+
+
+async def test_a_quota_can_be_given_at_once(system: System) -> None:
+    quota = {"sessions": 5, "cpu": 2.5, "ram": 1000.0}
+    assert (await ask(system, "POST", name="studio", quota=quota)).status == 201
+    assert (await listed(system, "studio"))["quota"] == quota
+    null = {"sessions": None, "cpu": 4.0}
+    assert (await ask(system, "PUT", "studio", quota=null)).status == 204
+    assert (await listed(system, "studio"))["quota"] == NO_LIMIT | {"cpu": 4.0}
+
+
+async def test_bad_changes(system: System) -> None:
+    before = await listed(system, "alice")
+    assert_error(await ask(system, "PUT", "alice"), 422, "quota")
+    assert_error(await ask(system, "PUT", "alice", quota=None), 422, "quota")
+    assert_error(await ask(system, "PUT", "alice", quota={"cpu": -1}), 422, "quota.cpu")
+    assert_error(await ask(system, "PUT", "nobody", quota={}), 404)
+    assert_error(await ask(system, "DELETE", "nobody"), 404)
+    assert await listed(system, "alice") == before
+    assert await events(system, "account.changed") == []
+
+
+async def test_an_account_goes_with_all_that_is_its_own(system: System) -> None:
+    await system.make_application()
+    await system.make_application(account="bob")
+    await system.start(id="s")
+    body = {"session": "s", "players": ["p"]}
+    assert (await system.call("PUT", "/session/player/join", json=body)).status == 200
+    child = await system.make_token(name="child", scopes=["session:read"])
+    assert_error(await ask(system, "DELETE", "alice"), 409)
+    assert (await system.call("GET", "/session/s", token=child)).status == 200
+    assert (await system.call("DELETE", "/session/s")).status == 204
+    assert (await ask(system, "DELETE", "alice")).status == 204
+    for token in (child, system.tokens["alice"]):
+        assert_error(await system.call("GET", "/session", token=token), 401)
+    for table in TABLES:
+        assert await system.rows(f"SELECT 1 FROM {table} WHERE account='alice'") == [], table
+    assert (await system.rows("PRAGMA foreign_key_check")) == []
+    operator = system.operator_token.split("_")[1]
+    removed = ("alice", operator, "127.0.0.1", "alice")
+    assert await events(system, "account.removed") == [removed]
+    assert_error(await ask(system, "DELETE", "alice"), 404)
+    # Another's things stay, and so does the audit.
+    assert (await system.call("GET", "/application", account="bob")).json["applications"]
+    assert await events(system, "application.created")
+    # The name is free; nothing of the old account comes back with it.
+    made = await ask(system, "POST", name="alice")
+    token = made.json["token"]
+    assert (await system.call("GET", "/session?all=1", token=token)).json == {"sessions": []}
+    assert_error(await system.call("GET", "/session", token=child), 401)
+
+
+async def test_every_table_that_names_accounts_is_thought_of(system: System) -> None:
+    names = await system.rows(
+        "SELECT t.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c"
+        " WHERE t.type='table' AND c.name='account'"
+    )
+    stays, goes_with_its_session = {"event"}, {"player"}
+    assert {name for (name,) in names} == {*_OF_AN_ACCOUNT} | stays | goes_with_its_session
+
+
+async def test_an_account_with_a_start_under_way_stays(system: System) -> None:
+    await system.make_application()
+    gate, asked = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Any, __: Any) -> None:
+        asked.set()
+        await gate.wait()
+
+    system.agent.before_start = slow
+    post = asyncio.create_task(system.start(id="x"))
+    await asked.wait()
+    assert_error(await ask(system, "DELETE", "alice"), 409)
+    gate.set()
+    assert (await post).status == 201
+    assert_error(await ask(system, "DELETE", "alice"), 409)
+
+
+async def test_starts_that_race_with_the_end_of_their_account(system: System) -> None:
+    """Either a session keeps its account, or the account is gone and nothing runs."""
+    await system.make_application()
+    gone = False
+    for round_ in range(20):
+        starts = [asyncio.create_task(system.start(id=f"{round_}-{n}")) for n in range(4)]
+        removal = asyncio.create_task(ask(system, "DELETE", "alice"))
+        answers, removed = await asyncio.gather(*starts), await removal
+        orphans = "SELECT id FROM session WHERE account NOT IN (SELECT name FROM account)"
+        assert await system.rows(orphans) == []
+        if removed.status == 204:
+            gone = True
+            break
+        assert_error(removed, 409)
+        for answer in answers:
+            assert answer.status == 201, answer.text
+            path = f"/session/{answer.json['id']}"
+            assert (await system.call("DELETE", path)).status == 204
+    if not gone:
+        assert (await ask(system, "DELETE", "alice")).status == 204
+    assert_error(await system.start(id="late"), 401)
+    await eventually(lambda: not system.agent.live)
+
+
+@pytest.mark.parametrize(
+    ("transaction", "call", "status"),
+    [
+        (
+            (SessionStore, "reserve_session"),
+            ("/session", {"location": "local", "image": "game"}),
+            401,
+        ),
+        ((ApplicationStore, "create"), ("/application", APPLICATION | {"name": "late"}), 401),
+        ((ApplicationStore, "enable_tag"), ("/application/game/tags", {"tag": "v1"}), 404),
+        ((TokenStore, "make"), ("/token", {"name": "late", "scopes": []}), 401),
+    ],
+    ids=["session", "application", "tag", "token"],
+)
+async def test_an_account_removed_during_a_call_gets_nothing(
+    system: System,
+    monkeypatch: pytest.MonkeyPatch,
+    transaction: tuple[type, str],
+    call: tuple[str, dict[str, Any]],
+    status: int,
+) -> None:
+    await system.make_application()
+    original = getattr(*transaction)
+
+    async def late(*arguments: Any) -> Any:
+        assert (await ask(system, "DELETE", "alice")).status == 204
+        return await original(*arguments)
+
+    monkeypatch.setattr(*transaction, late)
+    assert_error(await system.call("POST", call[0], json=call[1]), status)
+    for table in TABLES:
+        assert await system.rows(f"SELECT 1 FROM {table} WHERE account='alice'") == [], table
+    assert not system.agent.started

@@ -1,0 +1,411 @@
+"""Agents as operators see and remove them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlite_utils import Database
+
+from controlplane.account_store import Caller
+from controlplane.errors import AgentSilentError
+from controlplane.migrations import MIGRATIONS, migrate
+from controlplane.tokens import Scope
+from tests.controlplane.fake_agent import FakeAgent
+from tests.controlplane.system import Answer, System, assert_error, eventually
+
+UNKNOWN_YET = {
+    "version": None,
+    "publicAddress": None,
+    "latencyAddresses": None,
+    "draining": None,
+    "engineAvailable": None,
+    "capacity": None,
+    "reserved": None,
+    "sessions": None,
+    "freeSessions": None,
+    "images": None,
+}
+
+
+class Operated(System):
+    async def ask(self, method: str, path: str = "") -> Answer:
+        return await self.call(method, f"/operator/agent{path}", token=self.operator_token)
+
+    async def agents_by_name(self) -> dict[str, dict[str, Any]]:
+        answer = await self.ask("GET")
+        assert answer.status == 200, answer.text
+        return {row["name"]: row for row in answer.json["agents"]}
+
+    async def undeclare(self) -> FakeAgent:
+        """Take the last agent out of the settings file, and start anew; it runs on."""
+        gone = self.agents.pop()
+        await self.restart()
+        await self.reaches(gone.name, "ready")
+        return gone
+
+    async def reaches(self, name: str, state: str) -> None:
+        async def holds() -> bool:
+            return str((await self.agents_by_name())[name]["state"]) == state
+
+        await eventually(holds)
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Operated]:
+    async with Operated(tmp_path, agents=2) as running:
+        yield running
+
+
+def tasks_about(agent: FakeAgent) -> list[str]:
+    names = (task.get_name() for task in asyncio.all_tasks())
+    return [name for name in names if name.split()[-1] == agent.name]
+
+
+async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
+    image = await system.make_application()
+    started = await system.start()
+    assert started.status == 201
+    busy, idle = sorted(system.agents, key=lambda agent: not agent.live)
+    busy.change_host(draining=True, version="1.2.3", engine_available=False)
+
+    async def told() -> bool:
+        return bool((await system.agents_by_name())[busy.name]["draining"])
+
+    await eventually(told)
+    before = system.control_plane._clock.now_ms() - 60_000
+    shown = (await system.ask("GET", f"/{busy.name}")).json
+    assert before < shown.pop("heard") <= system.control_plane._clock.now_ms()
+    assert shown == {
+        "name": busy.name,
+        "address": busy.address,
+        "region": "local",
+        "nodePool": "default",
+        "declared": True,
+        "state": "ready",
+        "version": "1.2.3",
+        "publicAddress": "192.0.2.1",
+        "latencyAddresses": ["192.0.2.1"],
+        "draining": True,
+        "engineAvailable": False,
+        "capacity": {"cpu": 64.0, "ram": 65536.0, "gpu": 0},
+        "reserved": {"cpu": 1.0, "ram": 256.0, "gpu": 0},
+        "sessions": 1,
+        "freeSessions": 999,
+        "images": [image],
+    }
+    listed = await system.agents_by_name()
+    assert list(listed) == ["a0", "a1"]
+    other = listed[idle.name]
+    assert (other["sessions"], other["draining"], other["freeSessions"]) == (0, False, 1000)
+    assert_error(await system.ask("GET", "/a2"), 404)
+
+
+async def test_an_agent_that_was_never_heard_is_connecting(system: Operated) -> None:
+    await system.agent.stop()
+    await system.restart()
+    shown = (await system.agents_by_name())["a0"]
+    assert shown | UNKNOWN_YET == shown
+    assert (shown["state"], shown["heard"]) == ("connecting", None)
+    await system.reaches("a1", "ready")
+
+
+async def test_an_agent_that_has_not_reconciled_is_connecting(system: Operated) -> None:
+    await system.agent.stop()
+    await system.restart()
+    system.agent.reconciled = False
+    await system.agent.restart()
+
+    async def heard() -> bool:
+        return (await system.agents_by_name())["a0"]["heard"] is not None
+
+    await eventually(heard)
+    assert (await system.agents_by_name())["a0"]["state"] == "connecting"
+    system.agent.reconciled = True
+    system.agent.tell_snapshot()
+    await system.reaches("a0", "ready")
+
+
+async def test_a_silent_agent_is_unreachable_and_keeps_what_was_known(tmp_path: Path) -> None:
+    async with Operated(tmp_path, unreachable_after=0.05) as system:
+        await system.agent.stop()
+        await system.reaches("a0", "unreachable")
+        shown = (await system.agents_by_name())["a0"]
+        assert (shown["publicAddress"], shown["sessions"]) == ("192.0.2.1", 0)
+        assert shown["heard"] < system.control_plane._clock.now_ms()
+        await system.agent.start()
+
+
+async def test_an_agent_of_the_settings_file_stays(system: Operated) -> None:
+    refused = await system.ask("DELETE", "/a1")
+    assert_error(refused, 409)
+    assert "settings file" in refused.json["details"]
+    assert_error(await system.ask("DELETE", "/a2"), 404)
+    assert set(await system.agents_by_name()) == {"a0", "a1"}
+
+
+async def test_a_removed_agent_gets_nothing_and_nobody_follows_it(system: Operated) -> None:
+    image = await system.make_application()
+    gone = await system.undeclare()
+    await eventually(lambda: system.has(gone.name, image))
+    system.prefer(gone)
+    gone.change_host()
+    assert tasks_about(gone)
+    assert (await system.agents_by_name())["a1"]["declared"] is False
+    assert (await system.ask("DELETE", "/a1")).status == 204
+    assert set(await system.agents_by_name()) == {"a0"}
+    assert_error(await system.ask("GET", "/a1"), 404)
+    assert_error(await system.ask("DELETE", "/a1"), 404)
+    await eventually(lambda: not tasks_about(gone) and not gone._watchers)
+    assert (await system.call("GET", "/readyz")).status == 200
+    for _ in range(4):
+        assert (await system.start()).status == 201
+    assert not gone.started
+    await system.enable("v2")
+    assert len(gone.pulled) == 1
+    regions = (await system.call("GET", "/operator/region", token=system.operator_token)).json
+    assert {row["name"]: row["agents"] for row in regions["regions"]}["local"] == 1
+    events = await system.rows("SELECT actor, object FROM event WHERE kind='agent.removed'")
+    assert events == [(system.operator_token.split("_")[1], "a1")]
+    await system.restart()
+    assert set(await system.agents_by_name()) == {"a0"}
+
+
+async def test_a_removed_agent_is_back_when_it_is_declared_again(system: Operated) -> None:
+    await system.make_application()
+    gone = await system.undeclare()
+    assert (await system.ask("DELETE", "/a1")).status == 204
+    system.agents.append(gone)
+    await system.restart()
+    await system.reaches("a1", "ready")
+    await system.agent.stop()
+    await system.restart()
+    await system.reaches("a1", "ready")
+    assert (await system.start()).status == 201
+    assert gone.started
+
+
+async def test_readiness_waits_for_the_agents_of_the_start(system: Operated) -> None:
+    gone, before = system.agents.pop(), system.control_plane
+    gone.reconciled = False
+    restarting = asyncio.create_task(system.restart(), name="restart")
+    await eventually(lambda: system.control_plane is not before)
+    await system.control_plane.listening.wait()
+    await eventually(lambda: bool(gone._watchers))
+    assert_error(await system.call("GET", "/readyz"), 503)
+    assert (await system.ask("DELETE", "/a1")).status == 204
+    await restarting
+    assert (await system.call("GET", "/readyz")).status == 200
+    await system.add_agent("new")
+    assert (await system.call("GET", "/readyz")).status == 200
+    assert "watch new" in {task.get_name() for task in asyncio.all_tasks()}
+
+
+async def test_an_agent_with_a_live_session_stays(system: Operated) -> None:
+    await system.make_application()
+    system.agent.change_host(draining=True)
+    gone = await system.undeclare()
+    await eventually(lambda: system.control_plane.fleet.is_draining("a0"))
+    assert (await system.start(id="s")).status == 201
+    refused = await system.ask("DELETE", "/a1")
+    assert_error(refused, 409)
+    assert "live sessions: 1" in refused.json["details"]
+    assert "a1" in await system.agents_by_name()
+    assert tasks_about(gone)
+    assert (await system.call("DELETE", "/session/s")).status == 204
+    assert (await system.ask("DELETE", "/a1")).status == 204
+
+
+async def test_ended_sessions_of_a_removed_agent_stay_listed(system: Operated) -> None:
+    await system.make_application()
+    system.agent.change_host(draining=True)
+    await system.undeclare()
+    await eventually(lambda: system.control_plane.fleet.is_draining("a0"))
+    assert (await system.start(id="s")).status == 201
+    assert (await system.call("DELETE", "/session/s")).status == 204
+    assert (await system.ask("DELETE", "/a1")).status == 204
+    for _ in range(2):
+        assert await system.status_of("s") == "exited"
+        listed = (await system.call("GET", "/session?all=1")).json["sessions"]
+        assert [session["id"] for session in listed] == ["s"]
+        assert_error(await system.call("GET", "/logs?id=s"), 404)
+        assert_error(await system.call("GET", "/artifacts?session=s&path=/x"), 404)
+        assert_error(await system.call("DELETE", "/session/s"), 409)
+        assert (await system.start(id="s")).status == 409
+        await system.restart()
+
+
+async def test_an_agent_with_a_start_of_unknown_end_stays(system: Operated) -> None:
+    await system.make_application()
+    gone = await system.undeclare()
+    sql = "INSERT INTO abandoned(internal_id, agent, created_ms, stopped_ms) VALUES (?,'a1',0,?)"
+    await system.rows(sql, "settled", 1)
+    await system.rows(sql, "owed", None)
+    refused = await system.ask("DELETE", "/a1")
+    assert_error(refused, 409)
+    assert "starts whose end is unknown: 1" in refused.json["details"]
+    gone.drop_watch()  # the next snapshot has it stopped
+
+    async def removed() -> bool:
+        return (await system.ask("DELETE", "/a1")).status == 204
+
+    await eventually(removed)
+    assert gone.stopped == ["owed"]
+
+
+async def test_a_start_that_had_chosen_the_agent_takes_another(
+    system: Operated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent goes between the choice of the host and the attempt's commit."""
+    await system.make_application()
+    system.prefer(system.agents[1])
+    gone = await system.undeclare()
+    gone.change_host()
+    store = system.control_plane._sessions
+    begin, tried = store.begin_attempt, []
+
+    async def begin_attempt(account: str, session_id: str, attempt: Any) -> bool:
+        tried.append(attempt.agent)
+        if len(tried) == 1:
+            assert (await system.ask("DELETE", "/a1")).status == 204
+        return await begin(account, session_id, attempt)
+
+    monkeypatch.setattr(store, "begin_attempt", begin_attempt)
+    await eventually(lambda: _reserved(system, "a1") > 0)
+    started = await system.start(id="s")
+    assert started.status == 201, started.text
+    assert tried == ["a1", "a0"]
+    assert await system.rows("SELECT agent FROM session") == [("a0",)]
+    assert not await system.rows("SELECT 1 FROM abandoned")
+    assert not gone.started
+
+
+async def test_starts_and_a_removal_at_once(system: Operated) -> None:
+    """Either the agent stays, or it has no session: never a session on an agent that is gone."""
+    await system.make_application()
+    system.prefer(system.agents[1])
+    gone = await system.undeclare()
+    gone.change_host()
+    await eventually(lambda: _reserved(system, "a1") > 0)
+    first, removed, *others = await asyncio.gather(
+        system.start(), system.ask("DELETE", "/a1"), *(system.start() for _ in range(8))
+    )
+    assert {answer.status for answer in (first, *others)} == {201}
+    placed = await system.rows("SELECT 1 FROM session WHERE agent='a1'")
+    assert bool(placed) == bool(gone.started) == (removed.status == 409)
+
+
+async def test_what_an_agent_said_last_makes_no_session(system: Operated) -> None:
+    """A report that was under way when the agent was removed is not adopted."""
+    await system.make_application()
+    assert (await system.start(id="s")).status == 201
+    owner = next(agent for agent in system.agents if agent.live)
+    await system.rows("UPDATE session SET ended_ms=1, state='exited'")
+    await system.rows("DELETE FROM session")
+    await system.rows("UPDATE agent SET removed_ms=1 WHERE name=?", owner.name)
+    internal_id = owner.live[0].internal_id
+    owner.change(internal_id, detail="still here")
+    link = system.control_plane.fleet.link(owner.name)
+    assert link is not None
+    await eventually(lambda: link._sessions[internal_id].session.detail == "still here")
+    assert not await system.rows("SELECT 1 FROM session")
+
+
+async def test_whoever_reads_from_a_removed_agent_is_told(system: Operated) -> None:
+    gone = await system.undeclare()
+    link = system.control_plane.fleet.link(gone.name)
+    assert link is not None
+    chunks = link.client.stream_logs("any", follow=True)
+    assert await anext(chunks)
+    assert await anext(chunks)
+    gone.before_pull = gone.hang
+    waiting = asyncio.create_task(link.client.pull_image("i"), name="pull")
+    reading = asyncio.ensure_future(anext(chunks))
+    await asyncio.sleep(0)
+    assert (await system.ask("DELETE", "/a1")).status == 204
+    for broken in (reading, waiting):
+        with pytest.raises(AgentSilentError, match="hung up"):
+            await broken
+    with pytest.raises(AgentSilentError, match="hung up"):
+        await link.client.pull_image("i")
+
+
+async def test_a_pull_of_a_removed_agent_ends(system: Operated) -> None:
+    gone = await system.undeclare()
+    system.agents[0].before_pull = gone.before_pull = gone.hang
+    await system.make_application(tag=None)
+    system.registry.push("studio/game", "v1")
+    answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
+    assert answer.status == 204
+    await eventually(lambda: any(name.startswith("pull") for name in tasks_about(gone)))
+    assert (await system.ask("DELETE", "/a1")).status == 204
+    await eventually(lambda: not tasks_about(gone))
+    assert any(name.startswith("pull") for name in tasks_about(system.agent))
+
+
+async def test_stopping_on_a_removed_agent_has_nothing_to_do(system: Operated) -> None:
+    await system.undeclare()
+    assert (await system.ask("DELETE", "/a1")).status == 204
+    assert await system.control_plane.fleet.stop_session("a1", "any")
+
+
+async def test_a_caller_that_hangs_up_leaves_nothing_half_done(system: Operated) -> None:
+    gone = await system.undeclare()
+    agents = system.control_plane._services.agents
+    operator = Caller("", "someone", frozenset(Scope))
+    removal = asyncio.create_task(agents.remove(operator, "a1"), name="removal")
+    await asyncio.sleep(0)  # it is sent to the database
+    removal.cancel()
+    await asyncio.wait({removal})
+    assert removal.cancelled()
+    await eventually(lambda: not tasks_about(gone))
+    assert set(await system.agents_by_name()) == {"a0"}
+
+
+async def test_the_region_of_a_removed_agent_is_free(tmp_path: Path) -> None:
+    async with Operated(tmp_path, agents=1, regions=("local", "elsewhere")) as system:
+        await system.make_application()
+        assert (await system.start(id="s")).status == 201
+        assert (await system.call("DELETE", "/session/s")).status == 204
+        await system.call("PUT", "/application/game", json={"regions": ["elsewhere"]})
+        system.agents.pop()
+        system.settings["regions"] = ("elsewhere",)
+        await system.restart()
+        token = system.operator_token
+        assert_error(await system.call("DELETE", "/operator/region/local", token=token), 409)
+        assert (await system.ask("DELETE", "/a0")).status == 204
+        answer = await system.call("DELETE", "/operator/region/local", token=token)
+        assert answer.status == 204, answer.text
+        assert await system.status_of("s") == "exited"
+
+
+def test_agents_of_an_older_database_stay_where_they_are() -> None:
+    db = Database(memory=True)
+    step = next(n for n, script in enumerate(MIGRATIONS) if "removed_ms" in script)
+    db.execute("PRAGMA foreign_keys=ON")
+    migrate(db, MIGRATIONS[:step])
+    db.execute("INSERT INTO region VALUES ('eu')")
+    db.execute("INSERT INTO node_pool(name) VALUES ('big')")
+    db.execute("INSERT INTO account(name, created_ms) VALUES ('a', 0)")
+    db.execute("INSERT INTO agent VALUES ('h', 'unix:/h', 'eu', 'big')")
+    db.execute(
+        "INSERT INTO session(account, id, agent, state, application, tag, location, labels,"
+        " external_id, nano_cpus, memory_bytes, created_ms)"
+        " VALUES ('a', 's', 'h', 'running', 'game', 'v1', 'eu', '{}', '', 0, 0, 0)"
+    )
+    migrate(db)
+    sql = "SELECT name, address, region, node_pool, removed_ms FROM agent"
+    assert db.execute(sql).fetchall() == [("h", "unix:/h", "eu", "big", None)]
+    assert not db.execute("PRAGMA foreign_key_check").fetchall()
+    targets = {row[2] for row in db.execute("PRAGMA foreign_key_list(agent)")}
+    assert targets == {"region", "node_pool"}
+    db.close()
+
+
+def _reserved(system: System, agent: str) -> int:
+    link = system.control_plane.fleet.link(agent)
+    assert link is not None
+    return 0 if link.host is None else link.host.reserved.nano_cpus

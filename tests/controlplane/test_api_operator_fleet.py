@@ -1,0 +1,283 @@
+"""Regions, node pools and registries, as operators make, change and remove them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.names import is_name, is_registry_address
+from tests.controlplane.system import APPLICATION, Answer, System, assert_error
+
+THINGS = {"region": "regions", "node-pool": "nodePools", "registry": "registries"}
+"""What is in the path, and the property of the list."""
+BODIES: dict[str, Any] = {"registry": {"address": "registry.example"}}
+DECLARED = {"region": "local", "node-pool": "default", "registry": "local"}
+
+
+class Operated(System):
+    async def ask(self, method: str, path: str, body: Any = None) -> Answer:
+        more = {} if body is None else {"json": body}
+        return await self.call(method, f"/operator/{path}", token=self.operator_token, **more)
+
+    async def put(self, thing: str, name: str, body: Any = None) -> Answer:
+        if body is None and thing != "region":
+            body = BODIES.get(thing, {})
+        return await self.ask("PUT", f"{thing}/{name}", body)
+
+    async def listed(self, thing: str) -> dict[str, dict[str, Any]]:
+        answer = await self.ask("GET", thing)
+        assert answer.status == 200, answer.text
+        rows = answer.json.pop(THINGS[thing])
+        assert [row["name"] for row in rows] == sorted(row["name"] for row in rows)
+        return {row["name"]: row for row in rows}
+
+    async def kinds(self, name: str) -> list[str]:
+        """The audit's lines about a thing, each with the operator's token as its actor."""
+        actor = self.operator_token.split("_")[1]
+        sql = "SELECT kind, actor FROM event WHERE object=? AND account='' ORDER BY sequence"
+        rows = await self.rows(sql, name)
+        assert {who for _, who in rows} <= {actor}
+        return [kind for kind, _ in rows]
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Operated]:
+    async with Operated(tmp_path) as running:
+        yield running
+
+
+async def test_a_new_region_can_be_used_and_then_not_removed(system: Operated) -> None:
+    assert (await system.put("region", "eu")).status == 204
+    assert (await system.put("region", "eu")).status == 204
+    used = {"agents": 0, "applications": 0}
+    assert (await system.listed("region"))["eu"] == {"name": "eu", "declared": False, **used}
+    await system.make_application(tag=None, regions=["eu", "local"])
+    listed = await system.listed("region")
+    assert listed["eu"]["applications"] == 1
+    assert listed["local"] == {"name": "local", "declared": True, "agents": 1, "applications": 1}
+    refused = await system.ask("DELETE", "region/eu")
+    assert_error(refused, 409)
+    assert "applications: 1" in refused.json["details"]
+    answer = await system.call("PUT", "/application/game", json={"regions": ["local"]})
+    assert answer.status == 204
+    assert (await system.ask("DELETE", "region/eu")).status == 204
+    assert_error(await system.ask("DELETE", "region/eu"), 404)
+    assert "eu" not in await system.listed("region")
+    answer = await system.call("PUT", "/application/game", json={"regions": ["eu"]})
+    assert_error(answer, 404)
+    assert await system.kinds("eu") == ["region.created", "region.removed"]
+
+
+async def test_a_region_is_in_use_while_an_agent_is_there(system: Operated) -> None:
+    system.settings["regions"] = ("local",)
+    await system.restart()
+    assert (await system.listed("region"))["elsewhere"]["declared"] is False
+    await system.rows("UPDATE agent SET region='elsewhere'")
+    refused = await system.ask("DELETE", "region/elsewhere")
+    assert_error(refused, 409)
+    assert "agents: 1" in refused.json["details"]
+    await system.rows("UPDATE agent SET region='local'")
+    assert (await system.ask("DELETE", "region/elsewhere")).status == 204
+
+
+async def test_a_node_pool_changes_and_goes(system: Operated) -> None:
+    new = {"name": "big", "declared": False, "agents": 0, "applications": 0}
+    for body, strategy in (
+        ({"strategy": "spread"}, "spread"),
+        ({"strategy": "spread"}, "spread"),
+        ({"strategy": "packed"}, "packed"),
+        ({"strategy": "spread"}, "spread"),
+        ({"strategy": None}, "packed"),
+    ):
+        assert (await system.put("node-pool", "big", body)).status == 204
+        assert (await system.listed("node-pool"))["big"] == {**new, "strategy": strategy}
+    assert (await system.listed("node-pool"))["default"]["agents"] == 1
+    await system.make_application(tag=None, nodePool="big")
+    refused = await system.ask("DELETE", "node-pool/big")
+    assert_error(refused, 409)
+    assert "applications: 1" in refused.json["details"]
+    answer = await system.call("PUT", "/application/game", json={"nodePool": "default"})
+    assert answer.status == 204
+    assert (await system.ask("DELETE", "node-pool/big")).status == 204
+    assert await system.kinds("big") == 4 * ["node_pool.set"] + ["node_pool.removed"]
+
+
+async def test_a_strategy_counts_from_the_next_start_on_and_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    async def where(system: Operated) -> set[str]:
+        before = {agent.name: len(agent.started) for agent in system.agents}
+        for _ in range(4):
+            started = await system.start()
+            assert started.status == 201, started.text
+        return {a.name for a in system.agents if len(a.started) > before[a.name]}
+
+    async with Operated(tmp_path, agents=2) as system:
+        await system.make_application()
+        assert len(await where(system)) == 1
+        assert (await system.put("node-pool", "default", {"strategy": "spread"})).status == 204
+        # Four sessions are on one host: the next go to the other until it has as many.
+        full = next(agent.name for agent in system.agents if agent.live)
+        assert await where(system) == {"a0", "a1"} - {full}
+        await system.restart()
+        assert await where(system) == {"a0", "a1"}
+        assert (await system.put("node-pool", "default", {})).status == 204
+        assert len(await where(system)) == 1
+
+
+async def test_a_registry_changes_and_goes(system: Operated) -> None:
+    hub = {"address": "registry-1.docker.io", "aliases": ["docker.io", "index.docker.io"]}
+    assert (await system.put("registry", "hub", hub)).status == 204
+    assert (await system.put("registry", "hub", hub)).status == 204
+    listed = await system.listed("registry")
+    assert listed["hub"] == {"name": "hub", **hub, "declared": False, "applications": 0}
+    assert listed["local"]["declared"] is True
+    await system.make_application(tag=None, registry="hub", repository="docker.io/redis")
+    shown = (await system.call("GET", "/application")).json["applications"][0]
+    assert (shown["registry"], shown["repository"]) == ("hub", "library/redis")
+    refused = await system.ask("DELETE", "registry/hub")
+    assert_error(refused, 409)
+    assert "applications: 1" in refused.json["details"]
+    assert (await system.put("registry", "hub", {"address": "mirror.example:5000"})).status == 204
+    assert (await system.listed("registry"))["hub"]["aliases"] == []
+    answer = await system.call("PUT", "/application/game", json={"registry": "local"})
+    assert answer.status == 204
+    assert (await system.ask("DELETE", "registry/hub")).status == 204
+    assert "hub" not in await system.listed("registry")
+    assert await system.kinds("hub") == ["registry.set", "registry.set", "registry.removed"]
+
+
+async def test_tags_are_enabled_at_the_address_that_a_registry_has_then(system: Operated) -> None:
+    address = system.registry.address
+    assert (await system.put("registry", "own", {"address": "no.example"})).status == 204
+    await system.make_application(tag=None, registry="own")
+    # Both names are the loopback's; the settings file claims one of them.
+    other = f"localhost:{address.rpartition(':')[2]}"
+    assert (await system.put("registry", "own", {"address": other})).status == 204
+    digest = system.registry.push("studio/game", "v1")
+    answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
+    assert answer.status == 204, answer.text
+    await system.put("registry", "own", {"address": "elsewhere.example"})
+    rows = await system.rows("SELECT image FROM tag")
+    assert rows == [(f"{other}/studio/game@{digest}",)]
+
+
+@pytest.mark.parametrize("thing", THINGS)
+async def test_what_the_file_declares_is_taken_away_there(system: Operated, thing: str) -> None:
+    name = DECLARED[thing]
+    before = await system.listed(thing)
+    refused = await system.ask("DELETE", f"{thing}/{name}")
+    assert_error(refused, 409)
+    assert "settings file" in refused.json["details"]
+    changed = await system.put(thing, name)
+    if thing == "registry":
+        assert_error(changed, 409)
+        assert "settings file" in changed.json["details"]
+    else:
+        assert changed.status == 204
+    assert await system.listed(thing) == before
+
+
+@pytest.mark.parametrize("thing", THINGS)
+async def test_what_was_declared_once_can_be_removed(system: Operated, thing: str) -> None:
+    assert (await system.put(thing, "made")).status == 204
+    await system.restart()
+    assert "made" in await system.listed(thing)
+    assert (await system.ask("DELETE", f"{thing}/made")).status == 204
+    await system.restart()
+    assert "made" not in await system.listed(thing)
+    assert_error(await system.ask("DELETE", f"{thing}/made"), 404)
+
+
+@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize("name", ["a%2Fb", "%20", "x" * 129, "caf%C3%A9", "a%00b"])
+async def test_a_name_must_fit(system: Operated, thing: str, name: str) -> None:
+    field = {"node-pool": "nodePool"}.get(thing, thing)
+    assert_error(await system.put(thing, name), 422, field)
+    assert_error(await system.ask("DELETE", f"{thing}/{name}"), 404)
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({}, ["address"]),
+        ({"address": None}, ["address"]),
+        ({"address": 5}, ["address"]),
+        ({"address": "https://r.example"}, ["address"]),
+        ({"address": "r.example/studio"}, ["address"]),
+        ({"address": "r.example", "aliases": ["ok.example", "b/c", "d e"]}, None),
+        ({"address": "r.example", "aliases": "x"}, ["aliases"]),
+        ({"address": "r.example", "aliases": ["a.example", "A.example"]}, ["aliases"]),
+        ({"address": "r.example", "aliases": ["R.example"]}, ["aliases"]),
+        ({"address": "r.example", "password": "x"}, ["password"]),
+    ],
+)
+async def test_a_registry_must_fit(
+    system: Operated, body: dict[str, Any], fields: list[str] | None
+) -> None:
+    answer = await system.put("registry", "new", body)
+    assert_error(answer, 422, *(fields or ["aliases[1]", "aliases[2]"]))
+    assert "new" not in await system.listed("registry")
+
+
+@pytest.mark.parametrize("body", [{"strategy": "full"}, {"strategy": 1}, {"colour": "red"}])
+async def test_a_node_pool_must_fit(system: Operated, body: dict[str, Any]) -> None:
+    assert_error(await system.put("node-pool", "new", body), 422, *body)
+
+
+async def test_no_two_registries_claim_the_same_address(system: Operated) -> None:
+    one = {"address": "one.example", "aliases": ["uno.example"]}
+    assert (await system.put("registry", "one", one)).status == 204
+    for body in (
+        {"address": "one.example"},
+        {"address": "UNO.example"},
+        {"address": "two.example", "aliases": ["uno.example"]},
+        {"address": system.registry.address},
+    ):
+        refused = await system.put("registry", "two", body)
+        assert_error(refused, 409)
+        assert "claims" in refused.json["details"]
+    assert (await system.put("registry", "two", {"address": "one.example:443"})).status == 204
+    assert (await system.put("registry", "one", one | {"aliases": []})).status == 204
+    assert (await system.put("registry", "two", {"address": "uno.example"})).status == 204
+
+
+async def test_a_region_is_never_removed_under_a_new_application(system: Operated) -> None:
+    for number in range(20):
+        await system.put("region", "eu")
+        body = APPLICATION | {"name": f"game-{number}", "regions": ["eu"]}
+        made, removed = await asyncio.gather(
+            system.call("POST", "/application", json=body), system.ask("DELETE", "region/eu")
+        )
+        assert (made.status, removed.status) in {(201, 409), (422, 204)}
+        regions = "SELECT 1 FROM application, json_each(regions) WHERE value NOT IN"
+        assert not await system.rows(f"{regions} (SELECT name FROM region)")
+        await system.rows("DELETE FROM application")
+
+
+@pytest.mark.parametrize(
+    "text", ["r", "r:1", "r.example:65535", "192.0.2.1:5000", "a-b.c", f"{'a' * 249}.com"]
+)
+def test_these_are_addresses(text: str) -> None:
+    assert is_registry_address(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "r:", ":1", "r:0", "r:01", "r:65536", "r:123456", "r:x", "r:1:2", "r:\u0661"),
+        *("http://r", "u@r", "u:p@r", "r/", "r/x", " r", "r ", "r\n", "r..x", ".r", "r.", "-r"),
+        *("r-", "r_x", "[::1]", "[::1]:5", "é.example", f"{'a' * 250}.com", "r?x", "r#x", "r%41"),
+    ],
+)
+def test_these_are_none(text: str) -> None:
+    assert not is_registry_address(text)
+
+
+def test_names() -> None:
+    assert all(map(is_name, ("a", "A-1_b.c", "x" * 128, "..")))
+    assert not any(map(is_name, ("", "x" * 129, "a b", "a/b", "a\n", "é")))

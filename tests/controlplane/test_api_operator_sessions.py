@@ -1,0 +1,140 @@
+"""Sessions of every account, as operators list and stop them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from controlplane.session_page_store import PageFilter, page_query
+from tests.controlplane.fake_agent import refusing
+from tests.controlplane.system import Answer, System, assert_error
+
+ENTRY = {
+    *("id", "image", "tag", "location", "host", "created", "port", "status", "labels"),
+    *("playerCount", "account", "agent"),
+}
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        for account in ("alice", "bob"):
+            await running.make_application(account=account)
+        yield running
+
+
+async def start(system: System, account: str, name: str) -> None:
+    body = {"location": "local", "image": "game", "id": name}
+    answer = await system.call("POST", "/session", account=account, json=body)
+    assert answer.status == 201, answer.text
+
+
+async def page(system: System, query: str = "") -> Any:
+    path = f"/operator/session?{query}"
+    answer = await system.call("GET", path, token=system.operator_token)
+    assert answer.status == 200, answer.text
+    return answer.json
+
+
+async def ids(system: System, query: str = "") -> list[str]:
+    return [session["id"] for session in (await page(system, query))["sessions"]]
+
+
+async def stop(system: System, account: str, name: str) -> Answer:
+    path = f"/operator/session/{account}/{quote(name, safe='')}"
+    return await system.call("DELETE", path, token=system.operator_token)
+
+
+async def test_an_entry_is_that_of_the_accounts_own_list(system: System) -> None:
+    await start(system, "bob", "b")
+    own = (await system.call("GET", "/session", account="bob")).json["sessions"]
+    (entry,) = (await page(system))["sessions"]
+    assert set(entry) == ENTRY
+    assert entry == own[0] | {"account": "bob", "agent": "a0"}
+
+
+async def test_filters(system: System) -> None:
+    for number, account in enumerate(("alice", "bob", "alice")):
+        await start(system, account, str(number))
+    assert await ids(system) == ["2", "1", "0"]
+    assert await ids(system, "account=alice") == ["2", "0"]
+    assert await ids(system, "account=nobody") == []
+    assert await ids(system, "agent=a0&location=local&image=game") == ["2", "1", "0"]
+    for query in ("agent=a1", "location=elsewhere", "image=other"):
+        assert await ids(system, query) == []
+    assert (await stop(system, "alice", "2")).status == 204
+    assert await ids(system) == ["1", "0"]
+    assert await ids(system, "all=true") == ["2", "1", "0"]
+    assert await ids(system, "all=true&account=alice") == ["2", "0"]
+    every = (await page(system, "all=1"))["sessions"]
+    assert [session["status"] for session in every] == ["exited", "running", "running"]
+
+
+async def test_pages_hold_each_session_once(system: System) -> None:
+    names = [str(number) for number in range(7)]
+    for name in names:
+        await start(system, "alice", name)
+    seen: list[str] = []
+    query = "limit=3"
+    for expected in (3, 3, 1):
+        found = await page(system, query)
+        assert len(found["sessions"]) == expected
+        seen += [session["id"] for session in found["sessions"]]
+        query = f"limit=3&before={found['before']}"
+    assert found["before"] is None
+    assert seen == names[::-1]
+    assert (await page(system, "limit=7"))["before"] is None
+
+
+async def test_bad_queries(system: System) -> None:
+    for query, field in (
+        *(("limit=0", "limit"), ("limit=1001", "limit"), ("before=x", "before")),
+        *(("all=x", "all"), ("account=", "account"), ("agent=a&agent=b", "agent")),
+    ):
+        path = f"/operator/session?{query}"
+        answer = await system.call("GET", path, token=system.operator_token)
+        assert_error(answer, 422, field)
+
+
+async def test_a_stop_is_as_the_accounts_own_and_names_the_operator(system: System) -> None:
+    name = "match/1 ü"
+    await start(system, "alice", name)
+    await start(system, "bob", name)
+    assert (await stop(system, "alice", name)).status == 204
+    assert_error(await stop(system, "alice", name), 409)
+    assert_error(await stop(system, "alice", "none"), 404)
+    assert_error(await stop(system, "nobody", name), 404)
+    assert await ids(system) == [name]
+    assert len(system.agent.live) == 1
+    operator = system.operator_token.split("_")[1]
+    sql = "SELECT account, object, actor, address FROM event WHERE kind='session.stop'"
+    assert await system.rows(sql) == [("alice", name, operator, "127.0.0.1")]
+
+
+async def test_a_stop_that_the_host_cannot_do_is_503(system: System) -> None:
+    await start(system, "alice", "s")
+    system.agent.before_stop = refusing("CANNOT_KILL")
+    assert_error(await stop(system, "alice", "s"), 503)
+
+
+@pytest.mark.parametrize(
+    ("changes", "index"),
+    [
+        ({}, "live_session (ended_ms=? AND rowid<?)"),
+        ({"account": "a"}, "live_session_by_account (account=? AND rowid<?)"),
+        ({"agent": "a"}, "live_session_by_agent (agent=? AND rowid<?)"),
+        ({"location": "a"}, "live_session (ended_ms=? AND rowid<?)"),
+    ],
+)
+async def test_a_page_is_read_from_its_index_and_not_sorted(
+    system: System, changes: dict[str, Any], index: str
+) -> None:
+    sql, values = page_query(PageFilter(limit=10, before=5, **changes))
+    plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {sql}", *values)]
+    chosen = [step.replace("COVERING ", "") for step in plan]
+    assert f"SEARCH session USING INDEX {index}" in chosen
+    assert not [step for step in plan if "TEMP B-TREE" in step]

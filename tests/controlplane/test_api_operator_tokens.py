@@ -1,0 +1,377 @@
+"""Tokens as operators list, make and revoke them, and the streams that end with their token."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.open_streams import _Stream
+from controlplane.tokens import ACCOUNT_SCOPES
+from tests.controlplane.system import Answer, System, assert_error, eventually
+
+LIMIT = 64 * 1024
+LINE = b"line 1\n"
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        yield running
+
+
+def id_of(token: str) -> str:
+    return token.split("_")[1]
+
+
+async def make(system: System, body: Any, token: str | None = None) -> Answer:
+    token = token or system.operator_token
+    return await system.call("POST", "/operator/token", token=token, json=body)
+
+
+async def made(system: System, token: str | None = None, **body: Any) -> str:
+    answer = await make(system, body, token)
+    assert answer.status == 201, answer.text
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.json["id"] == id_of(answer.json["token"])
+    return str(answer.json["token"])
+
+
+async def revoke(system: System, token_id: str, token: str | None = None) -> Answer:
+    token = token or system.operator_token
+    return await system.call("DELETE", f"/operator/token/{token_id}", token=token)
+
+
+async def listed(system: System, query: str = "") -> list[Any]:
+    path = f"/operator/token{query}"
+    answer = await system.call("GET", path, token=system.operator_token)
+    assert answer.status == 200, answer.text
+    found: list[Any] = answer.json["tokens"]
+    return found
+
+
+async def works(system: System, token: str, path: str = "/session") -> bool:
+    answer = await system.call("GET", path, token=token)
+    if answer.status != 200:
+        assert_error(answer, 401)
+    return answer.status == 200
+
+
+async def expire(system: System, token: str, at_ms: int) -> None:
+    await system.rows("UPDATE token SET expire_ms=? WHERE id=?", at_ms, id_of(token))
+
+
+async def test_tokens_are_listed_with_everything_but_their_secret(system: System) -> None:
+    clock = system.control_plane._clock
+    before = clock.now_ms()
+    scopes = ["session:read", "logs:read"]
+    token = await made(system, account="alice", name="ci", scopes=scopes, expires_after="1h")
+    child = await system.make_token(name="child", scopes=["session:read"])
+    (found,) = [t for t in await listed(system) if t["id"] == id_of(token)]
+    assert before <= found["created"] <= clock.now_ms()
+    assert found["expires"] - found["created"] == 3600_000
+    assert {k: v for k, v in found.items() if k not in {"created", "expires"}} == {
+        "id": id_of(token),
+        "account": "alice",
+        "name": "ci",
+        "scopes": ["logs:read", "session:read"],
+        "parent": None,
+        "lastUsed": None,
+        "lastUsedFrom": None,
+        "revoked": None,
+    }
+    assert await works(system, token)
+    by_id = {t["id"]: t for t in await listed(system)}
+    assert by_id[id_of(token)]["lastUsed"] >= before
+    assert by_id[id_of(token)]["lastUsedFrom"] == "127.0.0.1"
+    assert by_id[id_of(child)]["parent"] == id_of(system.tokens["alice"])
+    assert by_id[id_of(child)]["expires"] is None
+    operators = by_id[id_of(system.operator_token)]
+    assert (operators["account"], operators["name"]) == (None, "initial")
+    answer = await system.call("GET", "/operator/token?all=1", token=system.operator_token)
+    hashes = await system.rows("SELECT hex(secret_hash) FROM token")
+    for secret in [*(row[0] for row in hashes), token.split("_")[2]]:
+        assert secret.lower() not in answer.text.lower()
+
+
+async def test_the_list_is_of_good_tokens_unless_all_are_asked_for(system: System) -> None:
+    await made(system, account="alice", name="good", scopes=[])
+    gone = await made(system, account="alice", name="gone", scopes=[])
+    old = await made(system, account="alice", name="old", scopes=[])
+    await revoke(system, id_of(gone))
+    await expire(system, old, 1)
+    names = [token["name"] for token in await listed(system, "?account=alice")]
+    assert names == ["initial", "good"]
+    every = {token["name"]: token for token in await listed(system, "?account=alice&all=true")}
+    assert set(every) == {"initial", "good", "gone", "old"}
+    assert every["gone"]["revoked"] is not None
+    assert every["old"]["expires"] == 1
+    assert {t["account"] for t in await listed(system)} == {"alice", "bob", None}
+    (operators,) = await listed(system, "?account=")
+    assert operators["id"] == id_of(system.operator_token)
+    assert await listed(system, "?account=nobody") == []
+    bad = await system.call("GET", "/operator/token?all=x", token=system.operator_token)
+    assert_error(bad, 422, "all")
+
+
+async def test_an_accounts_token_outlives_the_operators(system: System) -> None:
+    scopes = ["operator:read", "operator:write"]
+    operator = await made(system, name="second", scopes=scopes)
+    studio = await made(system, operator, account="alice", name="ci", scopes=["session:read"])
+    everything = await made(
+        system, operator, account="bob", name="all", scopes=sorted(ACCOUNT_SCOPES)
+    )
+    sql = "SELECT actor, address, data FROM event WHERE kind='token.created' AND object=?"
+    actor, address, data = (await system.rows(sql, id_of(studio)))[0]
+    assert (actor, address) == (id_of(operator), "127.0.0.1")
+    assert json.loads(data) == {"name": "ci", "scopes": ["session:read"], "expire_ms": None}
+    assert (await revoke(system, id_of(operator))).json == {"revoked": [id_of(operator)]}
+    assert not await works(system, operator, "/operator/token")
+    assert await works(system, studio)
+    assert await works(system, everything, "/application")
+    assert_error(await make(system, {"name": "x", "scopes": []}, operator), 401)
+
+
+async def test_an_operators_token_has_no_more_than_its_maker(system: System) -> None:
+    writer = await made(system, name="writer", scopes=["operator:write"], expires_after="1h")
+    end = await system.rows("SELECT expire_ms FROM token WHERE id=?", id_of(writer))
+    refused = await make(system, {"name": "x", "scopes": ["operator:read"]}, writer)
+    assert_error(refused, 403)
+    assert "operator:read" in refused.json["details"]
+    for wish in (None, "2h"):
+        body = {"name": f"child {wish}", "scopes": ["operator:write"], "expires_after": wish}
+        child = await made(system, writer, **body)
+        sql = "SELECT expire_ms, parent, account FROM token WHERE id=?"
+        assert await system.rows(sql, id_of(child)) == [(end[0][0], id_of(writer), None)]
+    assert_error(await system.call("GET", "/operator/token", token=writer), 403)
+    assert_error(await system.call("GET", "/session", token=system.operator_token), 403)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"name": None}, ("name",)),
+        ({"name": "a\nb"}, ("name",)),
+        ({"name": "x" * 129}, ("name",)),
+        ({"account": "", "more": 1}, ("account", "more")),
+        ({"account": 1, "scopes": ["operator:read"]}, ("account",)),
+        ({"scopes": ["session:everything"]}, ("scopes[0]",)),
+        ({"scopes": ["session:read", "operator:read"]}, ("scopes",)),
+        ({"account": None}, ("scopes",)),
+        ({"account": "nobody", "scopes": ["operator:read"]}, ("scopes",)),
+        ({"expires_after": "1d"}, ("expires_after",)),
+    ],
+)
+async def test_a_body_that_does_not_fit_is_400(
+    system: System, changes: dict[str, Any], fields: tuple[str, ...]
+) -> None:
+    body = {"account": "alice", "name": "x", "scopes": ["session:read"]} | changes
+    assert_error(await make(system, body), 400, *fields)
+    assert await system.rows("SELECT 1 FROM token WHERE name='x'") == []
+
+
+async def test_other_refusals(system: System) -> None:
+    body: dict[str, Any] = {"account": "alice", "name": "x", "scopes": []}
+    assert_error(await make(system, body | {"account": "nobody"}), 404)
+    assert_error(await make(system, body | {"name": "initial"}), 409)
+    assert_error(await make(system, {"name": "initial", "scopes": []}), 409)
+    await made(system, **body)
+    assert_error(await make(system, body), 409)
+    await made(system, **body | {"account": "bob"})
+    operator: dict[str, Any] = {"token": system.operator_token}
+    path = "/operator/token"
+    assert_error(await system.call("POST", path, data=b"{", **operator), 422, "body")
+    assert_error(await system.call("POST", path, data=b" " * (LIMIT + 1), **operator), 413)
+    data = json.dumps(body | {"name": "y"}).encode()
+    padded = data + b" " * (LIMIT - len(data))
+    assert (await system.call("POST", path, data=padded, **operator)).status == 201
+    assert_error(await revoke(system, "0123456789abcdef"), 404)
+
+
+async def test_one_of_many_at_once_gets_the_name(system: System) -> None:
+    body = {"account": "alice", "name": "ci", "scopes": []}
+    answers = await asyncio.gather(*(make(system, body) for _ in range(50)))
+    assert sorted({answer.status for answer in answers}) == [201, 409]
+    assert sum(answer.status == 201 for answer in answers) == 1
+
+
+async def test_revoking_ends_children_at_once_and_can_be_repeated(system: System) -> None:
+    root = await made(system, account="alice", name="root", scopes=["token:write", "session:read"])
+    scopes = ["token:write", "session:read"]
+    child = await system.make_token(root, name="child", scopes=scopes)
+    grandchild = await system.make_token(child, name="grandchild", scopes=["session:read"])
+    other = await made(system, account="alice", name="other", scopes=["session:read"])
+    first = await revoke(system, id_of(child))
+    assert set(first.json["revoked"]) == {id_of(child), id_of(grandchild)}
+    assert [await works(system, t) for t in (root, child, grandchild, other)] == [
+        *(True, False, False, True)
+    ]
+    again = await revoke(system, id_of(child))
+    assert (again.status, again.json) == (200, {"revoked": []})
+    assert (await revoke(system, id_of(root))).json == {"revoked": [id_of(root)]}
+    sql = "SELECT object, account, actor, address FROM event WHERE kind='token.revoked'"
+    assert set(await system.rows(sql)) == {
+        (id_of(token), "alice", id_of(system.operator_token), "127.0.0.1")
+        for token in (root, child, grandchild)
+    }
+
+
+async def test_an_operators_token_revoked_during_a_call_makes_nothing(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scopes = ["operator:read", "operator:write"]
+    second = await made(system, name="second", scopes=scopes)
+    store = system.control_plane._services.delegation._store
+    for method, account in (("make", None), ("make_for", "alice")):
+        original = getattr(store, method)
+        token = await made(system, second, name=f"maker {method}", scopes=scopes)
+
+        async def late(*arguments: Any, original: Any = original, token: str = token) -> Any:
+            assert (await revoke(system, id_of(token))).status == 200
+            return await original(*arguments)
+
+        monkeypatch.setattr(store, method, late)
+        assert_error(
+            await make(system, {"account": account, "name": "late", "scopes": []}, token), 401
+        )
+        monkeypatch.undo()
+    assert await system.rows("SELECT 1 FROM token WHERE name='late'") == []
+
+
+# ---- streams
+
+
+@asynccontextmanager
+async def following(system: System, token: str) -> AsyncIterator[asyncio.StreamReader]:
+    """Follow the log of the session `s`; leave with the first line read."""
+    port = int(system.control_plane.base_url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"GET /logs?id=s&follow=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
+    writer.write(head.encode())
+    try:
+        assert (await reader.readuntil(LINE + b"\r\n")).startswith(b"HTTP/1.1 200 ")
+        yield reader
+    finally:
+        writer.close()
+        await asyncio.wait({asyncio.ensure_future(writer.wait_closed())})
+
+
+async def broken_off(reader: asyncio.StreamReader) -> None:
+    """Wait for the end, which is no end of a body in chunks: that has an empty one."""
+    with suppress(ConnectionResetError):
+        assert await reader.read() == b""
+
+
+@pytest.fixture
+async def playing(system: System) -> System:
+    await system.make_application()
+    assert (await system.start(id="s")).status == 201
+    system.agent.logs = [LINE]
+    return system
+
+
+def _open(system: System) -> set[_Stream]:
+    return system.control_plane._services.streams._open
+
+
+async def test_a_stream_ends_when_its_token_is_revoked(playing: System) -> None:
+    scopes = ["token:write", "logs:read"]
+    parent = await made(playing, account="alice", name="parent", scopes=scopes)
+    child = await playing.make_token(parent, name="child", scopes=["logs:read"])
+    other = await made(playing, account="alice", name="other", scopes=["logs:read"])
+    async with (
+        following(playing, parent) as of_parent,
+        following(playing, child) as of_child,
+        following(playing, other) as of_other,
+    ):
+        assert len(_open(playing)) == 3
+        assert (await revoke(playing, id_of(parent))).status == 200
+        await broken_off(of_parent)
+        await broken_off(of_child)
+        assert not of_other.at_eof()
+        assert len(_open(playing)) == 1
+        playing.agent.log_follow.set()
+        assert await of_other.readuntil(b"0\r\n\r\n") == b"0\r\n\r\n"
+
+
+async def test_a_stream_ends_when_its_account_is_removed(playing: System) -> None:
+    async with following(playing, playing.tokens["alice"]) as reader:
+        await playing.call("DELETE", "/session/s")
+        path, operator = "/operator/account/alice", playing.operator_token
+        assert (await playing.call("DELETE", path, token=operator)).status == 204
+        await broken_off(reader)
+    assert len(_open(playing)) == 0
+
+
+async def test_a_stream_ends_when_its_token_expires(playing: System) -> None:
+    lasting = await made(playing, account="alice", name="lasting", scopes=["logs:read"])
+    token = await made(
+        playing, account="alice", name="hour", scopes=["logs:read"], expires_after="1h"
+    )
+    async with following(playing, token) as reader, following(playing, lasting) as other:
+        timeouts = {stream.token_id: stream.timeout for stream in _open(playing)}
+        assert timeouts[id_of(lasting)].when() is None
+        end, now = timeouts[id_of(token)].when(), asyncio.get_running_loop().time()
+        assert end is not None
+        assert now + 3000 < end <= now + 3600
+        timeouts[id_of(token)].reschedule(now)  # as if the hour had passed
+        await broken_off(reader)
+        assert not other.at_eof()
+        assert len(_open(playing)) == 1
+
+
+async def test_a_stream_ends_even_when_the_operator_hung_up(playing: System) -> None:
+    token = await made(playing, account="alice", name="x", scopes=["logs:read"])
+    services, store = playing.control_plane._services, playing.control_plane._store
+    operator = await services.accounts.authenticate(playing.operator_token)
+    gate = threading.Event()
+    async with following(playing, token) as reader:
+        blocked = asyncio.create_task(store.run(lambda _: gate.wait()))
+        await asyncio.sleep(0)
+        call = asyncio.create_task(services.delegation.revoke(operator, id_of(token)))
+        await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.wait({call})
+        assert call.cancelled()
+        gate.set()
+        await blocked
+        await broken_off(reader)
+
+
+async def test_a_token_that_ends_before_its_stream_is_known_gets_none(
+    playing: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the token and the stream, a revocation finds nothing to break off."""
+    token = await made(playing, account="alice", name="x", scopes=["logs:read"])
+    sessions = playing.control_plane._services.sessions
+    logs: Callable[..., Awaitable[Any]] = sessions.logs
+
+    async def revoked_meanwhile(*arguments: Any, **more: Any) -> Any:
+        chunks = await logs(*arguments, **more)
+        assert (await revoke(playing, id_of(token))).status == 200
+        return chunks
+
+    monkeypatch.setattr(sessions, "logs", revoked_meanwhile)
+    assert_error(await playing.call("GET", "/logs?id=s&follow=1", token=token), 401)
+    await eventually(lambda: len(_open(playing)) == 0)
+
+
+async def test_a_token_that_ends_before_the_first_byte_is_401(
+    playing: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("controlplane.api.streams.FIRST_BYTE_WAIT", None)
+    token = await made(playing, account="alice", name="x", scopes=["logs:read"])
+    playing.agent.logs = []
+    call = asyncio.create_task(playing.call("GET", "/logs?id=s&follow=1", token=token))
+    await eventually(lambda: len(_open(playing)) == 1)
+    assert (await revoke(playing, id_of(token))).status == 200
+    assert_error(await call, 401)
+    await eventually(playing.agent.log_cancelled.is_set)
+    # Else the client has asked again on another connection.
+    assert "broke a stream off" not in caplog.text

@@ -1,0 +1,234 @@
+"""PUT, GET and DELETE of warm pools: stored and validated; no host keeps standbys yet."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.system import Answer, System, assert_error
+
+POOL: dict[str, Any] = {
+    "size": 3,
+    "enabled": False,
+    "env": {"MODE": "$TILTYARD_HOST", "é": "🎮"},
+    "args": ["--map", "dust", "--map"],
+    "labels": {"mode": "ffa", "": "", "a.b": '"'},
+}
+SHOWN = {"image": "game", "location": "local", "ready": 0}
+BARE: dict[str, Any] = {"enabled": True, "env": {}, "args": [], "labels": {}}
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path, regions=("local", "elsewhere", "third")) as running:
+        await running.make_application(tag=None, regions=["local", "elsewhere"])
+        yield running
+
+
+async def put(system: System, body: Any, place: str = "game/local", **more: Any) -> Answer:
+    return await system.call("PUT", f"/warm-pool/{place}", json=body, **more)
+
+
+async def remove(system: System, place: str = "game/local", **more: Any) -> Answer:
+    return await system.call("DELETE", f"/warm-pool/{place}", **more)
+
+
+async def pools(system: System, account: str = "alice") -> Any:
+    answer = await system.call("GET", "/warm-pool", account=account)
+    assert (answer.status, set(answer.json)) == (200, {"warmPools"})
+    return answer.json["warmPools"]
+
+
+async def events(system: System) -> list[tuple[Any, ...]]:
+    """Read what became of pools, by whom, and from where."""
+    sql = (
+        "SELECT kind, account, actor, address, object, data FROM event"
+        " WHERE kind LIKE 'warm_pool.%' ORDER BY sequence"
+    )
+    return [(*row[:-1], json.loads(row[-1])) for row in await system.rows(sql)]
+
+
+async def stored(system: System) -> dict[str, tuple[str, int]]:
+    """Read the id and the revision of each pool by its region."""
+    rows = await system.rows("SELECT location, id, revision FROM warm_pool")
+    return {location: (pool_id, revision) for location, pool_id, revision in rows}
+
+
+async def test_a_pool_is_as_it_was_set_until_it_is_removed(system: System) -> None:
+    assert await pools(system) == []
+    answer = await put(system, POOL)
+    assert (answer.status, answer.body) == (204, b"")
+    assert await pools(system) == [SHOWN | POOL]
+    # It is replaced whole: what is absent, or null, has gone back to what it is by itself.
+    for body in ({"size": 0}, {"size": 0, "enabled": None, "env": None, "args": None}):
+        assert (await put(system, POOL)).status == 204
+        assert (await put(system, body)).status == 204
+        assert await pools(system) == [SHOWN | BARE | {"size": 0}]
+    answer = await remove(system)
+    assert (answer.status, answer.body) == (204, b"")
+    assert await pools(system) == []
+    assert_error(await remove(system), 404)
+
+
+async def test_pools_are_listed_by_application_and_region(system: System) -> None:
+    await system.make_application(tag=None, name="a.game", regions=["elsewhere"])
+    for number, place in enumerate(("game/local", "a.game/elsewhere", "game/elsewhere")):
+        assert (await put(system, {"size": 1000 - number}, place)).status == 204
+    found = [(p["image"], p["location"], p["size"]) for p in await pools(system)]
+    assert found == [
+        ("a.game", "elsewhere", 999),
+        ("game", "elsewhere", 998),
+        ("game", "local", 1000),
+    ]
+    assert (await remove(system, "game/elsewhere")).status == 204
+    assert [p["image"] for p in await pools(system)] == ["a.game", "game"]
+
+
+async def test_pools_outlive_the_control_plane(system: System) -> None:
+    await put(system, POOL)
+    await system.restart()
+    assert await pools(system) == [SHOWN | POOL]
+
+
+async def test_a_pool_keeps_its_id_and_grows_its_revision_with_every_change(
+    system: System,
+) -> None:
+    await put(system, POOL)
+    pool_id, revision = (await stored(system))["local"]
+    for name, value in BARE.items():
+        for changed in (POOL | {name: value}, POOL):
+            await put(system, changed)
+            assert await stored(system) == {"local": (pool_id, revision + 1)}
+            await put(system, changed)  # changes nothing
+            assert await stored(system) == {"local": (pool_id, revision + 1)}
+            revision += 1
+    await remove(system)
+    await put(system, POOL)
+    assert (await stored(system))["local"][0] != pool_id
+
+
+async def test_changes_are_in_the_audit_without_what_may_be_secret(system: System) -> None:
+    actor = system.tokens["alice"].split("_")[1]
+    by = ("alice", actor, "127.0.0.1", "game/local")
+    await put(system, POOL)
+    await put(system, POOL)  # changes nothing
+    await put(system, {"size": 5})
+    await remove(system)
+    assert_error(await remove(system), 404)
+    assert await events(system) == [
+        ("warm_pool.set", *by, {"size": 3, "enabled": False}),
+        ("warm_pool.set", *by, {"size": 5, "enabled": True}),
+        ("warm_pool.removed", *by, {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({}, ("size",)),
+        ({"size": None}, ("size",)),
+        ({"size": -1}, ("size",)),
+        ({"size": 1001}, ("size",)),
+        ({"size": 1.5}, ("size",)),
+        ({"size": True}, ("size",)),
+        ({"size": "1"}, ("size",)),
+        ({"size": 1, "enabled": 1}, ("enabled",)),
+        ({"size": 1, "enabled": "true"}, ("enabled",)),
+        ({"size": 1, "env": []}, ("env",)),
+        ({"size": 1, "env": {"A": ""}}, ("env.A",)),
+        ({"size": 1, "env": {"": "x"}}, ("env.",)),
+        ({"size": 1, "env": {"A=B": "x"}}, ("env.A=B",)),
+        ({"size": 1, "env": {"TILTYARD_HOST": "x"}}, ("env.TILTYARD_HOST",)),
+        ({"size": 1, "env": {"TILTYARD_PORT_UDP_7777": "x"}}, ("env.TILTYARD_PORT_UDP_7777",)),
+        ({"size": 1, "args": [""]}, ("args[0]",)),
+        ({"size": 1, "args": {}}, ("args",)),
+        ({"size": 1, "labels": []}, ("labels",)),
+        ({"size": 1, "labels": {"a": 1}}, ("labels.a",)),
+        ({"size": 1, "ready": 1, "image": "x"}, ("ready", "image")),
+        ([], ("body",)),
+    ],
+)
+async def test_a_body_that_does_not_fit_is_422(
+    system: System, body: Any, fields: tuple[str, ...]
+) -> None:
+    assert_error(await put(system, body), 422, *fields)
+    assert await pools(system) == []
+
+
+async def test_names_that_are_only_like_the_reserved_ones_fit(system: System) -> None:
+    env = {"TILTYARD_MODE": "x", "TILTYARD_HOSTS": "x", "tiltyard_host": "x"}
+    assert (await put(system, {"size": 1000, "env": env})).status == 204
+    assert [pool["env"] for pool in await pools(system)] == [env]
+
+
+async def test_what_is_unknown_is_404(system: System) -> None:
+    await system.make_application(tag=None, name="theirs", account="bob")
+    places = ("none/local", "theirs/local", "game/none", "game/third", "game/loca", "Game/local")
+    for place in places:
+        assert_error(await put(system, POOL, place), 404)
+        assert_error(await put(system, {}, place), 422, "size")  # the body comes first
+        assert_error(await remove(system, place), 404)
+    assert_error(await remove(system), 404)  # the place is known, and has no pool
+    assert await events(system) == []
+
+
+async def test_accounts_do_not_see_each_others_pools(system: System) -> None:
+    await system.make_application(tag=None, account="bob")
+    await put(system, POOL)
+    assert await pools(system, "bob") == []
+    assert_error(await remove(system, account="bob"), 404)
+    assert (await put(system, {"size": 9}, account="bob")).status == 204
+    assert await pools(system, "bob") == [SHOWN | BARE | {"size": 9}]
+    assert (await remove(system, account="bob")).status == 204
+    assert await pools(system) == [SHOWN | POOL]
+
+
+async def test_a_region_that_is_taken_away_takes_its_pool_along(system: System) -> None:
+    await system.make_application(tag=None, name="other", regions=["local"])
+    for place in ("game/local", "game/elsewhere", "other/local"):
+        await put(system, {"size": 2}, place)
+    before = await events(system)
+
+    async def edit(**body: Any) -> int:
+        return (await system.call("PUT", "/application/game", json=body)).status
+
+    assert await edit(tagKeep=9) == 204
+    assert await edit(regions=["elsewhere", "none"]) == 404
+    assert await edit(regions=["elsewhere", "local", "third"]) == 204
+    assert await events(system) == before
+    assert await edit(regions=["elsewhere"]) == 204
+    actor = system.tokens["alice"].split("_")[1]
+    *same, removed = await events(system)
+    assert same == before
+    assert removed == ("warm_pool.removed", "alice", actor, "127.0.0.1", "game/local", {})
+    assert_error(await put(system, POOL), 404)
+    assert await edit(regions=["elsewhere", "local"]) == 204
+    found = [(pool["image"], pool["location"]) for pool in await pools(system)]
+    assert found == [("game", "elsewhere"), ("other", "local")]
+
+
+async def test_no_pool_is_left_outside_of_the_regions_by_calls_at_once(system: System) -> None:
+    for number in range(10):
+        regions = ["local"] if number % 2 else ["elsewhere"]
+        edit = system.call("PUT", "/application/game", json={"regions": regions})
+        sets = (
+            put(system, {"size": n}, f"game/{r}") for n in range(5) for r in ("local", "elsewhere")
+        )
+        edited, *answers = await asyncio.gather(edit, *sets)
+        assert edited.status == 204
+        assert {answer.status for answer in answers} <= {204, 404}
+        assert {pool["location"] for pool in await pools(system)} <= set(regions)
+        both = {"regions": ["local", "elsewhere"]}
+        assert (await system.call("PUT", "/application/game", json=both)).status == 204
+
+
+async def test_an_account_that_is_removed_takes_its_pools_along(system: System) -> None:
+    await put(system, POOL)
+    path, token = "/operator/account/alice", system.operator_token
+    assert (await system.call("DELETE", path, token=token)).status == 204
+    assert await stored(system) == {}

@@ -1,0 +1,140 @@
+"""The document and the page that describe the API."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.api.openapi import openapi_document
+from controlplane.api.operation import ANYWHERE
+from controlplane.api.routes import ROUTES
+from tests.controlplane.system import System, assert_error
+
+DOCUMENT = openapi_document(ROUTES)
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path, agents=0) as running:
+        yield running
+
+
+def _references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if "$ref" in part:
+            yield part["$ref"]
+        for value in part.values():
+            yield from _references(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _references(value)
+
+
+def test_every_route_is_described_with_its_scope_and_errors() -> None:
+    described = {
+        (method.upper(), path): operation
+        for path, methods in DOCUMENT["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert list(described) == [(route.method, route.path) for route in ROUTES]
+    for route in ROUTES:
+        operation = described[route.method, route.path]
+        statuses = {str(status) for status in route.errors | ANYWHERE | {route.handler.status}}
+        assert set(operation["responses"]) == statuses, route
+        assert (operation.get("security") == []) == (route.scope is None)
+        assert route.scope is None or f"`{route.scope}`" in operation["description"]
+        assert ("requestBody" in operation) == (route.handler.body is not None)
+        assert operation["summary"]
+        assert not operation["summary"].endswith(".")
+
+
+def test_operations_have_names_of_their_own() -> None:
+    names = [route.handler.name for route in ROUTES]
+    assert len(set(names)) == len(names)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for reference in _references(DOCUMENT):
+        part: Any = DOCUMENT
+        for key in reference.removeprefix("#/").split("/"):
+            part = part[key]
+        assert part
+
+
+def test_queries_say_how_they_are_written() -> None:
+    parameters = {p["name"]: p for p in DOCUMENT["paths"]["/session"]["get"]["parameters"]}
+    assert set(parameters) == {"all", "location", "image", "tag", "host", "playerCount", "filter"}
+    assert all(not parameter["required"] for parameter in parameters.values())
+    assert parameters["all"]["schema"] == {"type": "boolean", "default": False}
+    assert parameters["filter"]["style"] == parameters["playerCount"]["style"] == "deepObject"
+    bounds = DOCUMENT["components"]["schemas"]["PlayerBounds"]
+    assert bounds["properties"] == {"lt": {"type": "integer"}, "gt": {"type": "integer"}}
+    assert bounds["additionalProperties"] is False
+    logs = DOCUMENT["paths"]["/logs"]["get"]["parameters"]
+    assert [(p["name"], p["required"]) for p in logs] == [("id", True), ("follow", False)]
+
+
+@pytest.mark.parametrize("route", [r for r in ROUTES if r.errors], ids=lambda r: r.path)
+def test_a_route_that_leaves_out_what_it_may_answer_is_refused(route: Any) -> None:
+    needed = {
+        401: route.scope is not None,
+        403: route.scope is not None,
+        413: route.handler.body is not None,
+        422: route.handler.body is not None or route.handler.query is not None,
+    }
+    for status in (status for status, holds in needed.items() if holds):
+        with pytest.raises(ValueError, match=f"lack {status}"):
+            replace(route, errors=set(route.errors) - {status}).check(())
+    if route.scope is not None:
+        with pytest.raises(ValueError, match="no scope"):
+            replace(route, scope=None).check(())
+
+
+async def test_the_document_is_served_as_it_is(system: System) -> None:
+    answer = await system.call("GET", "/openapi.json", token="none")
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.json == json.loads(json.dumps(DOCUMENT))
+
+
+class _Links(HTMLParser):
+    """Collects what a page loads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.found += [value or "" for name, value in attributes if name in {"src", "href"}]
+
+
+async def test_the_page_loads_only_what_is_served_here(system: System) -> None:
+    page = await system.call("GET", "/docs", token="none")
+    assert page.status == 200
+    links = _Links()
+    links.feed(page.text)
+    assert "docs/swagger-ui-bundle.js" in links.found
+    for link in links.found:
+        answer = await system.call("GET", f"/{link}", token="none")
+        assert answer.status == 200
+        assert answer.body
+        assert not re.search(rb"https?://", answer.body) or "swagger-ui" in link
+    sources = dict(
+        part.split(maxsplit=1) for part in page.headers["Content-Security-Policy"].split("; ")
+    )
+    assert sources["default-src"] == "'none'"
+    allowed = {word for words in sources.values() for word in words.split()}
+    assert allowed == {"'none'", "'self'", "'unsafe-inline'", "data:"}
+    assert "'unsafe-inline'" not in sources["script-src"]
+
+
+async def test_the_page_has_no_other_files(system: System) -> None:
+    for name in ("none.js", "..%2F..%2Fetc%2Fpasswd", "swagger-ui-bundle.js.map"):
+        assert_error(await system.call("GET", f"/docs/{name}", token="none"), 404)

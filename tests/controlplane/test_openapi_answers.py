@@ -1,0 +1,204 @@
+"""The document against the specification of OpenAPI, and against every answer to the letter."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from schemathesis.specs.openapi.definitions import OPENAPI_31
+
+from controlplane.api.links import LINKS, Link
+from controlplane.api.openapi import openapi_document
+from controlplane.api.operation import JSON, Route
+from controlplane.api.routes import ROUTES
+from tests.controlplane.system import Answer
+from tests.controlplane.test_api_matrix import CASES, World
+
+DOCUMENT = openapi_document(ROUTES)
+COMPONENTS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+BY_NAME = {route.handler.name: route for route in ROUTES}
+KEYWORDS = {
+    *("$ref", "type", "enum", "const", "anyOf", "not", "default", "description", "title"),
+    *("properties", "required", "additionalProperties", "propertyNames", "maxProperties"),
+    *("items", "minItems", "maxItems", "minLength", "maxLength", "pattern", "format"),
+    *("minimum", "maximum", "multipleOf"),
+}
+"""What is used of JSON Schema; it passes over whatever it does not know, such as `ge`."""
+
+
+def _schemas(part: Any) -> Iterator[dict[str, Any]]:
+    """Give a schema and every schema in it."""
+    if not isinstance(part, dict):
+        return
+    yield part
+    for one in part.get("properties", {}).values():
+        yield from _schemas(one)
+    for key in ("items", "additionalProperties", "propertyNames", "not"):
+        yield from _schemas(part.get(key))
+    for one in part.get("anyOf", []):
+        yield from _schemas(one)
+
+
+def _every_schema() -> Iterator[dict[str, Any]]:
+    for component in COMPONENTS.values():
+        yield from _schemas(component)
+    for methods in DOCUMENT["paths"].values():
+        for operation in methods.values():
+            for parameter in operation["parameters"]:
+                yield from _schemas(parameter["schema"])
+
+
+def _closed(name: str) -> jsonschema_rs.Draft202012Validator:
+    """Make a validator of a component that lets no undocumented property by, however deep."""
+    components = copy.deepcopy(COMPONENTS)
+    for component in components.values():
+        for schema in _schemas(component):
+            if schema.get("type") == "object":
+                schema.setdefault("additionalProperties", False)
+    root = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": components}}
+    return jsonschema_rs.Draft202012Validator(root, validate_formats=True)
+
+
+ERROR = _closed("ErrorResponse")
+
+
+def test_the_document_is_openapi() -> None:
+    validator = jsonschema_rs.Draft202012Validator(OPENAPI_31)
+    assert [error.message for error in validator.iter_errors(DOCUMENT)] == []
+
+
+def test_every_schema_is_json_schema_and_says_only_what_is_understood() -> None:
+    found = list(_every_schema())
+    for schema in found:
+        jsonschema_rs.meta.validate(schema)
+        assert set(schema) <= KEYWORDS, schema
+        if "pattern" in schema:
+            re.compile(schema["pattern"])
+    assert len(found) > len(COMPONENTS)
+
+
+def test_components_have_names_of_their_own_kind() -> None:
+    used = {schema["$ref"].rpartition("/")[2] for schema in _every_schema() if "$ref" in schema}
+    used |= {
+        media["schema"]["$ref"].rpartition("/")[2]
+        for methods in DOCUMENT["paths"].values()
+        for operation in methods.values()
+        for part in (operation.get("requestBody", {}), *operation["responses"].values())
+        for media in part.get("content", {}).values()
+        if "$ref" in media["schema"]
+    }
+    assert used | {"ErrorResponse"} == set(COMPONENTS)
+    bodies = {BY_NAME[name].handler.body for name in BY_NAME} - {None}
+    for name, schema in COMPONENTS.items():
+        assert re.fullmatch("([A-Z][a-z]+)+", name), "one word after another, no module, no number"
+        assert schema["description"], name
+    assert {body.__name__ for body in bodies if body} <= {n for n in COMPONENTS if "Body" in n}
+
+
+@pytest.mark.parametrize(
+    ("source", "link"), [(source, link) for source, links in LINKS.items() for link in links]
+)
+def test_a_link_leads_from_what_there_is_to_what_there_is(source: str, link: Link) -> None:
+    origin, target = _operation(source), _operation(link.target)
+    assert set(link.parameters) <= {parameter["name"] for parameter in target["parameters"]}
+    body = BY_NAME[link.target].handler.body
+    if link.body is not None:
+        assert body is not None
+        assert set(link.body) <= set(body.model_fields)
+    values = [*link.parameters.values(), *(link.body or {}).values()]
+    for value in (value for value in values if str(value).startswith("$")):
+        kind, _, pointer = value.partition("#/")
+        if not pointer:
+            name = kind.removeprefix("$request.path.")
+            assert name in {parameter["name"] for parameter in origin["parameters"]}
+        else:
+            content = (
+                origin["requestBody"]
+                if kind == "$request.body"
+                else origin["responses"][str(BY_NAME[source].handler.status)]
+            )["content"]
+            schema = COMPONENTS[content[JSON]["schema"]["$ref"].rpartition("/")[2]]
+            name, *rest = pointer.split("/")
+            assert name in schema["required"], f"{value}: it must always be there"
+            assert rest == (["0"] if schema["properties"][name].get("minItems") else []), value
+
+
+def _operation(name: str) -> dict[str, Any]:
+    route = BY_NAME[name]
+    found: dict[str, Any] = DOCUMENT["paths"][route.path][route.method.lower()]
+    return found
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with World(tmp_path) as running:
+        await running.fill()
+        await _enrich(running)
+        yield running
+
+
+async def _enrich(world: World) -> None:
+    """Have what is optional be there."""
+    gpu = {"cpu": 1, "ram": 64, "gpu": 1}
+    await world.make_application(None, name="with-gpu", limits=gpu, reservation=gpu)
+    started = await world.start(
+        image="alices-game", id="rich", labels={"mode": "duel"}, external_id="42"
+    )
+    assert started.status == 201, started.text
+    players = {"session": "rich", "players": ["ann"]}
+    joined = await world.call("PUT", "/session/player/join", json=players)
+    assert joined.status == 200, joined.text
+
+
+async def _answers(world: World, route: Route) -> AsyncIterator[Answer]:
+    """Ask as whoever may: a success, and each error that a token or a name makes."""
+    case = CASES[route.method, route.path]
+    operators = world.operator_token if route.path.startswith("/operator/") else None
+    own = await case.make(world, "alice") if case.make else ""
+    for name, token in ((own, operators), (own, "none"), ("nobodys/none", operators)):
+        path, more = case.request(name)
+        yield await world.call(route.method, path, token=token, **more)
+    if route.handler.body is not None:
+        path, more = case.request(own)
+        yield await world.call(route.method, path, token=operators, json={"colour": 1})
+
+
+async def test_nothing_comes_that_is_not_documented(world: World) -> None:
+    came: set[str] = set()
+    for route in ROUTES:
+        shape = route.handler.shape
+        answers = [answer async for answer in _answers(world, route)]
+        assert answers[0].status == route.handler.status, answers[0].text
+        for answer in answers:
+            assert answer.status in {route.handler.status} | route.errors, route
+            if answer.status >= 400:
+                _check(ERROR, answer)
+                assert answer.json["statusCode"] == answer.status
+            elif shape is not None:
+                _check(_closed(shape.__name__), answer)
+                came |= set(_keys(answer.json))
+            elif answer.status == 204:
+                assert answer.body == b""
+    assert {"external_id", "gpu", "playerCount"} <= came
+
+
+def _check(validator: jsonschema_rs.Draft202012Validator, answer: Answer) -> None:
+    assert answer.headers["Content-Type"].partition(";")[0] == JSON
+    found = [
+        f"{error.instance_path}: {error.message}" for error in validator.iter_errors(answer.json)
+    ]
+    assert not found, f"{answer.path}: {found}"
+
+
+def _keys(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from _keys(one)

@@ -1,0 +1,341 @@
+"""The operators' commands, against a control plane over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from controlplane import fleet_cli, operator_cli
+from controlplane.cli import main
+from tests.controlplane.stub_api import StubApi
+from tests.controlplane.system import System
+
+TOKEN = re.compile(r"ty_[0-9a-f]{16}_[0-9a-f]{72}")
+TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"
+
+
+class Operated(System):
+    """Runs commands as somebody at a shell does: settings in the environment, a token file."""
+
+    async def run(self, *arguments: str, token: str | None = None) -> Result:
+        file = self.folder / "token"
+        file.write_text(f"{token or self.operator_token}\n")
+        return await run(*arguments, url=self.control_plane.base_url, token_file=file)
+
+    async def ok(self, *arguments: str) -> str:
+        """Run a command that works; return what it prints."""
+        result = await self.run(*arguments)
+        assert (result.exit_code, result.stderr) == (0, ""), result.exception
+        return result.stdout
+
+    async def refused(self, *arguments: str, token: str | None = None) -> str:
+        """Run a command that fails; return what it says."""
+        result = await self.run(*arguments, token=token)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith("cannot ")
+        assert isinstance(result.exception, SystemExit)
+        return result.stderr
+
+
+async def run(*arguments: str, url: str, token_file: Path) -> Result:
+    """Run a command in a thread, so that this loop can answer it."""
+    environment = {"TILTYARD_URL": url, "TILTYARD_TOKEN_FILE": str(token_file)}
+    return await asyncio.to_thread(CliRunner(env=environment).invoke, main, arguments)
+
+
+def cells(table: str) -> list[list[str]]:
+    """Read a table back: columns are aligned and two spaces apart."""
+    lines = table.splitlines()
+    starts = [match.start() for match in re.finditer(r"(?:^|(?<=  ))\S", lines[0])]
+    ends = [*starts[1:], None]
+    return [[line[a:b].strip() for a, b in zip(starts, ends, strict=True)] for line in lines]
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Operated]:
+    async with Operated(tmp_path) as running:
+        yield running
+
+
+async def test_accounts(system: Operated) -> None:
+    made = await system.run("account", "create", "studio", "--sessions", "4", "--ram", "2048")
+    assert made.exit_code == 0
+    assert TOKEN.fullmatch(made.stdout.strip())
+    assert "only now" in made.stderr
+    assert not TOKEN.search(made.stderr)
+    answer = await system.call("GET", "/session", token=made.stdout.strip())
+    assert answer.status == 200
+    head, alice, _, studio = cells(await system.ok("account", "list"))
+    assert head == ["NAME", "SESSIONS", "CPU", "RAM", "CREATED"]
+    assert alice[:4] == ["alice", "0 of any", "0 of any", "0 MiB of any"]
+    assert studio[:4] == ["studio", "0 of 4", "0 of any", "0 MiB of 2 GiB"]
+    assert re.fullmatch(TIME, studio[4])
+    assert await system.ok("account", "quota", "studio", "--cpu", "0.5") == ""
+    assert cells(await system.ok("account", "list"))[3][1:3] == ["0 of any", "0 of 0.5"]
+    assert await system.refused("account", "create", "studio") == (
+        "cannot create the account: an account of that name exists already\n"
+    )
+    assert await system.ok("account", "delete", "studio") == ""
+    assert "'studio'" in await system.refused("account", "delete", "studio")
+
+
+async def test_tokens(system: Operated) -> None:
+    create = ("token", "create", "ci", "--scope", "logs:read", "--scope", "session:read")
+    made = await system.run(*create, "--account", "alice", "--expires-after", "12h")
+    assert made.exit_code == 0, made.output
+    token = made.stdout.strip()
+    assert TOKEN.fullmatch(token)
+    listed = await system.ok("token", "list", "--account", "alice")
+    assert not TOKEN.search(listed)
+    row = dict(zip(*(cells(listed)[i] for i in (0, 2)), strict=True))
+    assert (row["ID"], row["ACCOUNT"], row["NAME"]) == (token.split("_")[1], "alice", "ci")
+    assert row["SCOPES"] == "logs:read, session:read"
+    assert re.fullmatch(TIME, row["EXPIRES"])
+    assert (row["LAST USED"], row["REVOKED"]) == ("-", "-")
+    assert await system.ok("token", "revoke", row["ID"]) == f"{row['ID']}\n"
+    assert row["ID"] not in await system.ok("token", "list")
+    assert row["ID"] in await system.ok("token", "list", "--all")
+    operators = await system.run("token", "create", "mine", "--scope", "operator:read")
+    reader = operators.stdout.strip()
+    assert (await system.run("region", "list", token=reader)).exit_code == 0
+    refused = await system.refused("region", "create", "eu", token=reader)
+    assert refused == "cannot create the region: this call needs the scope operator:write\n"
+
+
+async def test_regions(system: Operated) -> None:
+    assert await system.ok("region", "create", "eu") == ""
+    assert await system.ok("region", "list") == (
+        "NAME       IN SETTINGS  APPLICATIONS  AGENTS\n"
+        "elsewhere  yes          0             0\n"
+        "eu         no           0             0\n"
+        "local      yes          0             1\n"
+    )
+    assert await system.ok("region", "delete", "eu") == ""
+    refused = await system.refused("region", "delete", "local")
+    assert refused == (
+        "cannot delete the region: the settings file declares the region 'local':"
+        " change it there\n"
+    )
+
+
+async def test_node_pools(system: Operated) -> None:
+    assert await system.ok("node-pool", "set", "big", "--strategy", "spread") == ""
+    assert cells(await system.ok("node-pool", "list"))[1] == ["big", "spread", "no", "0", "0"]
+    assert await system.ok("node-pool", "set", "big") == ""
+    assert cells(await system.ok("node-pool", "list"))[1][1] == "packed"
+    assert await system.ok("node-pool", "delete", "big") == ""
+    assert (await system.run("node-pool", "set", "big", "--strategy", "full")).exit_code == 2
+
+
+async def test_registries(system: Operated) -> None:
+    aliases = ("--alias", "docker.io", "--alias", "index.docker.io")
+    assert await system.ok("registry", "set", "hub", "registry-1.docker.io", *aliases) == ""
+    assert cells(await system.ok("registry", "list"))[1] == [
+        *("hub", "registry-1.docker.io", "docker.io, index.docker.io", "no", "0")
+    ]
+    refused = await system.refused("registry", "set", "bad", "https://x", "--alias", "a b")
+    assert refused == (
+        "cannot set the registry: invalid request\n"
+        "  address: must be host[:port]\n"
+        "  aliases[0]: must be host[:port]\n"
+    )
+    assert await system.ok("registry", "delete", "hub") == ""
+
+
+async def test_agents(system: Operated) -> None:
+    image = await system.make_application()
+    await system.add_agent("retired")
+    _, first, retired = cells(await system.ok("agent", "list"))
+    assert first[:9] == [
+        *("a0", "ready", "local", "default", "0", "0", "0 of 64", "0 MiB of 64 GiB", "no")
+    ]
+    assert re.fullmatch(TIME, first[9])
+    assert retired == ["retired", "connecting", "local", "default", *6 * "-"]
+    shown = dict(
+        line.split("  ", 1) for line in (await system.ok("agent", "show", "a0")).splitlines()
+    )
+    shown = {name: text.strip() for name, text in shown.items()}
+    assert (shown["IMAGES"], shown["ENGINE"], shown["PUBLIC"]) == (image, "available", "192.0.2.1")
+    assert await system.ok("agent", "remove", "retired") == ""
+    assert "settings file" in await system.refused("agent", "remove", "a0")
+    assert await system.refused("agent", "show", "retired") == (
+        "cannot show the agent: cannot find agent 'retired'\n"
+    )
+
+
+async def test_sessions(system: Operated) -> None:
+    await system.make_application()
+    evil = "a/b\u202e?#%"
+    assert (await system.start(id=evil)).status == 201
+    assert (await system.start(id="..")).status == 201
+    rows = cells(await system.ok("session", "list", "--account", "alice", "--agent", "a0"))
+    assert [row[:8] for row in rows[1:]] == [
+        [*("alice", "..", "running", "game:v1", "local", "a0", "192.0.2.1"), rows[1][7]],
+        [
+            *("alice", r"a/b\u202e?#%", "running", "game:v1", "local", "a0", "192.0.2.1"),
+            "20000->7777/udp, 20001->7778/tcp",
+        ],
+    ]
+    page = await system.run("session", "list", "--limit", "1")
+    assert len(cells(page.stdout)) == 2
+    before = page.stderr.removeprefix("there is more: --before ").strip()
+    assert ".." not in await system.ok("session", "list", "--before", before)
+    assert await system.ok("session", "stop", "alice", evil) == ""
+    assert await system.ok("session", "stop", "alice", "..") == ""
+    assert len(cells(await system.ok("session", "list"))) == 1
+    ended = cells(await system.ok("session", "list", "--all", "--image", "game"))
+    assert [row[2] for row in ended[1:]] == ["exited", "exited"]
+    assert "ended" in await system.refused("session", "stop", "alice", "..")
+
+
+async def test_the_audit(system: Operated) -> None:
+    await system.ok("region", "create", "eu")
+    actor = system.operator_token.split("_")[1]
+    _, line = cells(await system.ok("audit", "--kind", "region", "--token", actor))
+    assert re.fullmatch(TIME, line[1])
+    assert line[2:] == ["region.created", "-", actor, "127.0.0.1", "eu", "-"]
+    await system.ok("node-pool", "set", "big")
+    _, line = cells(await system.ok("audit", "--object", "big"))
+    assert line[-1] == '{"strategy": "packed"}'
+    newest = await system.ok("audit", "--limit", "1")
+    sequence = cells(newest)[1][0]
+    assert sequence not in [r[0] for r in cells(await system.ok("audit", "--before", sequence))]
+
+
+async def test_warm_pools_are_of_the_account_whose_token_is_given(system: Operated) -> None:
+    await system.make_application(tag=None)
+
+    async def warm_pool(command: str) -> Result:
+        return await system.run("warm-pool", *command.split(), token=system.tokens["alice"])
+
+    assert (await warm_pool("set game local --size 2 --env MODE=ffa")).exit_code == 0
+    assert cells((await warm_pool("list")).stdout)[1:] == [
+        ["game", "local", "2", "0", "yes", '{"MODE": "ffa"}', "-", "-"]
+    ]
+    assert (await warm_pool("delete game local")).exit_code == 0
+    assert (await warm_pool("delete game local")).stderr.startswith("cannot delete the warm pool:")
+    assert "needs the scope" in await system.refused("warm-pool", "list")
+
+
+async def test_what_a_warm_pool_is_set_to(tmp_path: Path) -> None:
+    async with StubApi() as api:
+        token = api.token_file(tmp_path)
+
+        async def warm_pool(*arguments: str) -> Result:
+            return await run("warm-pool", *arguments, url=api.url, token_file=token)
+
+        api.answers["GET", "/warm-pool"] = {
+            "warmPools": [
+                {"image": "game", "location": "eu", "size": 3, "enabled": True, "ready": 2}
+                | {"env": {"A": "1"}, "args": [], "labels": {}}
+            ]
+        }
+        assert cells((await warm_pool("list")).stdout)[1] == [
+            *("game", "eu", "3", "2", "yes", '{"A": "1"}', "-", "-")
+        ]
+        more = ("--env", "A=1=2", "--env", "B=", "--arg", "--map", "--label", "k=v", "--disabled")
+        assert (await warm_pool("set", "g/1", "eu", "--size", "5", *more)).exit_code == 0
+        assert api.requests[-1] == (
+            *("PUT", "/warm-pool/g%2F1/eu"),
+            {"size": 5, "enabled": False, "env": {"A": "1=2", "B": ""}}
+            | {"args": ["--map"], "labels": {"k": "v"}},
+        )
+        assert (await warm_pool("delete", "g/1", "eu")).exit_code == 0
+        assert [request[:2] for request in api.requests[2:]] == [("DELETE", "/warm-pool/g%2F1/eu")]
+        for bad in ("A", "=1"):
+            result = await warm_pool("set", "g", "eu", "--size", "1", "--env", bad)
+            assert result.exit_code == 2
+            assert "KEY=VALUE" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("account list", "token list", "region list", "node-pool list", "registry list"),
+        *("agent list", "agent show a0", "session list"),
+    ],
+)
+async def test_json_is_the_answer_as_it_is(system: Operated, command: str) -> None:
+    await system.make_application()
+    assert (await system.start(id="\u202e")).status == 201
+    path = {"agent show a0": "agent/a0"}.get(command, command.partition(" ")[0])
+    # The first call is noted as the token's last use, the list shows it.
+    await system.call("GET", "/operator/region", token=system.operator_token)
+    answer = await system.call("GET", f"/operator/{path}", token=system.operator_token)
+    printed = await system.ok(*command.split(), "--json")
+    hide = re.compile(r'"(heard|lastUsed)": \d+')
+    assert hide.sub("", printed) == hide.sub("", f"{answer.text}\n")
+
+
+async def test_json_of_what_is_made_is_one_object(system: Operated) -> None:
+    for command in ("account create studio", "token create x --scope operator:read"):
+        printed = await system.ok(*command.split(), "--json")
+        assert TOKEN.fullmatch(json.loads(printed)["token"])
+        assert printed.count("\n") == 1
+
+
+def test_every_command_is_documented_and_every_documented_one_is_there() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text("utf-8")
+    section = page.split("## Commands for operators\n")[1].split("\n## ")[0]
+    shown = set()
+    for line in re.findall(r"^\$ tiltyard-controlplane (.*)$", section, re.MULTILINE):
+        words = shlex.split(line.partition(" > ")[0])
+        command: Any = main
+        while isinstance(command, click.Group):
+            command = command.commands[words.pop(0)]
+        command.make_context(command.name, words)  # raises a UsageError
+        shown.add(command)
+    known: set[Any] = set()
+    for thing in (*operator_cli.COMMANDS, *fleet_cli.COMMANDS):
+        known |= set(thing.commands.values()) if isinstance(thing, click.Group) else {thing}
+    assert shown == known
+    assert all(command.help and command.callback for command in known)
+
+
+async def test_a_command_at_a_shell(system: Operated) -> None:
+    """A process of its own: the token comes on standard input, and is in no argument."""
+    process = await shell(
+        system, "region list --token-file -", stdin=system.operator_token.encode()
+    )
+    assert process == (0, (await system.ok("region", "list")).encode(), b"")
+
+
+async def test_a_closed_pipe_is_no_failure_to_tell(system: Operated) -> None:
+    for number in range(3):
+        await system.ok("region", "create", "x" * 100 + str(number))
+    command = f"{sys.executable} -m controlplane region list --token-file - | head -c 1; exit 0"
+    status, output, errors = await shell(
+        system, command, stdin=system.operator_token.encode(), whole=True
+    )
+    assert (status, output, errors) == (0, b"N", b"")
+
+
+async def shell(
+    system: System, command: str, *, stdin: bytes, whole: bool = False
+) -> tuple[int | None, bytes, bytes]:
+    line = command if whole else f"{sys.executable} -m controlplane {command}"
+    process = await asyncio.create_subprocess_shell(
+        line,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={
+            **os.environ,
+            "PYTHONPATH": "protos:.",
+            "TILTYARD_URL": system.control_plane.base_url,
+        },
+    )
+    output, errors = await process.communicate(stdin)
+    return process.returncode, output, errors

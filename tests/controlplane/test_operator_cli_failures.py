@@ -1,0 +1,302 @@
+"""What the operators' commands say when a call does not go as it should."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from click.testing import Result
+
+from controlplane import tokens
+from controlplane.api_client import ApiClient, ApiError
+from tests.controlplane.stub_api import StubApi
+from tests.controlplane.system import System
+from tests.controlplane.test_edge import OPENSSL
+from tests.controlplane.test_operator_cli import run
+
+LIST = ("GET", "/operator/region")
+REGION = {"name": "eu", "declared": True, "agents": 0, "applications": 0}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[StubApi]:
+    async with StubApi() as running:
+        yield running
+
+
+@pytest.fixture
+def list_regions(api: StubApi, tmp_path: Path) -> Callable[..., Any]:
+    """`region list` of the stub, or with other options."""
+    file = api.token_file(tmp_path)
+
+    def call(*more: str) -> Any:
+        return run("region", "list", *more, url=api.url, token_file=file)
+
+    return call
+
+
+def assert_told(result: Result, *parts: str, code: int = 1) -> None:
+    """The command failed with one line that says so, and nothing else."""
+    assert result.exit_code == code, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert result.stdout == ""
+    if code == 1:
+        assert result.stderr.startswith("cannot list regions: ")
+        assert result.stderr.count("\n") == 1
+    for part in parts:
+        assert part in result.stderr
+
+
+async def test_nobody_is_there(list_regions: Callable[..., Any]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    assert_told(await list_regions("--url", url), url, "cannot be reached: Connection refused")
+
+
+async def test_the_name_is_unknown(list_regions: Callable[..., Any]) -> None:
+    assert_told(await list_regions("--url", "http://none.invalid"), "cannot be reached")
+
+
+async def test_the_connection_ends_at_once(list_regions: Callable[..., Any]) -> None:
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        assert_told(await list_regions("--url", f"http://127.0.0.1:{port}"), "cannot be reached")
+
+
+async def test_nothing_is_answered_in_time(api: StubApi) -> None:
+    silent = asyncio.Event()
+    api.before = silent.wait
+    client = ApiClient(api.url, api.token, ssl.create_default_context())
+    with pytest.raises(ApiError, match=r"did not answer within 0\.05 s"):
+        await asyncio.to_thread(client.call, "GET", "operator", "region", timeout=0.05)
+    silent.set()
+
+
+async def test_how_long_commands_wait(
+    list_regions: Callable[..., Any],
+    api: StubApi,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[float] = []
+
+    async def exchange(_: object, __: str, ___: str, ____: object, timeout: float) -> Any:
+        waited.append(timeout)
+        return 204, b""
+
+    monkeypatch.setattr(ApiClient, "_exchange", exchange)
+    file = api.token_file(tmp_path)
+    for command in ("region create x", "region delete x", "session stop alice x"):
+        assert (await run(*command.split(), url=api.url, token_file=file)).exit_code == 0
+    assert waited == [10.0, 10.0, 30.0]
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "told"),
+    [
+        (200, "<html>", "answered 200 without JSON"),
+        (502, "<html>bad gateway", "answered 502 without JSON"),
+        (200, "\udcff", "answered 200 without JSON"),
+        (200, "", "answered 200 without JSON"),
+        (500, "{}", "answered 500"),
+        (500, "[]", "answered 500"),
+        (500, '{"details": "x", "violations": 1}', "answered 500"),
+        (302, "{}", "answered 302"),
+        (200, "{}", "a form that this version does not know"),
+        (200, "[]", "a form that this version does not know"),
+        (200, '{"regions": [{}]}', "a form that this version does not know"),
+        (200, '{"regions": 5}', "a form that this version does not know"),
+        (403, '{"details": "no \\u001b[31mway"}', r"no \x1b[31mway"),
+    ],
+)
+async def test_an_answer_of_another_kind(
+    list_regions: Callable[..., Any], api: StubApi, status: int, text: str, told: str
+) -> None:
+    body = text.encode("utf-8", "surrogateescape")
+    headers = {"Location": f"{api.url}/elsewhere"}
+    api.answers[LIST] = lambda: web.Response(status=status, body=body, headers=headers)
+    assert_told(await list_regions(), told)
+    assert [path for _, path, _ in api.requests] == ["/operator/region"]
+
+
+async def test_no_terminal_is_told_what_to_do(
+    list_regions: Callable[..., Any], api: StubApi
+) -> None:
+    evil = "\x1b]0;x\x07\r\n\u202e\ud800\x9b31m"
+    api.answers[LIST] = {"regions": [REGION | {"name": evil}]}
+    shown = (await list_regions()).stdout
+    assert shown.splitlines()[1].startswith(r"\x1b]0;x\x07\r\n\u202e\ud800\x9b31m  yes")
+    assert all(character.isprintable() for character in shown.replace("\n", ""))
+    printed = (await list_regions("--json")).stdout
+    assert json.loads(printed)["regions"][0]["name"] == evil
+    assert printed.isascii()
+
+
+async def test_violations_stand_one_a_line(tmp_path: Path) -> None:
+    async with StubApi() as api:
+        body = {
+            "message": "invalid request",
+            "details": "a: x; b: y",
+            "violations": [
+                {"field": "a", "description": "x\n"},
+                {"field": "b", "description": "y"},
+            ],
+        }
+        api.answers["PUT", "/operator/region/eu"] = lambda: web.json_response(body, status=422)
+        file = api.token_file(tmp_path)
+        result = await run("region", "create", "eu", url=api.url, token_file=file)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "cannot create the region: invalid request\n  a: x\\n\n  b: y\n"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "127.0.0.1:8080", "ftp://h", "http://", "http://u:p@h", "http://h?x", "http://h:x"],
+)
+async def test_an_address_that_is_none(list_regions: Callable[..., Any], url: str) -> None:
+    assert_told(await list_regions("--url", url), "Invalid value for '--url'", code=2)
+
+
+async def test_a_path_before_the_api(list_regions: Callable[..., Any], api: StubApi) -> None:
+    api.answers["GET", "/tiltyard/operator/region"] = {"regions": []}
+    for end in ("", "/"):
+        assert (await list_regions("--url", f"{api.url}/tiltyard{end}")).exit_code == 0
+
+
+# ---- the token
+
+
+async def test_a_bad_token(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(tokens.mint().text)
+    async with System(tmp_path, agents=0) as system:
+        url = system.control_plane.base_url
+        told = await run("region", "list", url=url, token_file=file)
+    assert_told(told, "bearer token incorrect")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        pytest.param(None, "No such file", id="none"),
+        ("", "holds no token"),
+        ("secret", "holds no token"),
+        pytest.param(2 * f"{tokens.mint().text}\n", "holds no token", id="two"),
+        pytest.param(tokens.mint().text[:-1], "holds no token", id="cut"),
+        ("\udcff", "holds no token"),
+        ("{", "holds no token"),
+        ("{}", "holds no token"),
+        ('{"operator_token": null}', "holds no token"),
+        ('{"operator_token": "x"}', "holds no token"),
+    ],
+)
+async def test_a_file_without_a_token(
+    list_regions: Callable[..., Any], api: StubApi, tmp_path: Path, content: str | None, told: str
+) -> None:
+    file = tmp_path / "other"
+    if content is not None:
+        file.write_bytes(content.encode("utf-8", "surrogateescape"))
+    result = await list_regions("--token-file", str(file))
+    assert_told(result, told, str(file), "--token-file")
+    assert not content or content not in result.stderr
+    assert not api.requests
+
+
+async def test_the_file_of_the_first_start_will_do(
+    list_regions: Callable[..., Any], api: StubApi, tmp_path: Path
+) -> None:
+    api.answers[LIST] = {"regions": []}
+    file = tmp_path / "initial-tokens.json"
+    file.write_text(json.dumps({"accounts": {"default": "x"}, "operator_token": api.token}))
+    assert (await list_regions("--token-file", str(file))).exit_code == 0
+
+
+async def test_a_token_is_no_argument(list_regions: Callable[..., Any], api: StubApi) -> None:
+    assert_told(await list_regions("--token", api.token), "No such option", code=2)
+
+
+# ---- TLS
+
+
+async def test_tls(list_regions: Callable[..., Any], api: StubApi, tmp_path: Path) -> None:
+    names = {name: str(tmp_path / f"{name}.pem") for name in ("tls_certificate", "tls_key")}
+    files = ["-out", names["tls_certificate"], "-keyout", names["tls_key"]]
+    making = [*OPENSSL.split(), *files]
+    await asyncio.to_thread(subprocess.run, making, check=True, capture_output=True)
+    async with System(tmp_path, agents=0, **names) as system:
+        file = tmp_path / "token"
+        file.write_text(system.operator_token)
+        more = ("--url", system.control_plane.base_url, "--token-file", str(file))
+        assert_told(await list_regions(*more), "no TLS connection", "certificate verify failed")
+        trusting = await list_regions(*more, "--ca-file", names["tls_certificate"])
+        assert trusting.exit_code == 0, trusting.output
+        for bad in (names["tls_key"], str(tmp_path / "none")):
+            assert_told(await list_regions(*more, "--ca-file", bad), bad, "--ca-file")
+    assert_told(await list_regions("--url", f"https{api.url[4:]}"), "no TLS connection")
+
+
+# ---- asking back
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        ("account delete studio", "/operator/account/studio"),
+        ("agent remove old", "/operator/agent/old"),
+        ("token revoke 0123", "/operator/token/0123"),
+    ],
+)
+async def test_what_cannot_be_undone_is_asked_for(
+    api: StubApi, tmp_path: Path, command: str, path: str
+) -> None:
+    api.answers["DELETE", path] = {"revoked": []}
+    typed = [(command, "n\n", 1), (command, "y\n", 0), (f"{command} --yes", "", 0)]
+    for line, keys, code in typed:
+        before = len(api.requests)
+        status, asked = await _on_a_terminal(api, tmp_path, line, keys)
+        assert status == code
+        assert len(api.requests) - before == (code == 0)
+        assert ("[y/N]" in asked) == bool(keys)
+        assert keys == "" or command.rsplit(maxsplit=1)[-1] in asked
+
+
+async def _on_a_terminal(
+    api: StubApi, folder: Path, command: str, keys: str
+) -> tuple[int | None, str]:
+    """Run a command whose standard input is a terminal; return its end and what it asked."""
+    ours, theirs = os.openpty()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "controlplane", *command.split()),
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={
+                **os.environ,
+                "PYTHONPATH": "protos:.",
+                "TILTYARD_URL": api.url,
+                "TILTYARD_TOKEN_FILE": str(api.token_file(folder)),
+            },
+        )
+        os.write(ours, keys.encode())
+        _, errors = await process.communicate()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return process.returncode, errors.decode()

@@ -1,0 +1,96 @@
+"""What is cut out of the log."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+
+import pytest
+
+from controlplane import tokens
+from controlplane.redaction import REDACTED, RedactingFormatter, redact
+
+TOKEN = tokens.mint()
+ID, SECRET = TOKEN.text.split("_")[1:]
+
+
+def logged(message: str, *args: object, error: BaseException | None = None) -> str:
+    """Log once and give what is written."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(RedactingFormatter("%(levelname)s %(name)s %(message)s"))
+    record = logging.LogRecord("x", 20, __file__, 1, message, args, None)
+    if error is not None:
+        record.exc_info = (type(error), error, error.__traceback__)
+    handler.handle(record)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TOKEN.text,
+        f"cannot find session '{TOKEN.text}'",
+        f"/session?token={TOKEN.text}&a=b",
+        f"{TOKEN.text}{TOKEN.text}",
+        TOKEN.text.upper(),
+        TOKEN.text.replace("_", "%5F"),
+        TOKEN.text[:-1] + ("0" if TOKEN.text[-1] != "0" else "1"),
+        TOKEN.text[:50],
+    ],
+)
+def test_the_secret_of_a_token_goes_and_its_id_stays(text: str) -> None:
+    for found in (redact(text), logged("%s", text), logged(text)):
+        assert SECRET[:20] not in found.lower()
+        assert ID in found.lower()
+        assert REDACTED in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Bearer abc.def",
+        "{'Authorization': 'Basic abc.def'}",
+        "(b'authorization', b'BEARER  abc.def')",
+    ],
+)
+def test_credentials_go_with_the_header_that_names_them(text: str) -> None:
+    assert "abc" not in redact(text)
+    assert "uthorization" in redact(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bearer token incorrect",
+        "authorization of basic things",
+        f"sha256:{SECRET[:64]}",
+        "ty_of_match",
+        f"ty_{ID}",
+    ],
+)
+def test_nothing_else_goes(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_a_traceback_is_redacted_and_keeps_its_lines() -> None:
+    try:
+        int(TOKEN.text)
+    except ValueError as error:
+        found = logged("failed", error=error)
+    assert "\nTraceback (most recent call last):\n" in found
+    assert f"ty_{ID}_{REDACTED}" in found
+    assert SECRET[:20] not in found
+
+
+def test_nobody_forges_a_line() -> None:
+    found = logged("%s", "a\nERROR x forged\r\x1b[2J\x85\u2028")
+    assert found == "INFO x a\\nERROR x forged\\r\\x1b[2J\\x85\\u2028\n"
+
+
+def test_other_handlers_get_the_record_as_it_was() -> None:
+    record = logging.LogRecord("x", 20, __file__, 1, "%s", (TOKEN.text,), None)
+    RedactingFormatter().format(record)
+    assert record.args == (TOKEN.text,)
+    assert sys.exc_info() == (None, None, None)

@@ -1,0 +1,151 @@
+"""Schemathesis against the API's own document: the schema is true, in both directions.
+
+It sends what the schema allows and what it forbids, each way it knows, and follows the links; see
+schemathesis.toml for its checks and schemathesis_hooks.py for what no schema can say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from controlplane.api import routes
+from controlplane.api.errors import add_headers
+from controlplane.api.links import LINKS
+from controlplane.api.operation import Route
+from tests.controlplane.system import System
+
+ROOT = Path(__file__).parents[2]
+CONFIG = Path(__file__).with_name("schemathesis.toml")
+OPERATORS = re.compile("^/operator/")
+NO_SUCCESS = {
+    ("DELETE", "/operator/agent/{agent}"): "the only agent is in the settings file: 409",
+}
+"""Routes that succeed for nobody here."""
+
+Served = Counter[tuple[str, str, int]]
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Served:
+    """What the control plane answered: method, path of the route, status."""
+    counted: Served = Counter()
+
+    async def count(request: web.Request, response: web.StreamResponse) -> None:
+        resource = request.match_info.route.resource
+        if resource is not None:
+            counted[request.method, resource.canonical, response.status] += 1
+        await add_headers(request, response)
+
+    monkeypatch.setattr(routes, "add_headers", count)
+    return counted
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("who", ["account", "operator"])
+async def test_the_api_is_as_its_document_says(tmp_path: Path, served: Served, who: str) -> None:
+    await _run(tmp_path, served, who)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(420)
+@pytest.mark.parametrize("who", ["account", "operator"])
+async def test_the_api_is_as_its_document_says_of_ten_times_as_much(
+    tmp_path: Path, served: Served, who: str
+) -> None:
+    await _run(tmp_path, served, who, times=10)
+
+
+async def _run(folder: Path, served: Served, who: str, times: int = 1) -> None:
+    system = System(folder, start_rate=1e6, start_burst=1_000_000)
+    system.agent.host.free_sessions = 1_000_000
+    system.agent.log_follow.set()  # who follows a log is not kept waiting
+    async with system:
+        await _fill(system)
+        code, output = await _schemathesis(system, folder, who, times)
+    assert code == 0, output
+
+    mine = [one for one in routes.ROUTES if (who == "operator") == bool(OPERATORS.match(one.path))]
+    lacking = [_name(route) for route in mine if not _succeeded(route, served)]
+    assert lacking == [_name(route) for route in mine if (route.method, route.path) in NO_SUCCESS]
+
+    followed = Counter(_followed(folder / "events.ndjson"))
+    chains = {source: len(links) for source, links in LINKS.items()}
+    assert followed.total() >= 10, followed
+    assert len(followed) >= min(4, sum(chains.values())), followed
+
+
+async def _fill(system: System) -> None:
+    """Make what the names of the settings and hooks stand for."""
+    small = {"cpu": 0.001, "ram": 1}
+    await system.make_application(limits=small, reservation=small)
+    system.registry.push("studio/other", "v1")
+    for number in range(1, 4):
+        assert (await system.start(id=f"held-{number}")).status == 201
+
+
+async def _schemathesis(system: System, folder: Path, who: str, times: int) -> tuple[int, str]:
+    operator = who == "operator"
+    token = system.operator_token if operator else system.tokens["alice"]
+    process = await asyncio.create_subprocess_exec(
+        Path(sys.executable).with_name("schemathesis"),
+        f"--config-file={_config(folder, times)}",
+        "run",
+        f"{system.control_plane.base_url}/openapi.json",
+        f"--{'include' if operator else 'exclude'}-path-regex={OPERATORS.pattern}",
+        "--no-color",
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TILTYARD_TOKEN": token},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode is not None
+    return process.returncode, output.decode(errors="replace")
+
+
+def _config(folder: Path, times: int) -> Path:
+    """Write the settings with so many times the examples."""
+    text = re.sub(
+        r"(max-examples = )(\d+)",
+        lambda found: f"{found[1]}{int(found[2]) * times}",
+        CONFIG.read_text(),
+    )
+    config = folder / CONFIG.name
+    config.write_text(text)
+    return config
+
+
+def _succeeded(route: Route, served: Served) -> bool:
+    return served[route.method, route.path, route.handler.status] > 0
+
+
+def _name(route: Route) -> str:
+    return f"{route.method} {route.path}"
+
+
+def _followed(events: Path) -> Iterator[str]:
+    """Give the links of the calls that a link led to and that succeeded."""
+    for line in events.read_text().splitlines():
+        recorder: dict[str, Any] = json.loads(line).get("ScenarioFinished", {}).get("recorder", {})
+        for identifier, case in recorder.get("cases", {}).items():
+            interaction = recorder.get("interactions", {}).get(identifier, {})
+            status = (interaction.get("response") or {}).get("status_code", 0)
+            if case.get("transition") and 200 <= status < 300:
+                yield case["transition"]["id"]

@@ -1,0 +1,283 @@
+"""Lists of sessions: filtered by the database, by index, with counts that are always right."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlite_utils import Database
+
+from controlplane.contract import Resources
+from controlplane.migrations import MIGRATIONS, migrate
+from controlplane.player_store import PlayerStore
+from controlplane.session_list_store import SessionFilter, SessionListStore, list_query
+from controlplane.session_store import NewSession, SessionStore, _reserve, session_of
+from controlplane.sessions import AT_ONCE
+from controlplane.store import Actor, Store
+from tests.controlplane.system import System
+
+ACTOR = Actor("test")
+NEW = NewSession("alice", "", "game", "v1", "local", {}, "", Resources(1, 1), 0)
+
+
+def _memory(steps: tuple[str, ...] = MIGRATIONS) -> Database:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    db = Database(connection)
+    migrate(db, steps)
+    db.execute("INSERT INTO account(name, created_ms) VALUES ('alice', 0), ('bob', 0)")
+    return db
+
+
+@pytest.fixture(scope="module")
+def db() -> Iterator[Database]:
+    made = _memory()
+    yield made
+    made.close()
+
+
+# ---- how the database finds them
+
+FILTERS = [
+    {},
+    {"location": "local"},
+    {"application": "game", "tag": "v1", "host": "192.0.2.1"},
+    {"labels": {"a": "b", "c": "d"}},
+    {"more_players_than": 1, "fewer_players_than": 9},
+]
+
+
+@pytest.mark.parametrize("ended_too", [False, True])
+@pytest.mark.parametrize("fields", FILTERS)
+def test_a_list_reads_the_accounts_rows_and_no_players(
+    db: Database, fields: dict[str, Any], ended_too: bool
+) -> None:
+    sql, values = list_query(SessionFilter("alice", ended_too=ended_too, **fields))
+    plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+    first, *rest = plan
+    assert first.startswith("SEARCH session USING INDEX ")
+    assert "(account=?" in first
+    assert ended_too or "live" in first
+    assert not any("player" in step or "session" in step for step in rest)
+    assert len(rest) == 2 * len(fields.get("labels", ()))  # a label is looked for in its row
+
+
+def test_what_a_quota_sums_up_is_in_an_index(db: Database) -> None:
+    traced: list[str] = []
+    db.execute("UPDATE account SET quota_sessions=9 WHERE name='alice'")
+    db.conn.set_trace_callback(traced.append)
+    db.execute("SAVEPOINT one")
+    _reserve(db, replace(NEW, id="x"), ACTOR)
+    db.execute("ROLLBACK TO one")
+    db.conn.set_trace_callback(None)
+    db.execute("UPDATE account SET quota_sessions=NULL")
+    (sums,) = (sql for sql in traced if "sum(" in sql)
+    plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sums}")]
+    assert plan == ["SEARCH session USING INDEX live_usage (account=?)"]
+
+
+# ---- what they hold
+
+_ODD = ("", "$", "__proto__", "a.b", 'a"b', "a\\b", "'; --", "é", "e\u0301", "🎮", "A", "a", "0")
+_NAMES = st.sampled_from(_ODD) | st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
+_LABELS = st.dictionaries(_NAMES, _NAMES, max_size=4)
+_TEXTS = st.sampled_from(["a", "A", "b", "", "\ud800"])
+_BOUNDS = st.integers(-2, 4) | st.integers() | st.sampled_from([2**63 - 1, 2**63, -(2**63) - 1])
+_SESSIONS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "account": st.sampled_from(["alice", "alice", "alice", "bob"]),
+        "location": st.sampled_from("aAb"),
+        "application": st.sampled_from("aAb"),
+        "tag": st.sampled_from("aAb"),
+        "labels": _LABELS,
+        "created_ms": st.integers(0, 3),
+    }
+)
+_MORE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "host": st.sampled_from("aAb"),
+        "player_count": st.integers(0, 4) | st.just(2**63 - 1),
+        "ended_ms": st.none() | st.just(1),
+    }
+)
+
+
+@st.composite
+def _cases(draw: st.DrawFn) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], SessionFilter]:
+    rows = draw(st.lists(st.tuples(_SESSIONS, _MORE), max_size=8))
+    used = [label for new, _ in rows for label in new["labels"].items()]
+    some = st.lists(st.sampled_from(used), min_size=1, max_size=2).map(dict) if used else _LABELS
+    values: dict[str, st.SearchStrategy[Any]] = {
+        **dict.fromkeys(("location", "application", "tag", "host"), _TEXTS),
+        **dict.fromkeys(("more_players_than", "fewer_players_than"), _BOUNDS),
+        "labels": some | _LABELS | st.just({"a": "\ud800"}),
+    }
+    names = draw(st.sets(st.sampled_from(sorted(values)), max_size=2))  # more would match nothing
+    fields = {name: draw(values[name]) for name in sorted(names)}
+    return rows, SessionFilter("alice", ended_too=draw(st.booleans()), **fields)
+
+
+def _belongs(wanted: SessionFilter, new: dict[str, Any], more: dict[str, Any]) -> bool:
+    low, high = wanted.more_players_than, wanted.fewer_players_than
+    return (
+        new["account"] == wanted.account
+        and (wanted.ended_too or more["ended_ms"] is None)
+        and wanted.location in {None, new["location"]}
+        and wanted.application in {None, new["application"]}
+        and wanted.tag in {None, new["tag"]}
+        and wanted.host in {None, more["host"]}
+        and all(new["labels"].get(key) == value for key, value in wanted.labels.items())
+        and (low is None or more["player_count"] > low)
+        and (high is None or more["player_count"] < high)
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(_cases())
+def test_filters_are_as_a_plain_model_has_them(
+    db: Database, case: tuple[list[tuple[dict[str, Any], dict[str, Any]]], SessionFilter]
+) -> None:
+    rows, wanted = case
+    db.execute("SAVEPOINT example")
+    try:
+        for number, (new, more) in enumerate(rows):
+            _reserve(db, replace(NEW, id=str(number), **new), ACTOR)
+            db.execute(
+                "UPDATE session SET host=:host, player_count=:player_count, ended_ms=:ended_ms"
+                " WHERE id=:id",
+                more | {"id": str(number)},
+            )
+        found = [session_of(row) for row in db.execute(*list_query(wanted))]
+    finally:
+        db.execute("ROLLBACK TO example")
+        db.execute("RELEASE example")
+    expected = {str(n) for n, (new, more) in enumerate(rows) if _belongs(wanted, new, more)}
+    assert {session.id for session in found} == expected
+    assert len(found) == len(expected)
+
+
+# ---- counts
+
+WRONG = (
+    "SELECT id, player_count FROM session WHERE player_count <> (SELECT count(*) FROM player"
+    " WHERE player.account = session.account AND player.session = session.id)"
+)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    opened = Store(tmp_path / "test.db")
+    await opened.open()
+    await opened.run(
+        lambda db: db.execute("INSERT INTO account(name, created_ms) VALUES ('alice', 0)")
+    )
+    yield opened
+    await opened.close()
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int) -> None:
+    sessions, players, lists = SessionStore(store), PlayerStore(store), SessionListStore(store)
+    chance = random.Random(seed)
+    names = [f"p{number}" for number in range(12)]
+    ids = [f"s{number}" for number in range(6)]
+
+    async def end(session_id: str) -> None:
+        sql = "UPDATE session SET ended_ms=? WHERE id=?"
+        await store.run(lambda db: db.execute(sql, (chance.randrange(9), session_id)))
+
+    async def reserve(session_id: str) -> None:
+        new = replace(NEW, id=session_id, created_ms=chance.randrange(9))
+        await sessions.reserve_session(new, ACTOR)
+
+    def one() -> Awaitable[object]:
+        session_id, some = chance.choice(ids), chance.choices(names, k=chance.randint(1, 5))
+        deeds: list[Callable[[], Awaitable[object]]] = [
+            lambda: end(session_id),
+            lambda: sessions.forget_ended(chance.randrange(9)),
+            lambda: reserve(session_id),
+            lambda: players.leave_all("alice", some, ACTOR, 0),
+            lambda: players.leave("alice", session_id, some, ACTOR, 0),
+            lambda: players.join("alice", session_id, some, ACTOR, 0),
+        ]
+        return chance.choices(deeds, weights=(1, 1, 2, 1, 3, 4))[0]()
+
+    for session_id in ids:
+        await sessions.reserve_session(replace(NEW, id=session_id), ACTOR)
+    for _ in range(10):
+        await asyncio.gather(*(one() for _ in range(40)))
+        assert await store.run(lambda db: db.execute(WRONG).fetchall()) == []
+    found = await lists.find(SessionFilter("alice", ended_too=True))
+    for session in found:
+        assert session.player_count == len(await players.joined("alice", session.id))
+    assert sum(session.player_count for session in found) > 0
+    assert [(s.created_ms, s.id) for s in found] == sorted((s.created_ms, s.id) for s in found)
+
+
+async def test_what_leaves_answer_is_what_is_left(store: Store) -> None:
+    sessions, players = SessionStore(store), PlayerStore(store)
+    for session_id in ('a"b', "c"):
+        await sessions.reserve_session(replace(NEW, id=session_id), ACTOR)
+        await players.join("alice", session_id, ["p", "q", "r"], ACTOR, 0)
+    assert await players.leave("alice", 'a"b', ["p", "x"], ACTOR, 0) == 2
+    assert await players.leave("alice", 'a"b', ["p"], ACTOR, 0) == 2
+    assert await players.leave_all("alice", ["q", "x"], ACTOR, 0) == 3
+    assert await players.leave_all("alice", ["x"], ACTOR, 0) is None
+    assert await players.leave("alice", "none", ["p"], ACTOR, 0) is None
+
+
+def test_an_older_database_gets_its_counts() -> None:
+    step = next(n for n, script in enumerate(MIGRATIONS) if "player_count" in script)
+    db = _memory(MIGRATIONS[:step])
+    for session_id in "ab":
+        _reserve(db, replace(NEW, id=session_id), ACTOR)
+    db.execute(
+        "INSERT INTO player(account, session, player) VALUES ('alice','a',1),('alice','a',2)"
+    )
+    migrate(db)
+    assert dict(db.execute("SELECT id, player_count FROM session")) == {"a": 2, "b": 0}
+    db.close()
+
+
+# ---- over HTTP
+
+
+async def test_a_long_list_lets_others_have_their_turn(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        assert (await system.start(id="x")).status == 201
+        sessions = system.control_plane._stops
+        (one,) = await sessions._lists.find(SessionFilter("alice"))
+        turns = 0
+
+        async def many(_: SessionFilter) -> list[Any]:
+            return [one] * (3 * AT_ONCE)
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        sessions._lists.find = many  # type: ignore[assignment,method-assign]
+        task = asyncio.create_task(others())
+        found = [shown async for shown in sessions.find(SessionFilter("alice"))]
+        task.cancel()
+        assert len(found) == 3 * AT_ONCE
+        assert turns >= 3
+
+
+async def test_text_that_no_session_can_have_finds_none(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        assert (await system.start(id="x", labels={"a": "b"})).status == 201
+        for query in ("tag=%ED%A0%80", "filter[a]=%FF", "filter[%ED%A0%80]=b", "host=%00"):
+            answer = await system.call("GET", f"/session?{query}")
+            assert (answer.status, answer.json) == (200, {"sessions": []}), query

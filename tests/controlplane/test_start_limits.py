@@ -1,0 +1,246 @@
+"""Quotas (402) and start rates (420) under fifty callers who race for the last unit."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.clock import Clock
+from controlplane.config import Config
+from tests.controlplane.fake_agent import Script, refusing
+from tests.controlplane.system import Answer, System, assert_error
+
+CALLERS = 50
+RATE, BURST, WAIT = 0.5, 7, 2
+"""A start every two seconds, and seven at once."""
+
+
+async def _limit(system: System, **quota: float) -> None:
+    answer = await system.call(
+        "PUT", "/operator/account/alice", token=system.operator_token, json={"quota": quota}
+    )
+    assert answer.status == 204, answer.text
+
+
+async def _race(system: System, ids: Iterable[str | None] = (None,) * CALLERS) -> list[Answer]:
+    return await asyncio.gather(*(system.start(id=session_id) for session_id in ids))
+
+
+def _statuses(answers: Iterable[Answer]) -> Counter[int]:
+    return Counter(answer.status for answer in answers)
+
+
+def _started(answers: Iterable[Answer]) -> list[str]:
+    return [answer.json["id"] for answer in answers if answer.status == 201]
+
+
+# ---- quotas: the application's sessions have 1 core and 256 MiB
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        await running.make_application()
+        await running.make_application(account="bob", repository="studio/other")
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("quota", "limit"),
+    [
+        ({"sessions": 3}, "sessions"),
+        ({"cpu": 3.9, "sessions": 99}, "cores"),
+        ({"cpu": 3, "sessions": 3, "ram": 768}, "sessions"),
+        ({"ram": 768, "cpu": 99}, "memory"),
+        ({"ram": 1023}, "memory"),
+    ],
+)
+async def test_one_of_fifty_gets_the_last_unit(
+    system: System, quota: dict[str, float], limit: str
+) -> None:
+    await _limit(system, **quota)
+    assert _statuses(await _race(system, ("one", "two"))) == {201: 2}
+    ids = [f"s{number}" for number in range(CALLERS)]
+    answers = await _race(system, ids)
+    assert _statuses(answers) == {201: 1, 402: CALLERS - 1}
+    for answer in answers:
+        if answer.status != 201:
+            assert_error(answer, 402)
+            assert f"quota of {limit} " in answer.json["details"]
+            assert "Retry-After" not in answer.headers
+    (first,) = _started(answers)
+    assert len(system.agent.live) == 3
+    # Another account has a quota of its own, here none.
+    body = {"location": "local", "image": "game"}
+    assert (await system.call("POST", "/session", account="bob", json=body)).status == 201
+
+    assert (await system.call("DELETE", f"/session/{first}")).status == 204
+    answers = await _race(system, ids)
+    assert _statuses(answers) == {201: 1, 409: 1, 402: CALLERS - 2}  # the ended one keeps its id
+    (second,) = _started(answers)
+
+    await _limit(system)
+    left = [name for name in ids if name not in {first, second}]
+    assert _statuses(await _race(system, left)) == {201: CALLERS - 2}  # every other id was free
+
+
+async def test_whatever_fails_no_quota_leaks(tmp_path: Path) -> None:
+    most = 8
+    async with System(tmp_path, agents=3, start_timeout=1.6) as system:
+        await system.make_application()
+        await _limit(system, sessions=most)
+        seen: list[int] = []
+
+        def in_turn(*scripts: Script | None) -> Script:
+            turns = itertools.cycle(scripts)
+
+            async def script(request: Any, context: Any) -> None:
+                live = await system.rows("SELECT count(*) FROM session WHERE ended_ms IS NULL")
+                seen.append(live[0][0])
+                if (chosen := next(turns)) is not None:
+                    await chosen(request, context)
+
+            return script
+
+        reasons = ("NO_CAPACITY", "IMAGE_CANNOT_RUN", "INVALID_ARGUMENT", "ENGINE_TIMEOUT")
+        hang = system.agent.hang
+        before = in_turn(None, hang, None, *map(refusing, reasons), None)
+        after = in_turn(None, refusing("ENGINE_TIMEOUT"), None, hang)
+        for agent in system.agents:
+            agent.before_start, agent.after_start = before, after
+        statuses = Counter[int]()
+        for _ in range(3):
+            answers = await _race(system)
+            statuses += _statuses(answers)
+            for name in _started(answers):
+                assert (await system.call("DELETE", f"/session/{name}")).status == 204
+        assert set(statuses) == {201, 402, 420, 422}
+        assert max(seen) <= most
+        await system.nothing_is_left()
+
+        for agent in system.agents:
+            agent.before_start = agent.after_start = None
+        assert _statuses(await _race(system)) == {201: most, 402: CALLERS - most}
+
+
+async def test_a_session_that_ends_by_itself_or_is_lost_gives_its_quota_back(
+    system: System,
+) -> None:
+    await _limit(system, sessions=2)
+    assert _statuses(await _race(system, ("ends", "lost"))) == {201: 2}
+    by_id = {session.identity.session_id: session.internal_id for session in system.agent.live}
+    system.agent.end(by_id["ends"])
+    await system.becomes("ends", "exited")
+    assert _statuses(await _race(system)) == {201: 1, 402: CALLERS - 1}
+    system.agent.lose(by_id["lost"])
+    system.agent.tell_snapshot()
+    await system.becomes("lost", "dead")
+    assert _statuses(await _race(system)) == {201: 1, 402: CALLERS - 1}
+
+
+# ---- start rates
+
+
+class Regions(System):
+    """A host in each of two regions, and a clock for the start rate that only the test moves."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, agents=2, start_rate=RATE, start_burst=BURST)
+        self.now = 1000.0
+
+    @property
+    def config(self) -> Config:
+        config = super().config
+        here, there = config.agents
+        return replace(config, agents=(here, replace(there, region="elsewhere")))
+
+    async def serve(self) -> None:
+        await super().serve()
+        # The host's stream and everything else keep the real time.
+        self.control_plane._starts._clock = Clock(monotonic=lambda: self.now)
+
+    @property
+    def buckets(self) -> set[tuple[str, str]]:
+        return set(self.control_plane._starts._rate._buckets)
+
+
+@pytest.fixture
+async def regions(tmp_path: Path) -> AsyncIterator[Regions]:
+    async with Regions(tmp_path) as running:
+        for account in ("alice", "bob"):
+            await running.make_application(
+                account=account, repository=f"studio/{account}", regions=["local", "elsewhere"]
+            )
+        yield running
+
+
+async def test_a_burst_is_what_passes_and_retry_after_is_true(regions: Regions) -> None:
+    ids = [f"s{number}" for number in range(CALLERS)]
+    answers = await _race(regions, ids)
+    assert _statuses(answers) == {201: BURST, 420: CALLERS - BURST}
+    started = set(_started(answers))
+    for number in range(3):
+        for answer in answers:
+            if answer.status == 420:
+                assert_error(answer, 420)
+                assert answer.headers["Retry-After"] == str(WAIT)
+        regions.now += WAIT - 0.01
+        refused = [name for name in ids if name not in started]
+        early = await _race(regions, refused)
+        assert _statuses(early) == {420: CALLERS - BURST - number}
+        assert {answer.headers["Retry-After"] for answer in early} == {"1"}  # whole seconds
+        regions.now += 0.01
+        answers = await _race(regions, refused)
+        assert _statuses(answers) == {201: 1, 420: CALLERS - BURST - number - 1}
+        started |= set(_started(answers))
+    regions.now += 1000.0
+    later = await _race(regions)
+    assert _statuses(later) == {201: BURST, 420: CALLERS - BURST}  # a bucket holds no more
+    assert {str(row[0]) for row in await regions.rows("SELECT id FROM session")} == (
+        started | set(_started(later))
+    )
+
+
+async def test_what_is_refused_before_the_rate_takes_nothing_of_it(regions: Regions) -> None:
+    assert (await regions.start(id="x")).status == 201
+    assert _statuses(await _race(regions, ["x"] * CALLERS)) == {409: CALLERS}
+    await _limit(regions, sessions=1)
+    assert _statuses(await _race(regions)) == {402: CALLERS}
+    missing: list[dict[str, Any]] = [{"image": "none"}, {"version": "none"}, {"location": "none"}]
+    bad: list[dict[str, Any]] = [{"ttl": "x"}, {"ports": [{"container": 1, "host": 1}]}]
+    for fields in missing + bad:
+        assert (await regions.start(**fields)).status == (404 if fields in missing else 422)
+    await _limit(regions)
+    assert _statuses(await _race(regions)) == {201: BURST - 1, 420: CALLERS - BURST + 1}
+
+
+async def test_accounts_and_regions_have_buckets_of_their_own(regions: Regions) -> None:
+    for account in ("alice", "bob"):
+        for location in ("local", "elsewhere"):
+            body = {"location": location, "image": "game"}
+            answers = await asyncio.gather(
+                *(
+                    regions.call("POST", "/session", account=account, json=body)
+                    for _ in range(CALLERS)
+                )
+            )
+            assert _statuses(answers) == {201: BURST, 420: CALLERS - BURST}
+    assert [len(agent.live) for agent in regions.agents] == [2 * BURST, 2 * BURST]
+
+
+async def test_invented_places_make_no_buckets(regions: Regions) -> None:
+    await regions.make_application(name="here", tag=None, regions=["local"])
+    places = [{"location": f"invented-{number}"} for number in range(CALLERS)]
+    places += [{"location": "elsewhere", "image": "here"}, {"image": "none"}]
+    answers = await asyncio.gather(*(regions.start(**place) for place in places))
+    assert _statuses(answers) == {404: len(places)}
+    assert regions.buckets == set()
+    assert (await regions.start()).status == 201
+    assert regions.buckets == {("alice", "local")}

@@ -1,0 +1,172 @@
+"""A client that openapi-python-client makes of /openapi.json, and one session played with it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import pkgutil
+import sys
+import tarfile
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane.system import eventually
+
+CONFIG = """
+post_hooks: []   # they would run ruff: how the code looks is not on trial
+content_type_overrides:
+  application/x-tar: application/octet-stream   # what it has a reader for
+"""
+PACKAGE = "generated_tiltyard"
+
+
+async def generate(document: bytes, folder: Path) -> None:
+    """Make the package in `folder`, without a network; a warning of the generator is a failure."""
+    config, described = folder / "generator.yml", folder / "openapi.json"
+    config.write_text(CONFIG)
+    described.write_bytes(document)
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
+    process = await asyncio.create_subprocess_exec(
+        Path(sys.executable).with_name("openapi-python-client"),
+        "generate",
+        "--fail-on-warning",
+        "--meta=none",
+        f"--path={described}",
+        f"--config={config}",
+        f"--output-path={folder / PACKAGE}",
+        env={**os.environ, **nowhere},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, output.decode(errors="replace")
+    assert b"WARNING" not in output, output.decode(errors="replace")
+
+
+@dataclass(frozen=True)
+class Generated:
+    """The package: its operations and models by the names that the document gives them."""
+
+    operations: Mapping[str, Any]
+    models: Any
+    package: Any
+
+    def client(self, base_url: str, token: str) -> Any:
+        return self.package.AuthenticatedClient(
+            base_url=base_url, token=token, raise_on_unexpected_status=True
+        )
+
+    async def call(self, client: Any, operation: str, *path: str, **more: Any) -> Any:
+        """Make a call; return the answer whole, its `parsed` a model or an ErrorResponse."""
+        return await self.operations[operation].asyncio_detailed(*path, client=client, **more)
+
+    def body(self, model: str, content: Mapping[str, Any]) -> Any:
+        return getattr(self.models, model).from_dict(content)
+
+
+@contextmanager
+def imported(folder: Path) -> Iterator[Generated]:
+    """Import what was generated, and forget it again: another test makes another."""
+    sys.path.insert(0, str(folder))
+    try:
+        package, models = import_module(PACKAGE), import_module(f"{PACKAGE}.models")
+        api = import_module(f"{PACKAGE}.api")
+        modules = pkgutil.walk_packages(api.__path__, f"{api.__name__}.")
+        found = {m.name.rpartition(".")[2]: import_module(m.name) for m in modules if not m.ispkg}
+        yield Generated(found, models, package)
+    finally:
+        sys.path.remove(str(folder))
+        for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+            del sys.modules[name]
+
+
+@dataclass(frozen=True)
+class Game:
+    """What there is to play: the application, its tag, and what a session leaves behind."""
+
+    application: Mapping[str, Any]
+    tag: str
+    log: bytes
+    """The log has this."""
+    path: str
+    """A file in its container."""
+    started: Callable[[str], Awaitable[None]]
+    """Runs once a session has started; is given its id."""
+
+
+async def play(api: Generated, client: Any, game: Game) -> None:
+    """Play one session from the application to its files."""
+
+    async def call(operation: str, *path: str, status: int, **more: Any) -> Any:
+        answer = await api.call(client, operation, *path, **more)
+        assert answer.status_code == status, answer.content
+        return answer.parsed
+
+    name, region = game.application["name"], game.application["regions"][0]
+    assert region in (await call("list_regions", status=200)).regions
+    application = api.body("ApplicationBody", game.application)
+    await call("create_application", status=201, body=application)
+    [listed] = (await call("list_applications", status=200)).applications
+    assert listed.to_dict().items() >= {"name": name, "regions": [region]}.items()
+    tag = api.models.TagBody(tag=game.tag)
+    await call("enable_tag", name, status=204, body=tag)
+
+    async def pulled() -> bool:
+        return bool((await call("tag_exists", region, name, game.tag, status=200)).exists)
+
+    await eventually(pulled)
+    [location] = (await call("available_locations", name, status=200)).locations
+    assert location.id == region
+
+    wanted = {"location": region, "image": name, "labels": {"mode": "duel"}, "ttl": "1h"}
+    session = await call("start_session", status=201, body=api.body("StartBody", wanted))
+    await game.started(session.id)
+    described = await call("get_session", session.id, status=200)
+    assert described.status == api.models.SessionStatus.RUNNING
+    assert {f"{port.container}/{port.type_}": port.host for port in session.ports} == (
+        described.port.additional_properties
+    )
+
+    players = ["ann", "bob"]
+    join = api.models.JoinBody(session=session.id, players=players)
+    assert (await call("join_players", status=200, body=join)).players == players
+    leave = api.models.LeaveBody(session=session.id, players=["ann"])
+    assert (await call("leave_players", status=200, body=leave)).count == 1
+    # The generator does not know deep objects, but passes on what it does not know.
+    for mode, ids in {"duel": [session.id], "race": []}.items():
+        labels = api.body("ListSessionsFilter", {"filter[mode]": mode})
+        found = await call("list_sessions", status=200, image=name, tag=game.tag, filter_=labels)
+        assert [one.id for one in found.sessions] == ids
+    assert (await call("list_sessions", status=200, location="elsewhere")).sessions == []
+
+    assert game.log in (await call("stream_logs", status=200, id=session.id)).encode()
+    await call("stop_session", session.id, status=204)
+    assert (await call("list_sessions", status=200)).sessions == []
+    [ended] = (await call("list_sessions", status=200, all_=True)).sessions
+    assert (ended.status, ended.player_count) == (api.models.SessionStatus.EXITED, 1)
+    archive = await call("fetch_artifact", status=200, session=session.id, path=game.path)
+    with tarfile.open(fileobj=io.BytesIO(archive.payload.read())) as tar:
+        assert tar.getnames() == [Path(game.path).name]
+
+    token = api.body("TokenBody", {"name": "reader", "scopes": ["session:read"]})
+    made = await call("make_token", status=201, body=token)
+    assert made.token.startswith("ty_")
+
+    gone = await call("get_session", "none", status=404)
+    assert isinstance(gone, api.models.ErrorResponse)
+    assert (gone.status_code, gone.code) == (404, api.models.ErrorResponseCode.RESOURCE_NOT_FOUND)
+    wrong = api.body("StartBody", wanted | {"id": "", "ttl": "soon"})
+    refused = await call("start_session", status=422, body=wrong)
+    assert isinstance(refused, api.models.ErrorResponse)
+    assert [one.field for one in refused.violations] == ["id", "ttl"]

@@ -1,0 +1,223 @@
+"""A valid request for every route of the table: what the generator mutates.
+
+A route without a template fails `test_every_route_has_a_template`. A new one takes one line: the
+status of its success, and its body if it has one. The shape of a body is taken from the example
+unless a stricter one is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.controlplane.system import APPLICATION
+from tests.fuzz.shapes import (
+    QueryShape,
+    Shape,
+    boolean,
+    closed,
+    digits,
+    duration,
+    each,
+    flag,
+    integer,
+    like,
+    number,
+    one_of,
+    plain,
+    record,
+    text,
+    unix_path,
+)
+
+MIB = 1024 * 1024
+LIVE = tuple(f"live-{number}" for number in range(4))
+"""Sessions that are there from the beginning and that no request ends: none has one in its path,
+where another method would."""
+SHOWN = "shown-0"
+ENDED = "ended-0"
+EDITED = "edited"
+"""An application that starts no sessions: else hardly any would be left to start."""
+SOME = tuple(f"s-{number}" for number in range(100))
+"""Ids that requests start and stop: few, so that the world does not grow without bound."""
+DOOMED = tuple(f"doomed-{number}" for number in range(16))
+"""Sessions that are there from the beginning for requests to end."""
+MADE = tuple(f"made-{number}" for number in range(5))
+"""Names of what requests of operators make and remove; the accounts are there already."""
+PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    "id": (SHOWN, ENDED, *SOME[:10]),
+    "name": ("game",),
+    "image": ("game",),
+    "region": ("local", "elsewhere"),
+    "location": ("local",),
+    "version": ("v1", "v2"),
+    "file": ("start.js",),
+    "agent": ("a0",),
+    "account": MADE,
+    "nodePool": MADE,
+    "registry": MADE,
+}
+
+
+@dataclass(frozen=True)
+class Template:
+    """A valid request; a string of a tuple stands for one of them by chance."""
+
+    status: int
+    body: Any = None
+    shape: Shape | None = None
+    query: str = ""
+    query_shape: QueryShape | None = None
+    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    misfit: int = 422
+    max_bytes: int = MIB
+    unreached: bool = False
+    """What it asks for cannot succeed in the fuzzer's world."""
+    varied: tuple[str, ...] = ()
+    """Properties of the body that get a number appended, so that not all requests collide."""
+
+    def accepts(self, value: Any) -> bool:
+        """Tell whether a body may be accepted."""
+        return (self.shape or like(self.body))(value)
+
+
+_ID = plain(256)
+_PORT = integer(1, 65535)
+_STARTED_WITH = {
+    "env": record(text(), text(1, form="[^=]+")),
+    "args": each(text()),
+    "labels": record(text(0)),
+}
+_START = closed(
+    {"location": text(), "image": text()},
+    _STARTED_WITH
+    | {
+        "id": _ID,
+        "restart": boolean,
+        "version": text(0),
+        "ttl": duration,
+        "external_id": text(0),
+        "ports": each(closed({"container": _PORT, "host": _PORT}, {"type": one_of("tcp", "udp")})),
+    },
+)
+_PLAYERS = each(text(1, 256), 1, 1000)
+_RESOURCES = closed({"cpu": number(1e-9, 1e6), "ram": number(1e-9, 1e9)}, {"gpu": number(0, 1000)})
+_APPLICATION = {
+    "registry": text(),
+    "repository": text(),
+    "tagKeep": integer(1, 100),
+    "networkMode": one_of("bridge", "host"),
+    "limits": _RESOURCES,
+    "reservation": _RESOURCES,
+    "nodePool": text(),
+    "regions": each(text(0), 1),
+    "ports": each(
+        closed({"requested": _PORT, "protocol": one_of("tcp", "udp"), "tls": boolean}, {})
+    ),
+}
+_TOKEN = closed(
+    {"name": plain(128), "scopes": each(text(1, form="[a-z]+:[a-z]+"))},
+    {"expires_after": duration},
+)
+_SESSIONS = QueryShape(
+    {},
+    {"all": flag, "playerCount[lt]": digits, "playerCount[gt]": digits}
+    | dict.fromkeys(("location", "image", "tag", "host"), text()),
+    ("filter",),
+    ("filterNot",),
+)
+_BODY = {
+    "location": "local",
+    "image": "game",
+    "id": "s-",
+    "env": {"MODE": "duel"},
+    "args": ["--fast"],
+    "restart": False,
+    "labels": {"stage": "final"},
+    "version": "v1",
+    "ttl": "1h30m",
+    "external_id": "match-1",
+    "ports": [{"container": 7777, "host": 25000, "type": "udp"}],
+}
+_POOL = {"size": 5, "enabled": True} | {key: _BODY[key] for key in ("env", "args", "labels")}
+_NEW_TOKEN = {"name": "token-", "scopes": ["session:read"], "expires_after": "1h"}
+_QUOTA = {"sessions": 5, "cpu": 2.5, "ram": 512}
+_LIST = "all=true&location=local&playerCount[lt]=9&playerCount[gt]=-1&filter[stage]=final"
+_GPU = {"cpu": 1, "ram": 256, "gpu": 0}
+_GAME = APPLICATION | {"limits": _GPU, "reservation": dict(_GPU)}
+
+# fmt: off
+TEMPLATES: dict[tuple[str, str], Template] = {
+    ("POST", "/session"): Template(201, _BODY, _START, varied=("id",)),
+    ("GET", "/session"): Template(200, query=_LIST, query_shape=_SESSIONS),
+    ("GET", "/session/{id}"): Template(200),
+    ("DELETE", "/session/{id}"): Template(204, parameters={"id": (*DOOMED[:8], *SOME[:4])}),
+    ("PUT", "/session/player/join"): Template(
+        200, {"session": LIVE[0], "players": ["p"]},
+        closed({"session": _ID, "players": _PLAYERS}, {})),
+    ("DELETE", "/session/player/leave"): Template(
+        200, {"session": LIVE[0], "players": ["p"]},
+        closed({"players": _PLAYERS}, {"session": _ID})),
+    ("GET", "/logs"): Template(
+        200, query=f"id={LIVE[0]}&follow=false",
+        query_shape=QueryShape({"id": text()}, {"follow": flag})),
+    ("GET", "/artifacts"): Template(
+        200, query=f"session={ENDED}&path=/data",
+        query_shape=QueryShape({"session": text(), "path": unix_path}, {})),
+    ("POST", "/application"): Template(
+        201, _GAME | {"name": "app-"},
+        closed({"name": text(1, 128, "[A-Za-z0-9._-]+")} | _APPLICATION, {}), varied=("name",)),
+    ("GET", "/application"): Template(200),
+    ("PUT", "/application/{name}"): Template(
+        204, {k: v for k, v in _GAME.items() if k != "name"}, closed({}, _APPLICATION),
+        parameters={"name": (EDITED,)}),
+    ("POST", "/application/{name}/tags"): Template(
+        204, {"tag": "v1"}, closed({"tag": text(1, 128, "[A-Za-z0-9_][A-Za-z0-9._-]*")}, {})),
+    ("GET", "/application/{name}/tags/available"): Template(
+        200, query="page=1&pageSize=20",
+        query_shape=QueryShape({}, {"page": digits, "pageSize": digits})),
+    ("GET", "/warm-pool"): Template(200),
+    ("PUT", "/warm-pool/{image}/{location}"): Template(
+        204, _POOL, closed({"size": integer(0, 1000)}, _STARTED_WITH | {"enabled": boolean})),
+    ("DELETE", "/warm-pool/{image}/{location}"): Template(204),
+    ("GET", "/available-location/{image}"): Template(200),
+    ("GET", "/tag/{region}/{image}/{version}"): Template(200),
+    ("GET", "/region"): Template(200),
+    ("POST", "/token"): Template(
+        201, _NEW_TOKEN, _TOKEN, misfit=400, max_bytes=64 * 1024, varied=("name",)),
+    ("GET", "/healthz"): Template(200),
+    ("GET", "/readyz"): Template(200),
+    ("GET", "/operator/region"): Template(200),
+    ("PUT", "/operator/region/{region}"): Template(204, parameters={"region": MADE}),
+    ("DELETE", "/operator/region/{region}"): Template(204, parameters={"region": MADE}),
+    ("GET", "/operator/node-pool"): Template(200),
+    ("PUT", "/operator/node-pool/{nodePool}"): Template(204, {"strategy": "spread"}),
+    ("DELETE", "/operator/node-pool/{nodePool}"): Template(204),
+    ("GET", "/operator/registry"): Template(200),
+    ("PUT", "/operator/registry/{registry}"): Template(
+        204, {"address": "registry.invalid:5000", "aliases": ["alias.invalid"]}),
+    ("DELETE", "/operator/registry/{registry}"): Template(204),
+    ("GET", "/operator/agent"): Template(200),
+    ("GET", "/operator/agent/{agent}"): Template(200),
+    ("DELETE", "/operator/agent/{agent}"): Template(204, unreached=True),
+    ("GET", "/operator/account"): Template(200),
+    ("POST", "/operator/account"): Template(
+        201, {"name": "made-", "quota": _QUOTA}, varied=("name",)),
+    ("PUT", "/operator/account/{account}"): Template(204, {"quota": _QUOTA}),
+    ("DELETE", "/operator/account/{account}"): Template(204),
+    ("GET", "/operator/token"): Template(200, query="account=alice&all=true"),
+    ("POST", "/operator/token"): Template(
+        201, {"account": "alice"} | _NEW_TOKEN,
+        misfit=400, max_bytes=64 * 1024, varied=("name",)),
+    ("DELETE", "/operator/token/{id}"): Template(
+        200, parameters={"id": ("{{spare:3:19}}", "0123456789abcdef")}),
+    ("GET", "/operator/session"): Template(200, query="account=alice&limit=10"),
+    ("DELETE", "/operator/session/{account}/{id}"): Template(
+        204, parameters={"account": ("alice",), "id": DOOMED[8:]}),
+    ("GET", "/operator/audit"): Template(200, query="account=alice&kind=session&limit=10"),
+    ("GET", "/openapi.json"): Template(200),
+    ("GET", "/docs"): Template(200),
+    ("GET", "/docs/{file}"): Template(200),
+}
+# fmt: on

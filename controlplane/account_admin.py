@@ -12,7 +12,7 @@ from controlplane.clock import Clock
 from controlplane.errors import ConflictError, NotFoundError
 from controlplane.open_streams import OpenStreams
 from controlplane.quotas import Quota
-from controlplane.tokens import mint
+from controlplane.tokens import NewToken, mint
 
 
 class AccountAdmin:
@@ -27,8 +27,8 @@ class AccountAdmin:
         """Read all accounts with what they may hold and what they do."""
         return await self._store.all()
 
-    async def create(self, caller: Caller, name: str, quota: Quota) -> str:
-        """Make an account and return its first token, which is stored nowhere.
+    async def create(self, caller: Caller, name: str, quota: Quota) -> NewToken:
+        """Make an account and return its first token, whose text is stored nowhere.
 
         Raises:
             ConflictError: There is an account of that name.
@@ -36,7 +36,7 @@ class AccountAdmin:
         token, now_ms = mint(), self._clock.now_ms()
         if not await self._store.create(name, quota, token, caller.actor, now_ms):
             raise ConflictError("an account of that name exists already")
-        return token.text
+        return token
 
     async def replace_quota(self, caller: Caller, name: str, quota: Quota) -> None:
         """Set what an account may hold; what it holds already stays.

@@ -20,6 +20,9 @@ from controlplane.tokens import (
 LAST_USED_STEP_MS = 60_000
 """A token's last use is written at most once in this time: reads stay reads."""
 
+GOOD = "revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > ?2)"
+"""What holds for a good token, with the time as the second value."""
+
 INITIALISER = Actor("init")
 """Who makes the first accounts and tokens, on the machine itself."""
 
@@ -78,11 +81,11 @@ class AccountStore:
 
         def transaction(db: Database) -> bool:
             if not db.execute("SELECT 1 FROM token WHERE account IS NULL LIMIT 1").fetchone():
-                _insert_token(db, None, token, OPERATOR_SCOPES, now_ms)
+                insert_token(db, None, token, OPERATOR_SCOPES, now_ms)
                 return True
             if another:
                 name = f"init-{token.token_id}"
-                _insert_token(db, None, token, OPERATOR_SCOPES, now_ms, name=name)
+                insert_token(db, None, token, OPERATOR_SCOPES, now_ms, name=name)
             return another
 
         return await self._store.run(transaction)
@@ -99,7 +102,7 @@ class AccountStore:
                 return all(stored.get(t.token_id) == t.secret_hash for t in tokens)
             for name, token in accounts.items():
                 create_account(db, name, token, INITIALISER, now_ms)
-            _insert_token(db, None, operator, OPERATOR_SCOPES, now_ms)
+            insert_token(db, None, operator, OPERATOR_SCOPES, now_ms)
             return True
 
         return await self._store.run(transaction)
@@ -124,20 +127,23 @@ def create_account(
         return False
     event = Event(now_ms, "account.created", name, actor, name)
     record_event(db, event, {"quota": asdict(quota)})
-    _insert_token(db, name, token, ACCOUNT_SCOPES, now_ms, actor=actor)
+    insert_token(db, name, token, ACCOUNT_SCOPES, now_ms, actor=actor)
     return True
 
 
 def is_good(db: Database, token_id: str, now_ms: int) -> bool:
     """Tell within a transaction whether a token is there, not revoked and not expired."""
-    sql = (
-        "SELECT 1 FROM token WHERE id=? AND revoked_ms IS NULL"
-        " AND (expire_ms IS NULL OR expire_ms > ?)"
-    )
+    sql = f"SELECT 1 FROM token WHERE id=?1 AND {GOOD}"  # noqa: S608
     return db.execute(sql, (token_id, now_ms)).fetchone() is not None
 
 
-def _insert_token(
+def has_account(db: Database, name: str) -> bool:
+    """Tell within a transaction whether an account is there, and not being removed."""
+    sql = "SELECT 1 FROM account WHERE name=? AND removed_ms IS NULL"
+    return db.execute(sql, (name,)).fetchone() is not None
+
+
+def insert_token(
     db: Database,
     account: str | None,
     token: NewToken,
@@ -146,14 +152,18 @@ def _insert_token(
     *,
     name: str = "initial",
     actor: Actor = INITIALISER,
+    parent: str | None = None,
+    expire_ms: int | None = None,
 ) -> None:
+    """Write a token within a transaction; whether it may be is asked before."""
+    scope_names, hash_ = sorted(scopes), token.secret_hash
     db.execute(
-        "INSERT INTO token(id, account, name, secret_hash, scopes, created_ms)"
-        " VALUES (?,?,?,?,?,?)",
-        (token.token_id, account, name, token.secret_hash, json.dumps(sorted(scopes)), now_ms),
+        "INSERT INTO token(id, account, name, secret_hash, scopes, parent, created_ms, expire_ms)"
+        " VALUES (?,?,?,?,?,?,?,?)",
+        (token.token_id, account, name, hash_, json.dumps(scope_names), parent, now_ms, expire_ms),
     )
     event = Event(now_ms, "token.created", account or "", actor, token.token_id)
-    record_event(db, event, {"name": name, "scopes": sorted(scopes), "expire_ms": None})
+    record_event(db, event, {"name": name, "scopes": scope_names, "expire_ms": expire_ms})
 
 
 def _caller_of(

@@ -1,22 +1,20 @@
 """A client of the HTTP API: what the operator's commands call."""
 
-import asyncio
+import ipaddress
 import json
-import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-import aiohttp
-from yarl import URL
-
 CALL_TIMEOUT = 10.0
 """The API answers all but starts and stops in milliseconds."""
 
 STOP_TIMEOUT = 30.0
 """A stop is answered within 12 s; the rest is for a proxy that retries."""
+
+_LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1"))
 
 
 @dataclass(eq=False)
@@ -60,37 +58,23 @@ class ApiClient:
         Raises:
             ApiError: The control plane refuses, or nobody answers what can be understood.
         """
+        from controlplane.api_transport import exchange  # noqa: PLC0415  # it says why
+
         url = "/".join((self._url, *(quote(part, safe="") for part in path)))
         if query:
             url += f"?{urlencode(query)}"
+        sent = None if body is None else json.dumps(body).encode()
         try:
-            status, answer = asyncio.run(self._exchange(method, url, body, timeout))
+            status, answer = exchange(
+                method, url, token=self._token, body=sent, tls=self._tls, timeout=timeout
+            )
         except TimeoutError:
             raise ApiError(f"{self._url} did not answer within {timeout:g} s") from None
         except ssl.SSLError as error:
             raise ApiError(f"no TLS connection with {self._url}: {error}") from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise ApiError(f"{self._url} cannot be reached: {_why(error)}") from None
+        except ConnectionError as error:
+            raise ApiError(f"{self._url} cannot be reached: {error}") from None
         return self._understood(status, answer)
-
-    async def _exchange(
-        self, method: str, url: str, body: object, timeout: float
-    ) -> tuple[int, bytes]:
-        sent = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout)) as session,
-            # A redirect would take the token to somewhere else.
-            session.request(
-                method,
-                URL(url, encoded=True),
-                data=sent,
-                headers=headers,
-                ssl=self._tls,
-                allow_redirects=False,
-            ) as response,
-        ):
-            return response.status, await response.read()
 
     def _understood(self, status: int, answer: bytes) -> Reply:
         if status == 204:
@@ -105,15 +89,6 @@ class ApiClient:
         raise _refusal(content) or ApiError(f"{self._url} answered {status}")
 
 
-def _why(error: BaseException) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError):  # its own text is full of inner things
-        error = error.os_error
-    if isinstance(error, OSError) and error.strerror:
-        # An error of the resolver has a negative number.
-        return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-    return str(error) or type(error).__name__
-
-
 def check_url(url: str) -> None:
     """Check a base address.
 
@@ -126,6 +101,22 @@ def check_url(url: str) -> None:
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValueError("must hold neither a user nor a query")
     _ = parts.port
+
+
+def is_in_clear(url: str) -> bool:
+    """Tell whether the token can be read on its way to a base address that `check_url` accepts.
+
+    A name but `localhost` is not looked up: what it means may change before it is dialled.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme == "https" or host == "localhost":
+        return False
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return True
+    return not any(address in network for network in _LOOPBACK)
 
 
 def _refusal(content: Any) -> ApiError | None:

@@ -1,30 +1,44 @@
 """What the operator's commands have in common: where they call, as whom, and how they print."""
 
+import errno
 import functools
 import json
 import ssl
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import click
 
-from controlplane.api_client import CALL_TIMEOUT, ApiClient, ApiError, Reply, check_url
+from controlplane import console
+from controlplane.api_client import (
+    CALL_TIMEOUT,
+    ApiClient,
+    ApiError,
+    Reply,
+    check_url,
+    is_in_clear,
+)
 from controlplane.config import Config
-from controlplane.tables import Column, printable, sheet, table
+from controlplane.tables import Column, printable, table
 from controlplane.tokens import parse
 
 DEFAULT_URL = f"http://{Config().api_listen}"
 DEFAULT_TOKEN_FILE = str(Config().state_dir / "initial-tokens.json")
 _STDIN = Path("-")
+_Shown = TypeVar("_Shown")
 
 
-def _url(_: object, __: object, url: str) -> str:
+def _url(context: click.Context, _: object, url: str) -> str:
     try:
         check_url(url)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+    if is_in_clear(url) and not context.params["insecure"]:
+        raise click.BadParameter(
+            "would send the token in clear: use https://, or --insecure if nobody can listen"
+        )
     return url
 
 
@@ -53,6 +67,12 @@ _OPTIONS = (
         envvar="TILTYARD_CA_FILE",
         show_envvar=True,
         help="Certificates (PEM) to trust instead of the system's.",
+    ),
+    click.option(
+        "--insecure",
+        is_flag=True,
+        is_eager=True,  # --url asks for it
+        help="Let the token go in clear over http:// to another machine.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print the API's answer as it is."),
 )
@@ -94,33 +114,52 @@ class Api:
     def print(self, reply: Reply, lines: Callable[[Any], list[str]]) -> None:
         """Print an answer; `lines` makes it readable."""
         if self._as_json:
-            click.echo(reply.text)
+            console.echo(reply.text)
             return
+        for line in self.read(reply, lines):
+            console.echo(printable(line))
+
+    def read(self, reply: Reply, found: Callable[[Any], _Shown]) -> _Shown:
+        """Take out of an answer what `found` finds in it.
+
+        Raises:
+            ApiError: It is not there.
+        """
         try:
-            shown = lines(reply.content)
+            return found(reply.content)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             raise ApiError("the answer has a form that this version does not know") from None
-        for line in shown:
-            click.echo(printable(line))
 
     def print_table(self, reply: Reply, rows: str, columns: Mapping[str, Column]) -> None:
         """Print the list in the answer's property `rows`."""
         self.print(reply, lambda content: table(columns, content[rows]))
 
-    def print_sheet(self, reply: Reply, columns: Mapping[str, Column]) -> None:
-        """Print one thing."""
-        self.print(reply, lambda content: sheet(columns, content))
+    def print_token(self, reply: Reply, account: str | None) -> None:
+        """Print a new token, alone on standard output, so that it can be a token file.
 
-    def print_token(self, reply: Reply, whose: str) -> None:
-        """Print a new token, alone on standard output, so that it can be a token file."""
+        `account` is whose it is; None: an operator's.
+
+        Raises:
+            Failure: It cannot be printed, and nobody will ever know it.
+        """
+        whose = printable(f"account {account}" if account else "an operator")
         if not self._as_json:
-            click.echo(f"the token of {printable(whose)}, which is shown only now:", err=True)
-        self.print(reply, lambda content: [str(content["token"])])
+            console.remark(f"the token of {whose}, which is shown only now:")
+        try:
+            self.print(reply, lambda content: [str(content["token"])])
+        except OSError as error:
+            token_id = printable(self.read(reply, lambda content: str(content["id"])))
+            of = f" --account {printable(account)}" if account else ""
+            raise Failure(
+                f"cannot print the token: because {error}\n"
+                f"  nobody knows it now: end it with `token revoke {token_id}`\n"
+                f"  and make another for {whose} with `token create NAME{of} --scope …`"
+            ) from None
 
     def tell_more(self, reply: Reply) -> None:
         """Say how to go on when a list has more pages."""
         if not self._as_json and reply.content.get("before") is not None:
-            click.echo(f"there is more: --before {reply.content['before']}", err=True)
+            console.remark(f"there is more: --before {printable(str(reply.content['before']))}")
 
 
 def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -133,9 +172,12 @@ def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             url: str,
             token_file: Path,
             ca_file: Path | None,
+            insecure: bool,
             as_json: bool,
             **more: object,
         ) -> None:
+            if insecure and is_in_clear(url):
+                console.remark(f"warning: the token goes in clear to {url}")
             try:
                 client = ApiClient(url, _token(token_file), _tls(ca_file))
                 command(Api(client, as_json=as_json), *arguments, **more)
@@ -143,6 +185,10 @@ def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
                 lines = [f"{printable(f)}: {printable(d)}" for f, d in error.violations]
                 text = f"cannot {doing}: {printable(error.text)}"
                 raise Failure("\n  ".join((text, *lines))) from None
+            except OSError as error:
+                if error.errno == errno.EPIPE:  # who read had enough: click ends silently
+                    raise
+                raise Failure(f"cannot print the answer: because {error}") from None
 
         made: Callable[..., None] = run
         for option in reversed(_OPTIONS):
@@ -153,13 +199,13 @@ def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Ask on a terminal whether to go on; scripts are not asked.
+    """Ask at the terminal whether to go on, unless `yes` says so.
 
     Raises:
+        click.UsageError: There is no terminal.
         click.Abort: No.
     """
-    if not yes and sys.stdin.isatty():
-        click.confirm(printable(question), abort=True, err=True)
+    console.confirmed(printable(question), yes=yes)
 
 
 YES = click.option("--yes", is_flag=True, help="Do not ask.")

@@ -71,10 +71,17 @@ class ControlPlane:
         reports = ReportStore(self._store)
         self._registry = RegistryClient()
         accounts_store, tokens = AccountStore(self._store), TokenStore(self._store)
-        audit = AuditStore(self._store)
+        audit, account_admin = AuditStore(self._store), AccountAdminStore(self._store)
         streams = OpenStreams(accounts_store, clock)
         self._accounts = Accounts(accounts_store, clock)
-        self._upkeep = Upkeep(self._sessions, tokens, audit, config, clock)
+        self._upkeep = Upkeep(
+            sessions=self._sessions,
+            tokens=tokens,
+            audit=audit,
+            accounts=account_admin,
+            config=config,
+            clock=clock,
+        )
         self.fleet = Fleet(
             self._fleet_store,
             reports,
@@ -115,7 +122,7 @@ class ControlPlane:
         self._services = Services(
             environment=config.environment,
             accounts=self._accounts,
-            account_admin=AccountAdmin(AccountAdminStore(self._store), streams, clock),
+            account_admin=AccountAdmin(account_admin, streams, clock),
             delegation=Delegation(tokens, streams, clock),
             streams=streams,
             audit=audit,

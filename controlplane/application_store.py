@@ -6,10 +6,13 @@ from dataclasses import asdict, dataclass
 
 from sqlite_utils import Database
 
-from controlplane.account_store import AccountGone
+from controlplane.account_store import AccountGone, has_account
 from controlplane.contract import NetworkMode, PortRequest, Protocol, Resources
 from controlplane.store import Actor, Event, Store, record_event
 from controlplane.warm_pool_store import remove_pools_elsewhere
+
+MAX_APPLICATIONS = 1000
+"""Of one account: their list is answered whole."""
 
 _COLUMNS = (
     "account, name, registry, repository, tag_keep, network_mode, node_pool, regions, limits,"
@@ -63,6 +66,11 @@ class NameTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class TooManyApplications:
+    """The account has as many applications as it may have."""
+
+
+@dataclass(frozen=True, slots=True)
 class Edited:
     """The application is as was asked."""
 
@@ -75,7 +83,7 @@ class ApplicationStore:
 
     async def create(
         self, application: Application, actor: Actor, now_ms: int
-    ) -> Created | NameTaken | UnknownReferences | AccountGone:
+    ) -> Created | NameTaken | TooManyApplications | UnknownReferences | AccountGone:
         """Make an application if its name is free and everything that it names is known."""
         return await self._store.run(lambda db: _create(db, application, actor, now_ms))
 
@@ -147,19 +155,22 @@ class ApplicationStore:
 
 def _create(
     db: Database, application: Application, actor: Actor, now_ms: int
-) -> Created | NameTaken | UnknownReferences | AccountGone:
-    if not db.execute("SELECT 1 FROM account WHERE name=?", (application.account,)).fetchone():
+) -> Created | NameTaken | TooManyApplications | UnknownReferences | AccountGone:
+    if not has_account(db, application.account):
         return AccountGone()
     unknown = _unknown(db, application)
     if unknown is not None:
         return unknown
-    inserted = db.execute(
-        f"INSERT OR IGNORE INTO application({_COLUMNS}, created_ms)"  # noqa: S608
+    if _read(db, application.account, application.name) is not None:
+        return NameTaken()
+    sql = "SELECT count(*) FROM application WHERE account=?"
+    if db.execute(sql, (application.account,)).fetchone()[0] >= MAX_APPLICATIONS:
+        return TooManyApplications()
+    db.execute(
+        f"INSERT INTO application({_COLUMNS}, created_ms)"  # noqa: S608
         " VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
         (*_row(application), now_ms),
     )
-    if inserted.rowcount == 0:
-        return NameTaken()
     event = Event(now_ms, "application.created", application.account, actor, application.name)
     record_event(db, event)
     return Created()

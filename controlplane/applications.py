@@ -6,9 +6,11 @@ from dataclasses import dataclass, fields, replace
 
 from controlplane.account_store import AccountGone, Caller
 from controlplane.application_store import (
+    MAX_APPLICATIONS,
     Application,
     ApplicationStore,
     NameTaken,
+    TooManyApplications,
     UnknownReferences,
 )
 from controlplane.clock import Clock
@@ -87,7 +89,7 @@ class Applications:
         Raises:
             UnauthorizedError: The account was removed meanwhile.
             InvalidRequestError: It names what no operator configured, or no OCI repository.
-            ConflictError: The account has an application of that name.
+            ConflictError: The account has an application of that name, or too many.
         """
         registry = await self._fleet.registry(application.registry)
         if registry is not None:
@@ -104,6 +106,9 @@ class Applications:
             raise InvalidRequestError(_unknown(outcome, application.regions))
         if isinstance(outcome, NameTaken):
             raise ConflictError(f"an application named {application.name} exists already")
+        if isinstance(outcome, TooManyApplications):
+            text = f"the account has {MAX_APPLICATIONS} applications, which is the most"
+            raise ConflictError(text)
 
     async def edit(self, caller: Caller, name: str, edit: ApplicationEdit) -> None:
         """Change an application of the caller's account.

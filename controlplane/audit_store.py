@@ -53,36 +53,44 @@ class AuditStore:
 
     async def forget(self, before_ms: int) -> None:
         """Remove the lines from before a time, a portion after the other."""
-        while await self._store.run(lambda db: _forget(db, before_ms)) == PORTION:
+        while await self._store.run(lambda db: _forget(db, before_ms)):
             pass
 
 
 def page_query(wanted: AuditFilter) -> tuple[str, list[int | str]]:
-    """Build the query of a page, and its values."""
+    """Build the query of a page, and its values.
+
+    The database knows no numbers of lines, and would take any of the indexes. An object has few
+    lines, a kind has many: the first that is given of these names the index, and a plus before
+    the others keeps the database from theirs.
+    """
     by_kind = "kind" if "." in (wanted.kind or "") else _TOPIC
     filters = {
-        "sequence < ?": wanted.before,
-        "account = ?": wanted.account,
-        f"{by_kind} = ?": wanted.kind,
-        "object = ?": wanted.object,
-        "actor = ?": wanted.actor,
+        "object": wanted.object,
+        "actor": wanted.actor,
+        "account": wanted.account,
+        by_kind: wanted.kind,
     }
-    used = {text: value for text, value in filters.items() if value is not None}
-    where = f" WHERE {' AND '.join(used)}" if used else ""
+    used = {column: value for column, value in filters.items() if value is not None}
+    conditions = [f"{'+' if n else ''}{column} = ?" for n, column in enumerate(used)]
+    values: list[int | str] = [*used.values()]
+    if wanted.before is not None:
+        conditions.append("sequence < ?")
+        values.append(wanted.before)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     sql = (
         "SELECT sequence, time_ms, kind, account, actor, address, object, data FROM event"  # noqa: S608
         f"{where} ORDER BY sequence DESC LIMIT ?"
     )
-    return sql, [*used.values(), wanted.limit]
+    return sql, [*values, wanted.limit]
 
 
 def _forget(db: Database, before_ms: int) -> int:
-    """Look at the oldest portion only: the lines are in the order of their time."""
+    """By an index of the times: clocks are set, so that they need not follow the sequence."""
     return db.execute(
-        "DELETE FROM event WHERE sequence IN (SELECT sequence FROM"
-        " (SELECT sequence, time_ms FROM event ORDER BY sequence LIMIT ?)"
-        " WHERE time_ms < ?)",
-        (PORTION, before_ms),
+        "DELETE FROM event WHERE sequence IN"
+        " (SELECT sequence FROM event WHERE time_ms < ? LIMIT ?)",
+        (before_ms, PORTION),
     ).rowcount
 
 

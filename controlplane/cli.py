@@ -1,23 +1,17 @@
 """The command line."""
 
-import asyncio
 import logging
-import signal
 import sys
-import time
 from pathlib import Path
 
 import click
 
 from controlplane import fleet_cli, operator_cli
-from controlplane.accounts import InitialTokens, first_tokens
-from controlplane.app import DEFAULT_ACCOUNT, ControlPlane
 from controlplane.config import Config, load_config
 from controlplane.errors import ConfigError, StoreError
-from controlplane.names import ACCOUNT_NAME_RULE, is_account_name
+from controlplane.names import NAME_RULE, is_name
 from controlplane.redaction import RedactingFormatter
 
-_log = logging.getLogger(__name__)
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 _CONFIG = click.option(
@@ -31,8 +25,8 @@ _CONFIG = click.option(
 
 def _account_names(_: object, __: object, names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
-        if not is_account_name(name):
-            raise click.BadParameter(f"{name!r} {ACCOUNT_NAME_RULE}")
+        if not is_name(name):
+            raise click.BadParameter(f"{name!r} {NAME_RULE}")
     return names
 
 
@@ -45,13 +39,14 @@ def main() -> None:
 @_CONFIG
 def serve(path: Path) -> None:
     """Serve the HTTP API until SIGTERM or SIGINT."""
+    from controlplane import server  # noqa: PLC0415  # it says why
+
     config = _load(path)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(RedactingFormatter(_LOG_FORMAT))
     logging.basicConfig(level=config.log_level.upper(), handlers=[handler])
     try:
-        _first_start(config)
-        asyncio.run(_serve(config))
+        server.serve(config)
     except* (StoreError, OSError) as group:
         raise click.ClickException(str(group.exceptions[0])) from group
 
@@ -78,14 +73,14 @@ def init(
 
     Run again it adds the accounts that are missing and prints only their tokens.
     """
+    from controlplane import server  # noqa: PLC0415  # it says why
+
     config = _load(path)
-    names = accounts or (() if new_operator_token else (DEFAULT_ACCOUNT,))
     try:
-        initialise = ControlPlane(config).initialise(names, new_operator_token=new_operator_token)
-        tokens = asyncio.run(initialise)
+        tokens = server.initialise(config, accounts, new_operator_token=new_operator_token)
     except StoreError as error:
         raise click.ClickException(str(error)) from error
-    _print(config, tokens, tokens.to_json() if as_json else _for_people(tokens))
+    server.print_tokens(config, tokens, as_json=as_json)
 
 
 for command in (*operator_cli.COMMANDS, *fleet_cli.COMMANDS):
@@ -105,64 +100,8 @@ def check_config(path: Path) -> None:
     click.echo("the settings can be used")
 
 
-async def _serve(config: Config) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    await ControlPlane(config).serve(stopping)
-
-
-def _first_start(config: Config) -> None:
-    """Make what `init` makes, and leave the tokens where only the owner can read them.
-
-    They are in a draft before the database has them. A draft that is still there is of a first
-    start that broke off: it is taken up again with the same tokens.
-    """
-    path = config.state_dir / "initial-tokens.json"
-    draft = path.with_suffix(".draft")
-    if config.database.exists() and not draft.exists():
-        return
-    try:
-        tokens = InitialTokens.load(draft)
-        if tokens is None:
-            tokens = first_tokens(DEFAULT_ACCOUNT)
-            tokens.save(draft)
-    except OSError as error:
-        raise StoreError(f"cannot open {draft}: because {error}") from error
-    if asyncio.run(ControlPlane(config).initialise_with(tokens)):
-        draft.replace(path)
-        _log.info("made the database; the first tokens are in %s", path)
-    else:
-        draft.unlink()
-
-
 def _load(path: Path) -> Config:
     try:
         return load_config(path)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
-
-
-def _echo(text: str) -> None:
-    """Print; unlike click, fail when the standard output was closed from the beginning."""
-    if getattr(sys, "stdout", None) is None:
-        raise OSError("the standard output is closed")
-    click.echo(text)
-
-
-def _print(config: Config, tokens: InitialTokens, text: str) -> None:
-    """Print tokens that the database has; keep them for the owner when that fails."""
-    try:
-        _echo(text)
-    except OSError as error:
-        kept = config.state_dir / f"unprinted-tokens-{time.time_ns()}.json"
-        tokens.save(kept)
-        raise click.ClickException(f"cannot print: because {error}; see {kept}") from error
-
-
-def _for_people(tokens: InitialTokens) -> str:
-    lines = [f"account {name}: {token}" for name, token in tokens.accounts.items()]
-    if tokens.operator_token is not None:
-        lines.append(f"operator: {tokens.operator_token}")
-    return "\n".join(lines or ["nothing to make: everything is there"])

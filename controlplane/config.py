@@ -18,6 +18,8 @@ from controlplane.names import ADDRESS_RULE, NAME_RULE, is_name, is_registry_add
 ENV_PREFIX = "TILTYARD_CONTROLPLANE_"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LOG_LEVELS = ("debug", "info", "warning", "error")
+NOT_AGENTS = frozenset({"controlplane", "init"})
+"""The audit names the product itself by these, where it names an agent by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +82,34 @@ class Config:
         retention = ("ended_retention_days", "audit_retention_days")
         for name in (*positive, *retention, *connections):
             _check(getattr(self, name) > 0, name, "must be more than 0")
-        for key in ("regions", "node_pools"):
-            _check(all(map(is_name, getattr(self, key))), key, NAME_RULE)
+        self._check_names()
         for registry in self.registries:
-            _check(is_name(registry.name), "registries.name", NAME_RULE)
             _check(is_registry_address(registry.address), "registries.address", ADDRESS_RULE)
             addressed = all(map(is_registry_address, registry.aliases))
             _check(addressed, "registries.aliases", ADDRESS_RULE)
         for agent in self.agents:
             where = f"agents.{agent.name}"
+            product = agent.name in NOT_AGENTS
+            _check(not product, where, "is a name of the product itself: take another")
             _check(agent.region in self.regions, where, f"unknown region {agent.region!r}")
             known = agent.node_pool in self.node_pools
             _check(known, where, f"unknown node pool {agent.node_pool!r}")
             dialable = agent.address.startswith("unix:/")
             _check(dialable, where, "address must have the form unix:/path")
+
+    def _check_names(self) -> None:
+        names = {
+            "regions": self.regions,
+            "node_pools": self.node_pools,
+            "registries.name": tuple(registry.name for registry in self.registries),
+            "agents.name": tuple(agent.name for agent in self.agents),
+        }
+        for key, values in names.items():
+            _check(all(map(is_name, values)), key, NAME_RULE)
+            _check_unrepeated(key, values)
+        # Names of hosts do not differ by case.
+        claimed = (text.lower() for r in self.registries for text in (r.address, *r.aliases))
+        _check_unrepeated("registries", tuple(claimed))
 
     @property
     def database(self) -> Path:
@@ -254,6 +270,11 @@ def _strings(key: str, value: object) -> tuple[str, ...]:
 def _kind(default: object) -> str:
     names = {int: "a whole number", float: "a number"}
     return names.get(type(default), "a string")
+
+
+def _check_unrepeated(key: str, values: tuple[str, ...]) -> None:
+    for number, value in enumerate(values):
+        _check(value not in values[:number], key, f"{value!r} is there twice")
 
 
 def _check(holds: bool, key: str, text: str) -> None:

@@ -12,16 +12,19 @@ from controlplane.errors import (
 )
 from controlplane.open_streams import OpenStreams
 from controlplane.token_store import (
+    MAX_GOOD_TOKENS,
     AccountUnknown,
     MakerEnded,
     Token,
     TokenNameTaken,
     TokenRequest,
     TokenStore,
+    TooManyTokens,
 )
 from controlplane.tokens import NewToken, Scope, grants, mint
 
 _TAKEN = "a token of that name exists already"
+_TOO_MANY = f"there are {MAX_GOOD_TOKENS} good tokens already, which is the most"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Delegation:
 
         Raises:
             CannotDelegateError: The caller does not hold a scope.
-            ConflictError: A good token of the account has the name.
+            ConflictError: A good token of the account has the name, or it has too many.
             UnauthorizedError: The caller's token was revoked meanwhile.
         """
         lacking = sorted(scope for scope in wanted.scopes if not grants(caller.scopes, scope))
@@ -65,6 +68,8 @@ class Delegation:
                 raise UnauthorizedError
             case TokenNameTaken():
                 raise ConflictError(_TAKEN)
+            case TooManyTokens():
+                raise ConflictError(_TOO_MANY)
         return token
 
     async def make_for(self, caller: Caller, account: str, wanted: Delegated) -> NewToken:
@@ -74,7 +79,7 @@ class Delegation:
 
         Raises:
             NotFoundError: There is no such account.
-            ConflictError: A good token of the account has the name.
+            ConflictError: A good token of the account has the name, or it has too many.
             UnauthorizedError: The caller's token was revoked meanwhile.
         """
         token, now_ms = mint(), self._clock.now_ms()
@@ -86,6 +91,8 @@ class Delegation:
                 raise NotFoundError("account", account)
             case TokenNameTaken():
                 raise ConflictError(_TAKEN)
+            case TooManyTokens():
+                raise ConflictError(_TOO_MANY)
         return token
 
     async def all(self, account: str | None, *, ended_too: bool) -> list[Token]:

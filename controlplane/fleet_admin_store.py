@@ -1,12 +1,12 @@
 """Regions, node pools, registries and agents as operators see and change them, in the database."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sqlite_utils import Database
 
-from controlplane.fleet_store import Registry, registry_of
+from controlplane.fleet_store import Claimed, Registry, find_claim, registry_of
 from controlplane.placement import Strategy
 from controlplane.store import Actor, Event, Store, record_event
 
@@ -56,14 +56,6 @@ class InUse:
     by: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """Another registry has this address, or this alias."""
-
-    address: str
-    by: str
-
-
 Removal = Removed | InUse | None
 """What came of a removal; None when there was nothing of that name."""
 
@@ -82,7 +74,7 @@ class FleetAdminStore:
             " (SELECT 1 FROM json_each(application.regions) WHERE value = region.name))"
             " FROM region ORDER BY name"
         )
-        return await self._store.run(lambda db: [Region(*row) for row in db.execute(sql)])
+        return await self._store.read(sql, (), lambda row: Region(*row))
 
     async def create_region(self, name: str, actor: Actor, now_ms: int) -> None:
         """Make a region unless it is there."""
@@ -111,8 +103,8 @@ class FleetAdminStore:
             " (SELECT count(*) FROM application WHERE application.node_pool = pool.name)"
             " FROM node_pool AS pool ORDER BY name"
         )
-        return await self._store.run(
-            lambda db: [NodePool(n, Strategy(s), *counts) for n, s, *counts in db.execute(sql)]
+        return await self._store.read(
+            sql, (), lambda row: NodePool(row[0], Strategy(row[1]), *row[2:])
         )
 
     async def set_node_pool(
@@ -156,8 +148,8 @@ class FleetAdminStore:
             "SELECT name, address, aliases, (SELECT count(*) FROM application"
             " WHERE application.registry = registry.name) FROM registry ORDER BY name"
         )
-        return await self._store.run(
-            lambda db: [CountedRegistry(registry_of(r[:3]), r[3]) for r in db.execute(sql)]
+        return await self._store.read(
+            sql, (), lambda row: CountedRegistry(registry_of(row[:3]), row[3])
         )
 
     async def set_registry(self, wanted: Registry, actor: Actor, now_ms: int) -> Claimed | None:
@@ -221,7 +213,7 @@ def _set_registry(db: Database, wanted: Registry, actor: Actor, now_ms: int) -> 
     rows = db.execute("SELECT name, address, aliases FROM registry").fetchall()
     found = {row[0]: registry_of(row) for row in rows}
     current = found.pop(wanted.name, None)
-    claimed = _claimed(wanted, found.values())
+    claimed = find_claim(wanted, found.values())
     if claimed is not None or wanted == current:
         return claimed
     aliases = json.dumps(wanted.aliases)
@@ -232,13 +224,4 @@ def _set_registry(db: Database, wanted: Registry, actor: Actor, now_ms: int) -> 
     )
     event = Event(now_ms, "registry.set", "", actor, wanted.name)
     record_event(db, event, {"address": wanted.address, "aliases": wanted.aliases})
-    return None
-
-
-def _claimed(wanted: Registry, others: Iterable[Registry]) -> Claimed | None:
-    """Names of hosts do not differ by case."""
-    taken = {prefix.lower(): other.name for other in others for prefix in other.prefixes}
-    for prefix in wanted.prefixes:
-        if prefix.lower() in taken:
-            return Claimed(prefix, taken[prefix.lower()])
     return None

@@ -256,7 +256,7 @@ def set_warm_pool(api: Api, image: str, location: str, *, disabled: bool, **pool
 @click.argument("location")
 @calls("delete the warm pool")
 def delete_warm_pool(api: Api, image: str, location: str) -> None:
-    """Delete a warm pool and end its standbys."""
+    """Delete the warm pool of an application in a region."""
     api.delete("warm-pool", image, location)
 
 

@@ -1,11 +1,13 @@
 """Regions, node pools, registries and agents in the database."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlite_utils import Database
 
 from controlplane.config import Config
+from controlplane.errors import StoreError
 from controlplane.placement import Strategy
 from controlplane.store import Store
 
@@ -34,6 +36,14 @@ class Registry:
         return (self.address, *self.aliases)
 
 
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Another registry has this address, or this alias."""
+
+    address: str
+    by: str
+
+
 class FleetStore:
     """Transactions on what the operator configured."""
 
@@ -41,7 +51,11 @@ class FleetStore:
         self._store = store
 
     async def declare(self, config: Config) -> None:
-        """Write what the settings file declares; what only the database knows stays."""
+        """Write what the settings file declares; what only the database knows stays.
+
+        Raises:
+            StoreError: Two registries would claim one address; nothing was changed.
+        """
         await self._store.run(lambda db: _declare(db, config))
 
     async def agents(self) -> list[AgentRow]:
@@ -86,6 +100,18 @@ def registry_of(row: tuple[str, str, str]) -> Registry:
     return Registry(name, address, tuple(json.loads(aliases)))
 
 
+def find_claim(wanted: Registry, others: Iterable[Registry]) -> Claimed | None:
+    """Find what another registry claims of what one wants.
+
+    Names of hosts do not differ by case.
+    """
+    taken = {prefix.lower(): other.name for other in others for prefix in other.prefixes}
+    for prefix in wanted.prefixes:
+        if prefix.lower() in taken:
+            return Claimed(prefix, taken[prefix.lower()])
+    return None
+
+
 def _declare(db: Database, config: Config) -> None:
     for region in config.regions:
         db.execute("INSERT OR IGNORE INTO region(name) VALUES (?)", (region,))
@@ -97,6 +123,7 @@ def _declare(db: Database, config: Config) -> None:
             " DO UPDATE SET address=excluded.address, aliases=excluded.aliases",
             (registry.name, registry.address, json.dumps(registry.aliases)),
         )
+    _check_claims(db, config)
     for agent in config.agents:
         db.execute(
             "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)"
@@ -104,3 +131,21 @@ def _declare(db: Database, config: Config) -> None:
             " region=excluded.region, node_pool=excluded.node_pool, removed_ms=NULL",
             (agent.name, agent.address, agent.region, agent.node_pool),
         )
+
+
+def _check_claims(db: Database, config: Config) -> None:
+    """Refuse a file that declares what a registry claims which was made by the API.
+
+    Neither wins: an image would be looked for at another place than its tag was enabled at.
+    """
+    declared = {registry.name for registry in config.registries}
+    rows = db.execute("SELECT name, address, aliases FROM registry").fetchall()
+    made = [registry_of(row) for row in rows if row[0] not in declared]
+    for entry in config.registries:
+        claimed = find_claim(Registry(entry.name, entry.address, entry.aliases), made)
+        if claimed is not None:
+            raise StoreError(
+                f"cannot declare registry {entry.name!r}: because {claimed.by!r}, which was made"
+                f" by the API, claims {claimed.address}: take the one out of the settings file,"
+                " or start without it and change or remove the other by the API"
+            )

@@ -189,6 +189,24 @@ CREATE TABLE warm_pool (
 ) STRICT;
 """
 
+_BOUNDS = """
+-- An account that is gone for everybody; what was its own is removed a portion after the other.
+ALTER TABLE account ADD COLUMN removed_ms INTEGER;
+-- What is old is found by its time, however much there is that is young.
+CREATE INDEX event_by_time ON event(time_ms);
+CREATE INDEX abandoned_by_stop ON abandoned(stopped_ms) WHERE stopped_ms IS NOT NULL;
+CREATE INDEX token_by_revocation ON token(revoked_ms) WHERE revoked_ms IS NOT NULL;
+CREATE INDEX token_by_expiry ON token(expire_ms) WHERE expire_ms IS NOT NULL;
+-- The good tokens of an account are counted when one is made.
+CREATE INDEX unrevoked_token ON token(account, expire_ms) WHERE revoked_ms IS NULL;
+"""
+
+_PORTIONS = """
+-- Lists go through an account's rows in the order of their numbers. By an expression, so that no
+-- query of live sessions takes it in place of an index that holds those alone.
+CREATE INDEX session_by_account ON session(account || '');
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
     _LOOKUPS,
@@ -197,6 +215,8 @@ MIGRATIONS: tuple[str, ...] = (
     _REMOVED_AGENTS,
     _LISTS,
     _WARM_POOLS,
+    _BOUNDS,
+    _PORTIONS,
 )
 
 

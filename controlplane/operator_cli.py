@@ -5,14 +5,26 @@ from typing import Any
 
 import click
 
-from controlplane.api_client import STOP_TIMEOUT
+from controlplane.api_client import STOP_TIMEOUT, ApiError
 from controlplane.api_options import YES, Api, calls, confirmed
 from controlplane.tables import Column, Row, as_json, cores, field, memory, of, time, words
 
+_NO_LIMIT = "none"
+
+
+def _limit(name: str, number: Callable[[str], Any], what: str) -> Any:
+    """Make an option that takes a number or `none`."""
+
+    def limit(text: str) -> Any:
+        return text if text == _NO_LIMIT else number(text)
+
+    return click.option(name, type=limit, metavar=f"NUMBER|{_NO_LIMIT}", help=what)
+
+
 _QUOTA = (
-    click.option("--sessions", type=click.IntRange(min=0), help="Sessions at one time."),
-    click.option("--cpu", type=click.FloatRange(min=0), help="Cores."),
-    click.option("--ram", type=click.FloatRange(min=0), help="MiB."),
+    _limit("--sessions", click.IntRange(min=0), "Sessions at one time."),
+    _limit("--cpu", click.FloatRange(min=0), "Cores."),
+    _limit("--ram", click.FloatRange(min=0), "MiB."),
 )
 _PAGE = (
     click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True),
@@ -27,6 +39,12 @@ def _options(options: tuple[Any, ...]) -> Callable[[Any], Any]:
         return command
 
     return decorate
+
+
+def _named(limits: dict[str, Any]) -> dict[str, Any]:
+    """Give the limits that are named; null is none."""
+    named = {key: limit for key, limit in limits.items() if limit is not None}
+    return {key: None if limit == _NO_LIMIT else limit for key, limit in named.items()}
 
 
 def _used(key: str, shown: Callable[[Any], str]) -> Column:
@@ -101,19 +119,29 @@ def list_accounts(api: Api) -> None:
 @click.argument("name")
 @_options(_QUOTA)
 @calls("create the account")
-def create_account(api: Api, name: str, **quota: float | None) -> None:
+def create_account(api: Api, name: str, **limits: Any) -> None:
     """Create an account and print its first token; what is not limited has no limit."""
-    reply = api.post("operator", "account", body={"name": name, "quota": quota})
-    api.print_token(reply, f"account {name}")
+    reply = api.post("operator", "account", body={"name": name, "quota": _named(limits)})
+    api.print_token(reply, name)
 
 
 @account.command("quota")
 @click.argument("name")
 @_options(_QUOTA)
 @calls("set the quota")
-def set_quota(api: Api, name: str, **quota: float | None) -> None:
-    """Replace an account's quota; what is not named has no limit."""
-    api.put("operator", "account", name, body={"quota": quota})
+def set_quota(api: Api, name: str, **limits: Any) -> None:
+    """Change limits of an account; what is not named stays, `none` lifts a limit."""
+    named = _named(limits)
+    if not named:
+        options = ", ".join(f"--{key}" for key in limits)
+        raise click.UsageError(f"name what to change: {options}", click.get_current_context())
+    quotas = api.read(
+        api.get("operator", "account"),
+        lambda content: {row["name"]: dict(row["quota"]) for row in content["accounts"]},
+    )
+    if name not in quotas:
+        raise ApiError(f"cannot find account {name!r}")
+    api.put("operator", "account", name, body={"quota": quotas[name] | named})
 
 
 @account.command("delete")
@@ -152,8 +180,7 @@ def create_token(
 ) -> None:
     """Create a token and print it."""
     body = {"name": name, "scopes": scopes, "account": account, "expires_after": expires_after}
-    reply = api.post("operator", "token", body=body)
-    api.print_token(reply, f"account {account}" if account else "an operator")
+    api.print_token(api.post("operator", "token", body=body), account)
 
 
 @token.command("revoke")
@@ -205,7 +232,9 @@ def stop_session(api: Api, account: str, session_id: str) -> None:
 @calls("read the audit")
 def audit(api: Api, **query: str | int | None) -> None:
     """Show who changed what, newest first."""
-    api.print_table(api.get("operator", "audit", **query), "events", EVENTS)
+    reply = api.get("operator", "audit", **query)
+    api.print_table(reply, "events", EVENTS)
+    api.tell_more(reply)
 
 
 COMMANDS = (account, token, session, audit)

@@ -3,12 +3,23 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlite_utils import Database
 
 from controlplane.store import Actor, Event, Store, record_event
 
+MAX_PLAYERS = 10_000
+"""Of one session: every join answers with all of them."""
+
 _LIVE = "SELECT id FROM session WHERE account=?1 AND ended_ms IS NULL"
+_JOINED = "SELECT sequence, player FROM player WHERE account=?1 AND session=?2"
+_NAMED = "player IN (SELECT value FROM json_each(?3))"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFull:
+    """So many players would be more than a session may have; none of them joined."""
 
 
 class PlayerStore:
@@ -19,26 +30,23 @@ class PlayerStore:
 
     async def joined(self, account: str, session_id: str) -> list[str]:
         """Read the players of a session in the order of joining."""
-        return await self._store.run(lambda db: _joined(db, account, session_id))
+        sql = f"{_JOINED} ORDER BY sequence"
+        return await self._store.read(sql, (account, session_id), lambda row: str(row[1]))
 
     async def join(
         self, account: str, session_id: str, players: Sequence[str], actor: Actor, now_ms: int
-    ) -> list[str] | None:
+    ) -> list[str] | SessionFull | None:
         """Add players that are not joined yet; return all that are; None when nothing lives."""
-
-        def transaction(db: Database) -> list[str] | None:
-            if not db.execute(f"{_LIVE} AND id=?2", (account, session_id)).fetchone():
-                return None
-            inserted = db.execute(
-                "INSERT OR IGNORE INTO player(account, session, player)"
-                " SELECT ?1, ?2, value FROM json_each(?3) ORDER BY key",
-                (account, session_id, json.dumps(players)),
-            )
-            event = Event(now_ms, "players.joined", account, actor, session_id)
-            _count(db, event, inserted.rowcount)
-            return _joined(db, account, session_id)
-
-        return await self._store.run(transaction)
+        event = Event(now_ms, "players.joined", account, actor, session_id)
+        added = await self._store.run(lambda db: _join(db, account, session_id, players, event))
+        if added is None or isinstance(added, SessionFull):
+            return added
+        # All of them are read beside the transactions. Who joined later is left out, and who of
+        # this call has left again stays in: the answer tells what the call made.
+        last, named = added
+        sql = f"{_JOINED} AND sequence <= ?3"
+        found = await self._store.read(sql, (account, session_id, last), _numbered)
+        return [player for _, player in sorted({*found, *named})]
 
     async def leave(
         self, account: str, session_id: str, players: Sequence[str], actor: Actor, now_ms: int
@@ -80,9 +88,34 @@ class PlayerStore:
         return await self._store.run(transaction)
 
 
-def _joined(db: Database, account: str, session_id: str) -> list[str]:
-    sql = "SELECT player FROM player WHERE account=? AND session=? ORDER BY sequence"
-    return [row[0] for row in db.execute(sql, (account, session_id))]
+def _join(
+    db: Database, account: str, session_id: str, players: Sequence[str], event: Event
+) -> tuple[int, list[tuple[int, str]]] | SessionFull | None:
+    """Return the number of the last player of all, and the players of the call with theirs."""
+    live = db.execute(
+        "SELECT player_count FROM session WHERE account=? AND id=? AND ended_ms IS NULL",
+        (account, session_id),
+    ).fetchone()
+    if live is None:
+        return None
+    values = (account, session_id, json.dumps(players))
+    before = db.execute(f"{_JOINED} AND {_NAMED}", values).fetchall()
+    new = len(set(players)) - len(before)
+    if new and live[0] + new > MAX_PLAYERS:
+        return SessionFull()
+    inserted = db.execute(
+        "INSERT OR IGNORE INTO player(account, session, player)"
+        " SELECT ?1, ?2, value FROM json_each(?3) ORDER BY key",
+        values,
+    )
+    _count(db, event, inserted.rowcount)
+    named = [_numbered(row) for row in db.execute(f"{_JOINED} AND {_NAMED}", values)]
+    last = db.execute("SELECT max(sequence) FROM player").fetchone()[0]
+    return int(last), named
+
+
+def _numbered(row: tuple[int, str]) -> tuple[int, str]:
+    return row[0], row[1]
 
 
 def _left(db: Database, account: str, session_ids: Sequence[str]) -> int | None:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from controlplane.account_store import Caller
 from controlplane.clock import Clock
-from controlplane.errors import NotFoundError
-from controlplane.player_store import PlayerStore
+from controlplane.errors import InvalidRequestError, NotFoundError, Violation
+from controlplane.player_store import MAX_PLAYERS, PlayerStore, SessionFull
 
 
 class Players:
@@ -26,11 +26,15 @@ class Players:
 
         Raises:
             NotFoundError: The account has no session of that id that has not ended.
+            InvalidRequestError: It would have too many players; none of these joined.
         """
         now_ms = self._clock.now_ms()
         joined = await self._store.join(caller.account, session_id, players, caller.actor, now_ms)
         if joined is None:
             raise NotFoundError("session", session_id)
+        if isinstance(joined, SessionFull):
+            text = f"a session has at most {MAX_PLAYERS} players"
+            raise InvalidRequestError((Violation("players", text),))
         return joined
 
     async def leave(self, caller: Caller, session_id: str | None, players: Sequence[str]) -> int:

@@ -3,16 +3,19 @@
 import asyncio
 import hashlib
 import json
+import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-import aiohttp
-
 from controlplane.errors import RegistryTimeoutError, RegistryUnavailableError
 from controlplane.fleet_store import Registry
-from controlplane.registry_http import Endpoint, RegistryHttp, Reply, UnusableError
+from controlplane.registry_endpoint import Endpoint, UnusableError
+from controlplane.registry_http import RegistryHttp, Reply
+from controlplane.tag_lists import TagLists
+
+_log = logging.getLogger(__name__)
 
 MANIFEST_TYPES = (
     "application/vnd.oci.image.index.v1+json,"
@@ -20,6 +23,9 @@ MANIFEST_TYPES = (
     "application/vnd.docker.distribution.manifest.list.v2+json,"
     "application/vnd.docker.distribution.manifest.v2+json"
 )
+RESOLVE_TIMEOUT = 10.0
+"""For all requests about one tag together: two, and a log-in for either."""
+
 LIST_TIMEOUT = 10.0
 """For all pages of a list of tags together."""
 
@@ -29,8 +35,8 @@ TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z", re.ASCII)
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 """Of a manifest, or of one page of a list of tags."""
 
-PAGE_SIZE, MAX_PAGES = 1000, 100
-"""Tags asked for at once, and pages read at most: a list of 100,000 tags serves nobody."""
+PAGE_SIZE, MAX_PAGES = 1000, 20
+"""Tags asked for at once, and pages read at most: a list of 20,000 tags serves nobody."""
 
 DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 _API_HOSTS = dict.fromkeys(DOCKER_HUB, "registry-1.docker.io")
@@ -48,22 +54,34 @@ class TagResolver(Protocol):
     async def resolve(self, registry: Registry, repository: str, tag: str) -> str | None:
         """Return the digest that a tag names now, None when the registry has no such tag."""
 
-    async def tags(self, registry: Registry, repository: str) -> list[str]:
-        """Read the tags of a repository in the registry's order; none when it has no such one."""
+    async def tags(self, registry: Registry, repository: str) -> Sequence[str]:
+        """Read the tags of a repository, newest version first; none when it has no such one."""
+
+
+def public_endpoint(registry: Registry) -> Endpoint:
+    """Give where a registry is asked by anybody, without a name. Pure."""
+    return Endpoint(
+        address=_API_HOSTS.get(registry.address, registry.address),
+        auth_hosts=_AUTH_HOSTS.get(registry.address, ()),
+    )
 
 
 class RegistryClient:
     """Asks registries."""
 
-    def __init__(self) -> None:
+    def __init__(self, endpoint_of: Callable[[Registry], Endpoint] = public_endpoint) -> None:
+        """Take what says where a registry is, and how to log in there."""
+        self._endpoint_of = endpoint_of
         self._http = RegistryHttp()
+        self._lists = TagLists(self._read_tags)
 
     async def start(self) -> None:
         """Open the connection pools."""
         await self._http.start()
 
     async def stop(self) -> None:
-        """Close the connection pools. Idempotent."""
+        """Close the connection pools, for good. Idempotent."""
+        await self._lists.close()
         await self._http.stop()
 
     async def resolve(self, registry: Registry, repository: str, tag: str) -> str | None:
@@ -73,27 +91,36 @@ class RegistryClient:
             RegistryUnavailableError: The registry fails or answers what cannot be used.
             RegistryTimeoutError: It does not answer in time.
         """
-        path = f"/v2/{repository}/manifests/{tag}"
         with _told_of(registry):
-            reply = await self._ask(registry, repository, "HEAD", path)
-            if reply.status != 405:
-                if not _found(reply):
-                    return None
-                digest = reply.headers.get("Docker-Content-Digest", "")
-                if _DIGEST.match(digest):
-                    return digest
-            reply = await self._ask(registry, repository, "GET", path)
-            if not _found(reply):
-                return None
-            return f"sha256:{hashlib.sha256(reply.body).hexdigest()}"
+            async with asyncio.timeout(RESOLVE_TIMEOUT):
+                return await self._digest(registry, repository, tag)
 
-    async def tags(self, registry: Registry, repository: str) -> list[str]:
-        """Read the tags of a repository in the registry's order; none when it has no such one.
+    async def tags(self, registry: Registry, repository: str) -> Sequence[str]:
+        """Read the tags of a repository, newest version first; none when it has no such one.
+
+        What was read for another caller a moment ago is good for this one, too.
 
         Raises:
             RegistryUnavailableError: The registry fails or answers what cannot be used.
             RegistryTimeoutError: It does not answer in time.
         """
+        return await self._lists.newest_first(registry, repository)
+
+    async def _digest(self, registry: Registry, repository: str, tag: str) -> str | None:
+        path = f"/v2/{repository}/manifests/{tag}"
+        reply = await self._ask(registry, repository, "HEAD", path)
+        if reply.status != 405:
+            if not _found(reply):
+                return None
+            digest = reply.headers.get("Docker-Content-Digest", "")
+            if _DIGEST.match(digest):
+                return digest
+        reply = await self._ask(registry, repository, "GET", path)
+        if not _found(reply):
+            return None
+        return f"sha256:{hashlib.sha256(reply.body).hexdigest()}"
+
+    async def _read_tags(self, registry: Registry, repository: str) -> list[str]:
         path = f"/v2/{repository}/tags/list"
         query: Mapping[str, str] | None = {"n": str(PAGE_SIZE)}
         found: dict[str, None] = {}
@@ -104,10 +131,12 @@ class RegistryClient:
                     if not _found(reply):
                         return []
                     found |= dict.fromkeys(_names(reply))
+                    if len(found) > PAGE_SIZE * MAX_PAGES:
+                        break
                     query = _next_query(reply, query)
                     if query is None:
                         return list(found)
-            raise UnusableError(f"its list of tags has more than {MAX_PAGES} pages")
+            raise UnusableError("its list of tags is too long")
 
     async def _ask(
         self,
@@ -118,7 +147,7 @@ class RegistryClient:
         query: Mapping[str, str] | None = None,
     ) -> Reply:
         return await self._http.ask(
-            _endpoint(registry),
+            self._endpoint_of(registry),
             method,
             path,
             scope=f"repository:{repository}:pull",
@@ -134,18 +163,11 @@ def _told_of(registry: Registry) -> Iterator[None]:
     try:
         yield
     except UnusableError as error:
+        _log.warning("cannot ask registry %s: because %s", registry.name, error.detail)
         raise RegistryUnavailableError(registry.name, str(error)) from error
     except TimeoutError as error:
+        _log.warning("cannot ask registry %s: because it did not answer in time", registry.name)
         raise RegistryTimeoutError(registry.name) from error
-    except aiohttp.ClientError as error:
-        raise RegistryUnavailableError(registry.name, str(error)) from error
-
-
-def _endpoint(registry: Registry) -> Endpoint:
-    return Endpoint(
-        address=_API_HOSTS.get(registry.address, registry.address),
-        auth_hosts=_AUTH_HOSTS.get(registry.address, ()),
-    )
 
 
 def _found(reply: Reply) -> bool:
@@ -162,6 +184,8 @@ def _names(reply: Reply) -> list[str]:
     names = [] if names is None else names  # as an empty repository answers
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UnusableError("its list of tags is none")
+    if len(names) > PAGE_SIZE * MAX_PAGES:  # all in one page, as who ignores `n` answers
+        raise UnusableError("its list of tags is too long")
     return [name for name in names if TAG.match(name)]
 
 

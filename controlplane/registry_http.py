@@ -11,21 +11,21 @@ but for the realm of its tokens, and that must be a host that the operator named
 """
 
 import asyncio
-import base64
-import ipaddress
-import json
 import re
 import ssl
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 from multidict import CIMultiDictProxy
 from yarl import URL
+
+from controlplane.redaction import REDACTED
+from controlplane.registry_endpoint import Endpoint, UnusableError, base_url, is_address
+from controlplane.registry_login import checked_realm, read_challenges, read_token
+from controlplane.registry_resolver import LookUps, Resolver
 
 TIMEOUT = aiohttp.ClientTimeout(total=5, connect=2)
 """Of one request, within the patience of a caller; a registry answers in milliseconds."""
@@ -34,39 +34,21 @@ MAX_TOKEN_BYTES = 64 * 1024
 MAX_TOKENS = 1024
 """Of tokens kept, the oldest going first: one for each repository that is asked for."""
 
-TOKEN_LIFETIME, TOKEN_MARGIN = 60.0, 10.0
-"""Seconds that a token counts as good when its answer does not say, and that it is given less."""
+TOKEN_MARGIN = 10.0
+"""Seconds that a token is given less than its service said."""
 
-_PARAMETER = re.compile(r'([A-Za-z_]+)=(?:"([^"]*)"|([^\s",]+))')
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-
-
-class UnusableError(Exception):
-    """What a registry answered, or where it would send us, cannot be used; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a registry is and how to log in there.
-
-    `address` is `host[:port]`; `auth_hosts`, of the same form, may be its realm; `ca` is the PEM
-    text of certificate authorities to trust in place of the machine's.
-    """
-
-    address: str
-    username: str = ""
-    password: str = field(default="", repr=False)
-    auth_hosts: tuple[str, ...] = ()
-    private: bool = False
-    ca: str = ""
-
-    @property
-    def basic(self) -> str | None:
-        """The header for a log-in by name and password."""
-        if not self.username:
-            return None
-        pair = f"{self.username}:{self.password}".encode()
-        return f"Basic {base64.b64encode(pair).decode()}"
+_HIDDEN = frozenset({401, 403, 404})
+_PHRASES: tuple[tuple[type[Exception], str], ...] = (
+    (aiohttp.InvalidURL, "its address is none"),
+    (UnicodeError, "its address is none"),
+    (aiohttp.ClientSSLError, "its TLS cannot be trusted"),
+    (ssl.SSLError, "its TLS cannot be trusted"),
+    (aiohttp.ServerDisconnectedError, "it broke its answer off"),
+    (aiohttp.ClientPayloadError, "it broke its answer off"),
+    (aiohttp.ClientResponseError, "its answer is no HTTP"),
+    (Exception, "it cannot be reached"),
+)
+"""What callers are told of a failure, by its kind: the first that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +67,22 @@ class RegistryHttp:
     def __init__(self) -> None:
         self._any: aiohttp.ClientSession | None = None
         self._public: aiohttp.ClientSession | None = None
+        self._look_ups = LookUps()
         self._tokens: OrderedDict[tuple[Endpoint, str], tuple[str, float]] = OrderedDict()
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     async def start(self) -> None:
         """Open the connection pools."""
-        self._any = _session(ThreadedResolver())
-        self._public = _session(_PublicResolver())
+        self._any = _session(Resolver(self._look_ups, only_public=False))
+        self._public = _session(Resolver(self._look_ups, only_public=True))
 
     async def stop(self) -> None:
-        """Close the connection pools. Idempotent."""
+        """Close the connection pools, for good. Idempotent."""
         for session in (self._any, self._public):
             if session is not None:
                 await session.close()
         self._any = self._public = None
+        self._look_ups.close()
 
     async def ask(
         self,
@@ -113,31 +97,36 @@ class RegistryHttp:
     ) -> Reply:
         """Send a request, logging in when the registry wants that.
 
+        Registries do not tell whether a repository is missing or another's. So a refusal of who
+        holds a token, or may not have one without a name, is answered as 404.
+
         Raises:
-            UnusableError: The answer is too large, or the registry wants a log-in that we have
-                not or that leads elsewhere.
+            UnusableError: It cannot be reached, its answer is too large or no HTTP, or it wants a
+                log-in that we have not, that it refuses, or that leads elsewhere.
             TimeoutError: It does not answer in time.
-            aiohttp.ClientError: It cannot be reached, or its answer is no HTTP.
         """
-        url = _base(endpoint.address).with_path(path).with_query(params)
+        url = base_url(endpoint.address).with_path(path).with_query(params)
         headers = {"Accept": accept}
         known = self._token(endpoint, scope)
         if known is not None:
             headers["Authorization"] = known
         reply = await self._send(endpoint, method, url, headers, max_bytes)
-        if reply.status != 401:
-            return reply
-        headers["Authorization"] = await self._log_in(endpoint, scope, reply)
-        return await self._send(endpoint, method, url, headers, max_bytes)
+        if reply.status == 401:
+            header = await self._log_in(endpoint, scope, reply)
+            if header is None:
+                return replace(reply, status=404)
+            headers["Authorization"] = header
+            reply = await self._send(endpoint, method, url, headers, max_bytes)
+        if headers.get("Authorization", "").startswith("Bearer ") and reply.status in _HIDDEN:
+            return replace(reply, status=404)
+        if reply.status == 401:
+            raise UnusableError("it refused the log-in")
+        return reply
 
-    async def _log_in(self, endpoint: Endpoint, scope: str, refusal: Reply) -> str:
-        """Give the header that the registry asks for."""
+    async def _log_in(self, endpoint: Endpoint, scope: str, refusal: Reply) -> str | None:
+        """Give the header that the registry asks for; None when nobody without a name gets one."""
         self._tokens.pop((endpoint, scope), None)
-        wanted: dict[str, dict[str, str]] = {}
-        for challenge in refusal.headers.getall("WWW-Authenticate", []):
-            scheme, _, rest = challenge.partition(" ")
-            found = {name.lower(): a or b for name, a, b in _PARAMETER.findall(rest)}
-            wanted.setdefault(scheme.lower(), found)
+        wanted = read_challenges(refusal.headers.getall("WWW-Authenticate", []))
         if "bearer" in wanted:
             return await self._fetch_token(endpoint, scope, wanted["bearer"])
         if "basic" not in wanted or endpoint.basic is None:
@@ -146,24 +135,22 @@ class RegistryHttp:
 
     async def _fetch_token(
         self, endpoint: Endpoint, scope: str, challenge: Mapping[str, str]
-    ) -> str:
-        realm = _checked_realm(endpoint, challenge.get("realm", ""))
+    ) -> str | None:
+        realm = checked_realm(endpoint, challenge.get("realm", ""))
         query = {"service": challenge["service"]} if "service" in challenge else {}
         headers = {"Accept": "application/json"}
         if endpoint.basic is not None:
             headers["Authorization"] = endpoint.basic
         url = realm.update_query(query | {"scope": scope})
         reply = await self._send(endpoint, "GET", url, headers, MAX_TOKEN_BYTES)
+        if endpoint.basic is None and reply.status in _HIDDEN:
+            return None
+        failure = f"its token service answered {reply.status}"
+        if reply.status in {401, 403}:
+            raise UnusableError("it refused the log-in", f"it refused the log-in: {failure}")
         if reply.status != 200:
-            raise UnusableError(f"its token service answered {reply.status}")
-        try:
-            answer = json.loads(reply.body)
-            token = answer.get("token") or answer["access_token"]
-            lifetime = float(answer.get("expires_in") or TOKEN_LIFETIME)
-        except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-            raise UnusableError("its token service answered no token") from None
-        if not isinstance(token, str) or not re.fullmatch(r"[!-~]+", token, re.ASCII):
-            raise UnusableError("its token service answered no token")
+            raise UnusableError(failure)
+        token, lifetime = read_token(reply.body)
         self._keep(endpoint, scope, f"Bearer {token}", lifetime)
         return f"Bearer {token}"
 
@@ -180,10 +167,25 @@ class RegistryHttp:
     async def _send(
         self, endpoint: Endpoint, method: str, url: URL, headers: dict[str, str], max_bytes: int
     ) -> Reply:
-        free = endpoint.private or _is_address(url.host or "") or url.host == "localhost"
+        headers = {**headers, "Accept-Encoding": "identity"}
+        try:
+            return await self._exchange(endpoint, method, url, headers, max_bytes)
+        except TimeoutError:
+            raise
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:
+            phrase = next(told for kind, told in _PHRASES if isinstance(error, kind))
+            text = str(error) or type(error).__name__
+            for secret in (headers.get("Authorization", "").partition(" ")[2], endpoint.password):
+                text = _without(secret, text)
+            # Not `from error`: a traceback would show the text as it was.
+            raise UnusableError(phrase, f"{phrase}: {text}") from None
+
+    async def _exchange(
+        self, endpoint: Endpoint, method: str, url: URL, headers: dict[str, str], max_bytes: int
+    ) -> Reply:
+        free = endpoint.private or is_address(url.host or "") or url.host == "localhost"
         session = self._any if free else self._public
         assert session is not None, "start() comes first"
-        headers = {**headers, "Accept-Encoding": "identity"}
         async with session.request(
             method, url, headers=headers, allow_redirects=False, ssl=self._context(endpoint)
         ) as response:
@@ -206,67 +208,16 @@ class RegistryHttp:
         return self._contexts[endpoint.ca]
 
 
-class _PublicResolver(AbstractResolver):
-    """Resolves names whose addresses are all public, and no other."""
-
-    def __init__(self) -> None:
-        self._resolver = ThreadedResolver()
-
-    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        for result in found:
-            if not is_public(result["host"]):
-                raise OSError(None, f"{host} resolves to {result['host']}, which is not public")
-        return found
-
-    async def close(self) -> None:
-        await self._resolver.close()
+def _without(secret: str, text: str) -> str:
+    """Cut a secret out of a text that may quote it, and break off within it."""
+    begin = re.escape(secret[:8])
+    return re.sub(rf"{begin}[!-~]*", REDACTED, text) if secret else text
 
 
-def is_public(address: str) -> bool:
-    """Tell whether an address belongs to a host of the public internet. Pure."""
-    ip: Any = ipaddress.ip_address(address.partition("%")[0])
-    if ip.version == 6 and ip.ipv4_mapped is not None:
-        ip = ip.ipv4_mapped
-    elif ip.version == 6 and ip in _NAT64:
-        ip = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-    return bool(ip.is_global and not ip.is_multicast)
-
-
-def _session(resolver: AbstractResolver) -> aiohttp.ClientSession:
+def _session(resolver: Resolver) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False),
         timeout=TIMEOUT,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
     )
-
-
-def _checked_realm(endpoint: Endpoint, realm: str) -> URL:
-    """Refuse a realm that is not of the registry's own host, or of one that the operator named."""
-    try:
-        url = URL(realm)
-        named = (url.scheme, url.host, url.port)
-    except ValueError:
-        raise UnusableError("its realm is no URL") from None
-    allowed = [_base(host) for host in (endpoint.address, *endpoint.auth_hosts)]
-    if named not in [(base.scheme, base.host, base.port) for base in allowed]:
-        raise UnusableError(f"its realm {url.host!r} is neither its own host nor in auth_hosts")
-    return url.with_user(None).with_fragment(None)
-
-
-def _base(address: str) -> URL:
-    """Give the URL of `host[:port]`; plain HTTP only to loopback."""
-    host = URL(f"//{address}").host or ""
-    loopback = host == "localhost" or (
-        _is_address(host) and ipaddress.ip_address(host).is_loopback
-    )
-    return URL(f"{'http' if loopback else 'https'}://{address}")
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

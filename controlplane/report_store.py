@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from controlplane.account_store import has_account
 from controlplane.contract import EndReason, HostSession, State
 from controlplane.store import ITSELF, Actor, Event, Store, record_event
 
@@ -132,8 +133,7 @@ def _settle_unknown(db: Database, agent: str, session: HostSession, now_ms: int)
         return Verdict.KEEP  # its last words: the agent was removed, nobody follows it
     known = db.execute("SELECT 1 FROM abandoned WHERE internal_id=?", (session.internal_id,))
     identity = session.identity
-    account = db.execute("SELECT 1 FROM account WHERE name=?", (identity.account,))
-    if known.fetchone() or not account.fetchone():
+    if known.fetchone() or not has_account(db, identity.account):
         return Verdict.STOP
     adopted = db.execute(
         "INSERT OR IGNORE INTO session(account, id, internal_id, agent, state, application, tag,"
@@ -152,7 +152,7 @@ def _settle_unknown(db: Database, agent: str, session: HostSession, now_ms: int)
             identity.external_id,
             session.reservation.nano_cpus,
             session.reservation.memory_bytes,
-            session.create_ms,
+            min(session.create_ms, now_ms),
         ),
     )
     if adopted.rowcount == 0:
@@ -164,15 +164,16 @@ def _settle_unknown(db: Database, agent: str, session: HostSession, now_ms: int)
 
 def _write(db: Database, agent: str, session: HostSession, now_ms: int) -> None:
     ended = session.state.ended
+    # A host's wrong clock must neither keep a row for ever nor have it forgotten at once.
     db.execute(
-        "UPDATE session SET confirmed=1, state=?, host=?, ports=?, injected_env=?, ended_ms=?,"
-        " end_reason=?, exit_code=?, detail=? WHERE internal_id=?",
+        "UPDATE session SET confirmed=1, state=?, host=?, ports=?, injected_env=?,"
+        " ended_ms=max(created_ms, ?), end_reason=?, exit_code=?, detail=? WHERE internal_id=?",
         (
             session.state,
             session.host,
             json.dumps([asdict(port) for port in session.ports]),
             json.dumps(dict(session.injected_env)),
-            (session.end_ms or now_ms) if ended else None,
+            min(session.end_ms or now_ms, now_ms) if ended else None,
             session.end_reason,
             session.exit_code,
             session.detail,

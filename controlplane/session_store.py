@@ -10,6 +10,7 @@ from sqlite_utils import Database
 from controlplane.account_store import AccountGone
 from controlplane.contract import Port, Protocol, Resources, State
 from controlplane.quotas import Quota, Usage, exceeded_limit
+from controlplane.session_removal_store import remove_abandoned, remove_ended
 from controlplane.store import ITSELF, Actor, Event, Store, record_event
 
 COLUMNS = (
@@ -96,13 +97,27 @@ class SessionStore:
         self._store = store
 
     async def reserve_session(
-        self, new: NewSession, actor: Actor
+        self, new: NewSession
     ) -> Reserved | IdTaken | QuotaExceeded | AccountGone:
-        """Take the id and the quota in one transaction."""
-        return await self._store.run(lambda db: _reserve(db, new, actor))
+        """Take the id and the quota in one transaction.
 
-    async def begin_attempt(self, account: str, session_id: str, attempt: Attempt) -> bool:
-        """Commit an attempt before its call; False when its agent was removed."""
+        The audit has it with the first attempt: refusals that cost nothing must not fill it.
+        """
+        return await self._store.run(lambda db: _reserve(db, new))
+
+    async def begin_attempt(
+        self,
+        account: str,
+        session_id: str,
+        attempt: Attempt,
+        now_ms: int,
+        *,
+        first_of: Actor | None = None,
+    ) -> bool:
+        """Commit an attempt before its call; False when its agent was removed.
+
+        `first_of` is who started the session, given until an attempt of it has begun.
+        """
 
         def transaction(db: Database) -> bool:
             begun = db.execute(
@@ -113,6 +128,9 @@ class SessionStore:
                     attempt.agent,
                 ),
             )
+            if begun.rowcount and first_of is not None:
+                event = Event(now_ms, "session.reserved", account, first_of, session_id)
+                record_event(db, event)
             return begun.rowcount > 0
 
         return await self._store.run(transaction)
@@ -144,8 +162,12 @@ class SessionStore:
         now_ms: int,
         *,
         attempt: Attempt | None,
+        attempted: bool,
     ) -> None:
-        """Forget a session that never started; `attempt` is one that something may come of."""
+        """Forget a session that never started; `attempt` is one that something may come of.
+
+        The audit knows of it, and is told, when any was `attempted`.
+        """
 
         def transaction(db: Database) -> None:
             if attempt is not None:
@@ -155,8 +177,9 @@ class SessionStore:
                 " AND (internal_id IS NULL OR internal_id=?)",
                 (account, session_id, attempt and attempt.internal_id),
             )
-            event = Event(now_ms, "session.not_started", account, ITSELF, session_id)
-            record_event(db, event, {"why": why})
+            if attempted:
+                event = Event(now_ms, "session.not_started", account, ITSELF, session_id)
+                record_event(db, event, {"why": why})
 
         await self._store.run(transaction)
 
@@ -181,14 +204,15 @@ class SessionStore:
 
         return await self._store.run(transaction)
 
-    async def forget_ended(self, before_ms: int) -> int:
-        """Forget sessions that ended before a time, and settled ledger entries as old."""
+    async def forget_ended(self, before_ms: int) -> None:
+        """Forget sessions that ended before a time, and settled ledger entries as old.
 
-        def transaction(db: Database) -> int:
-            db.execute("DELETE FROM abandoned WHERE stopped_ms < ?", (before_ms,))
-            return db.execute("DELETE FROM session WHERE ended_ms < ?", (before_ms,)).rowcount
-
-        return await self._store.run(transaction)
+        A portion after the other, so that others have their turn.
+        """
+        while await self._store.run(lambda db: remove_abandoned(db, before_ms)):
+            pass
+        while await self._store.run(lambda db: remove_ended(db, before_ms)):
+            pass
 
     async def drop_unattempted(self) -> None:
         """Free the ids that a control plane which is gone had taken and not yet tried to start."""
@@ -202,11 +226,10 @@ def read_session(db: Database, account: str, session_id: str) -> Session | None:
     return session_of(row) if row else None
 
 
-def _reserve(
-    db: Database, new: NewSession, actor: Actor
-) -> Reserved | IdTaken | QuotaExceeded | AccountGone:
+def _reserve(db: Database, new: NewSession) -> Reserved | IdTaken | QuotaExceeded | AccountGone:
     limits = db.execute(
-        "SELECT quota_sessions, quota_nano_cpus, quota_memory_bytes FROM account WHERE name=?",
+        "SELECT quota_sessions, quota_nano_cpus, quota_memory_bytes FROM account"
+        " WHERE name=? AND removed_ms IS NULL",
         (new.account,),
     ).fetchone()
     if limits is None:
@@ -235,7 +258,6 @@ def _reserve(
     if limit is not None:
         db.execute("DELETE FROM session WHERE account=? AND id=?", (new.account, new.id))
         return QuotaExceeded(limit)
-    record_event(db, Event(new.created_ms, "session.reserved", new.account, actor, new.id))
     return Reserved()
 
 

@@ -10,20 +10,41 @@ class _Bucket:
     time: float
 
 
+SWEEP = 64
+"""With fewer buckets than this none is looked for that could be dropped."""
+
+
 @dataclass(slots=True)
 class StartRate:
-    """Token buckets that hold at most `burst` and refill by `rate` a second."""
+    """Token buckets that hold at most `burst` and refill by `rate` a second.
+
+    A bucket that is full again says no more than none.
+    """
 
     rate: float
     burst: float
     _buckets: dict[tuple[str, str], _Bucket] = field(default_factory=dict)
+    _sweep_at: int = SWEEP
 
     def take(self, account: str, location: str, now: float) -> int | None:
         """Take one start; None when taken, else the whole seconds until one is there."""
-        bucket = self._buckets.setdefault((account, location), _Bucket(self.burst, now))
-        bucket.level = min(self.burst, bucket.level + (now - bucket.time) * self.rate)
-        bucket.time = now
+        bucket = self._buckets.get((account, location))
+        if bucket is None:
+            self._sweep(now)
+            bucket = self._buckets[account, location] = _Bucket(self.burst, now)
+        bucket.level, bucket.time = self._level(bucket, now), now
         if bucket.level < 1:
             return max(1, math.ceil((1 - bucket.level) / self.rate))
         bucket.level -= 1
         return None
+
+    def _level(self, bucket: _Bucket, now: float) -> float:
+        return min(self.burst, bucket.level + (now - bucket.time) * self.rate)
+
+    def _sweep(self, now: float) -> None:
+        """Drop what is full, once for as many new buckets as were kept the last time."""
+        if len(self._buckets) < self._sweep_at:
+            return
+        kept = {k: b for k, b in self._buckets.items() if self._level(b, now) < self.burst}
+        self._buckets = kept
+        self._sweep_at = max(SWEEP, 2 * len(kept))

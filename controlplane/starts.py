@@ -82,6 +82,7 @@ REFUSED_BY_ADMISSION = frozenset(
 class _Start:
     """A start under way."""
 
+    actor: Actor
     spec: SessionSpec
     node_pool: str
     wanted: Wanted
@@ -90,6 +91,8 @@ class _Start:
     """A DELETE came during the start: no further host is tried."""
     attempt: Attempt | None = None
     """The attempt under way, or what it became: the one that may have come to something."""
+    attempted: bool = False
+    """There was an attempt, so that the audit knows of the session."""
     refused: bool = False
     """Nothing came of the attempt under way: its host said so before it began."""
     outcome: str | None = None
@@ -155,7 +158,7 @@ class Starts:
             ImageCannotRunError: The engine refuses the image.
         """
         start = await self._prepare(caller, request)
-        task = asyncio.create_task(self._run(start, caller.actor), name=f"start {start.key!r}")
+        task = asyncio.create_task(self._run(start), name=f"start {start.key!r}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         session = await asyncio.shield(task)
@@ -190,14 +193,15 @@ class Starts:
         tag = await self._tags.choose(application, request.location, request.version)
         session_id = request.id or str(uuid.uuid4())
         return _Start(
+            actor=caller.actor,
             spec=session_spec(application, tag, request, session_id, ports),
             node_pool=application.node_pool,
             wanted=Wanted(tag.image, application.reservation, ports),
             deadline=deadline,
         )
 
-    async def _run(self, start: _Start, actor: Actor) -> HostSession:
-        await self._reserve(start, actor)
+    async def _run(self, start: _Start) -> HostSession:
+        await self._reserve(start)
         self._under_way[start.key] = start
         try:
             self._take_rate(start)
@@ -219,7 +223,7 @@ class Starts:
         del self._under_way[start.key]
         start.settled.set()
 
-    async def _reserve(self, start: _Start, actor: Actor) -> None:
+    async def _reserve(self, start: _Start) -> None:
         identity = start.spec.identity
         new = NewSession(
             account=identity.account,
@@ -232,7 +236,7 @@ class Starts:
             reservation=start.spec.reservation,
             created_ms=self._clock.now_ms(),
         )
-        outcome = await self._sessions.reserve_session(new, actor)
+        outcome = await self._sessions.reserve_session(new)
         if isinstance(outcome, AccountGone):
             raise UnauthorizedError
         if isinstance(outcome, IdTaken):
@@ -250,7 +254,9 @@ class Starts:
         while True:
             now_ms = self._clock.now_ms()
             try:
-                await self._sessions.free(*start.key, why, now_ms, attempt=start.attempt)
+                await self._sessions.free(
+                    *start.key, why, now_ms, attempt=start.attempt, attempted=start.attempted
+                )
                 break
             except StoreError as error:
                 _log.error(
@@ -299,8 +305,12 @@ class Starts:
     async def _attempt(self, start: _Start, link: HostLink, internal_id: str) -> HostSession:
         address = link.host.public_address if link.host is not None else ""
         start.attempt, start.refused = Attempt(internal_id, link.row.name, address), False
-        if not await self._sessions.begin_attempt(*start.key, start.attempt):
+        now_ms, first_of = self._clock.now_ms(), None if start.attempted else start.actor
+        if not await self._sessions.begin_attempt(
+            *start.key, start.attempt, now_ms, first_of=first_of
+        ):
             raise AgentRefusedError(AgentReason.DRAINING, "the agent was removed")
+        start.attempted = True
         timeout = max(MIN_CALL, min(CALL_TIMEOUT, self._time_left(start)))
         answer = await link.client.start_session(internal_id, start.spec, timeout)
         session = link.answered(internal_id, answer)

@@ -34,6 +34,13 @@ _T = TypeVar("_T")
 BUSY_TIMEOUT = 5.0
 """Seconds to wait for another process, such as `init` or a backup, to let go of the database."""
 
+_PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "foreign_keys=ON",
+    f"journal_size_limit={64 * 1024 * 1024}",
+)
+
 MAX_BATCH = 256
 """Functions in one commit at most, so that the first of them does not wait for ever."""
 
@@ -74,7 +81,11 @@ class Store:
             raise
         self._thread = thread
         loop = asyncio.get_running_loop()
-        self._reader = await loop.run_in_executor(self._reading, _connect_reader, self._path)
+        try:
+            self._reader = await loop.run_in_executor(self._reading, _connect_reader, self._path)
+        except (OSError, sqlite3.Error) as error:
+            await self.close()
+            raise StoreError(f"cannot open {self._path}: because {error}") from error
 
     async def close(self) -> None:
         """Finish what was sent, then close. Idempotent."""
@@ -87,7 +98,7 @@ class Store:
         if self._reader is not None:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._reading, self._reader.close)
-            self._reading.shutdown()  # at once: that was its last job
+        self._reading.shutdown()  # at once: that was its last job
 
     async def run(
         self, transaction: Callable[[Database], _T], then: Callable[[_T], None] | None = None
@@ -215,7 +226,7 @@ def _connect(path: Path) -> Database:
     connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT)
     try:
         db = Database(connection)
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
         _check_integrity(connection)
         migrate(db)

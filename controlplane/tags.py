@@ -1,18 +1,19 @@
 """Tags: enabling one, and choosing the one that a session runs."""
 
-import re
-
 from controlplane.account_store import Caller
 from controlplane.application_store import Application, ApplicationStore, Tag
 from controlplane.applications import Applications
 from controlplane.clock import Clock
-from controlplane.errors import InvalidRequestError, NotFoundError, Violation
+from controlplane.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    RegistryUnavailableError,
+    Violation,
+)
 from controlplane.fleet import Fleet
-from controlplane.fleet_store import FleetStore
+from controlplane.fleet_store import FleetStore, Registry
 from controlplane.preload import Preloader
 from controlplane.registry import TAG, TagResolver
-
-_NUMBERS = re.compile(r"([0-9]+)")
 
 
 class Tags:
@@ -48,9 +49,7 @@ class Tags:
         """
         if not TAG.match(tag):
             raise InvalidRequestError((Violation("tag", "cannot be a tag"),))
-        application = await self._applications.get(caller, application_name)
-        registry = await self._fleet_store.registry(application.registry)
-        assert registry is not None, "an application's registry is a foreign key"
+        application, registry = await self._source(caller, application_name)
         digest = await self._resolver.resolve(registry, application.repository, tag)
         if digest is None:
             raise NotFoundError("tag", tag)
@@ -74,12 +73,10 @@ class Tags:
             RegistryUnavailableError: The registry fails.
             RegistryTimeoutError: The registry is silent.
         """
-        application = await self._applications.get(caller, application_name)
-        registry = await self._fleet_store.registry(application.registry)
-        assert registry is not None, "an application's registry is a foreign key"
+        application, registry = await self._source(caller, application_name)
         tags = await self._resolver.tags(registry, application.repository)
         first = (page - 1) * page_size
-        return sorted(tags, key=natural_order, reverse=True)[first : first + page_size]
+        return list(tags[first : first + page_size])
 
     async def choose(self, application: Application, region: str, version: str | None) -> Tag:
         """Choose the tag for a session: the named one, else the newest that a host has pulled.
@@ -96,9 +93,13 @@ class Tags:
                     return tag
         raise NotFoundError("tag", version or "any")
 
-
-def natural_order(text: str) -> tuple[str | int, ...]:
-    """Give a key that orders versions as people do: runs of digits as numbers. Pure."""
-    return tuple(
-        int(part) if index % 2 else part for index, part in enumerate(_NUMBERS.split(text))
-    )
+    async def _source(self, caller: Caller, name: str) -> tuple[Application, Registry]:
+        """Read an application, and the registry that it names."""
+        for _ in range(2):
+            application = await self._applications.get(caller, name)
+            registry = await self._fleet_store.registry(application.registry)
+            if registry is not None:
+                return application, registry
+            # Between the two reads the application was given another registry, and this one
+            # removed: whoever reads again sees that.
+        raise RegistryUnavailableError(application.registry, "it was removed")

@@ -12,9 +12,18 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from controlplane.account_store import is_good
+from controlplane.account_store import GOOD, has_account, insert_token, is_good
 from controlplane.store import Actor, Event, Store, record_event
 from controlplane.tokens import NewToken, Scope, earlier
+
+MAX_GOOD_TOKENS = 1000
+"""Of one account, and of the operators: their list is answered whole."""
+
+PORTION = 1000
+"""Tokens that are forgotten in one transaction: others wait that long at most."""
+
+ENDED = "(revoked_ms < ?1 OR expire_ms < ?1)"
+"""What holds for a token that ended before the time that is the first value."""
 
 _COLUMNS = (
     "id, account, name, scopes, parent, created_ms, expire_ms, last_used_ms, last_used_address,"
@@ -58,6 +67,11 @@ class TokenNameTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class TooManyTokens:
+    """The account has as many good tokens as it may have."""
+
+
+@dataclass(frozen=True, slots=True)
 class MakerEnded:
     """The maker's token was revoked or expired since it was looked at."""
 
@@ -75,21 +89,21 @@ class TokenStore:
 
     async def make(
         self, maker: Actor, token: NewToken, wanted: TokenRequest, now_ms: int
-    ) -> TokenMade | TokenNameTaken | MakerEnded:
+    ) -> TokenMade | TokenNameTaken | TooManyTokens | MakerEnded:
         """Make a token of the maker's account, if the maker is still good and the name free."""
         return await self._store.run(lambda db: _make(db, maker, token, wanted, now_ms))
 
     async def make_for(
         self, account: str, actor: Actor, token: NewToken, wanted: TokenRequest, now_ms: int
-    ) -> TokenMade | TokenNameTaken | MakerEnded | AccountUnknown:
+    ) -> TokenMade | TokenNameTaken | TooManyTokens | MakerEnded | AccountUnknown:
         """Make a token of any account that is no token's child, if its actor is still good."""
 
         def transaction(
             db: Database,
-        ) -> TokenMade | TokenNameTaken | MakerEnded | AccountUnknown:
+        ) -> TokenMade | TokenNameTaken | TooManyTokens | MakerEnded | AccountUnknown:
             if not is_good(db, actor.name, now_ms):
                 return MakerEnded()
-            if not db.execute("SELECT 1 FROM account WHERE name=?", (account,)).fetchone():
+            if not has_account(db, account):
                 return AccountUnknown()
             return _insert(db, token, wanted, actor, now_ms, account=account)
 
@@ -103,10 +117,9 @@ class TokenStore:
         """
         sql = (
             f"SELECT {_COLUMNS} FROM token WHERE (?1 IS NULL OR coalesce(account, '') = ?1)"  # noqa: S608
-            " AND (?2 OR (revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > ?3)))"
-            " ORDER BY created_ms, id"
+            f" AND (?3 OR ({GOOD})) ORDER BY created_ms, id"
         )
-        values = (account, ended_too, now_ms)
+        values = (account, now_ms, ended_too)
         return await self._store.read(sql, values, _token)
 
     async def revoke(
@@ -123,26 +136,34 @@ class TokenStore:
         """
         return await self._store.run(lambda db: _revoke(db, token_id, actor, now_ms), then)
 
-    async def forget_ended(self, before_ms: int) -> int:
-        """Remove tokens that were revoked or expired before a time; return how many.
+    async def forget_ended(self, before_ms: int) -> None:
+        """Remove tokens that were revoked or expired before a time, a portion after the other.
 
-        What was made from them ended no later, so that it goes in the same statement.
+        What was made from them ended no later, so that it has gone before them.
         """
-        sql = "DELETE FROM token WHERE revoked_ms < ?1 OR expire_ms < ?1"
-        return await self._store.run(lambda db: db.execute(sql, (before_ms,)).rowcount)
+        while await self._store.run(lambda db: remove_tokens(db, ENDED, before_ms)):
+            pass
+
+
+def remove_tokens(db: Database, condition: str, value: int | str) -> int:
+    """Remove a portion of the tokens of a condition; return how many.
+
+    A token goes after those that were made from it, which the condition must hold, too.
+    """
+    sql = (
+        f"DELETE FROM token WHERE id IN (SELECT id FROM token AS maker WHERE {condition}"  # noqa: S608
+        " AND NOT EXISTS (SELECT 1 FROM token WHERE parent = maker.id) LIMIT ?2)"
+    )
+    return db.execute(sql, (value, PORTION)).rowcount
 
 
 def _make(
     db: Database, maker: Actor, token: NewToken, wanted: TokenRequest, now_ms: int
-) -> TokenMade | TokenNameTaken | MakerEnded:
-    found = db.execute(
-        "SELECT account, expire_ms FROM token WHERE id=?1 AND revoked_ms IS NULL"
-        " AND (expire_ms IS NULL OR expire_ms > ?2)",
-        (maker.name, now_ms),
-    ).fetchone()
-    if found is None:
+) -> TokenMade | TokenNameTaken | TooManyTokens | MakerEnded:
+    if not is_good(db, maker.name, now_ms):
         return MakerEnded()
-    account, makers_expire_ms = found
+    sql = "SELECT account, expire_ms FROM token WHERE id=?"
+    account, makers_expire_ms = db.execute(sql, (maker.name,)).fetchone()
     bounded = replace(wanted, expire_ms=earlier(wanted.expire_ms, makers_expire_ms))
     return _insert(db, token, bounded, maker, now_ms, account=account, parent=maker.name)
 
@@ -156,32 +177,25 @@ def _insert(
     *,
     account: str | None,
     parent: str | None = None,
-) -> TokenMade | TokenNameTaken:
-    taken = db.execute(
-        "SELECT 1 FROM token WHERE account IS ?1 AND name=?2 AND revoked_ms IS NULL"
-        " AND (expire_ms IS NULL OR expire_ms > ?3)",
-        (account, wanted.name, now_ms),
-    )
-    if taken.fetchone():
+) -> TokenMade | TokenNameTaken | TooManyTokens:
+    good = f"FROM token WHERE account IS ?1 AND {GOOD}"
+    taken = f"SELECT 1 {good} AND name=?3"
+    if db.execute(taken, (account, now_ms, wanted.name)).fetchone():
         return TokenNameTaken()
-    scopes = sorted(wanted.scopes)
-    db.execute(
-        "INSERT INTO token(id, account, name, secret_hash, scopes, parent, created_ms, expire_ms)"
-        " VALUES (?,?,?,?,?,?,?,?)",
-        (
-            token.token_id,
-            account,
-            wanted.name,
-            token.secret_hash,
-            json.dumps(scopes),
-            parent,
-            now_ms,
-            wanted.expire_ms,
-        ),
+    count = db.execute(f"SELECT count(*) {good}", (account, now_ms)).fetchone()
+    if count[0] >= MAX_GOOD_TOKENS:
+        return TooManyTokens()
+    insert_token(
+        db,
+        account,
+        token,
+        wanted.scopes,
+        now_ms,
+        name=wanted.name,
+        actor=actor,
+        parent=parent,
+        expire_ms=wanted.expire_ms,
     )
-    event = Event(now_ms, "token.created", account or "", actor, token.token_id)
-    data = {"name": wanted.name, "scopes": scopes, "expire_ms": wanted.expire_ms}
-    record_event(db, event, data)
     return TokenMade()
 
 

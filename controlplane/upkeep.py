@@ -1,4 +1,6 @@
-"""What is forgotten: ended sessions, ended tokens, old lines of the audit. Once an hour."""
+"""What is forgotten: ended sessions, ended tokens, old lines of the audit, and what is left of
+accounts whose removal broke off. Once an hour.
+"""
 
 import asyncio
 import logging
@@ -6,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
+from controlplane.account_admin_store import AccountAdminStore
 from controlplane.audit_store import AuditStore
 from controlplane.clock import Clock
 from controlplane.config import Config
@@ -27,9 +30,11 @@ class Upkeep:
 
     def __init__(
         self,
+        *,
         sessions: SessionStore,
         tokens: TokenStore,
         audit: AuditStore,
+        accounts: AccountAdminStore,
         config: Config,
         clock: Clock,
     ) -> None:
@@ -41,6 +46,7 @@ class Upkeep:
             ),
             "ended tokens": (ENDED_TOKENS_KEPT, tokens.forget_ended),
             "the audit": (timedelta(days=config.audit_retention_days), audit.forget),
+            "removed accounts": (timedelta(0), accounts.finish_removals),
         }
 
     async def run(self) -> None:

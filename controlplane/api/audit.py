@@ -15,8 +15,8 @@ from controlplane.audit_store import AuditFilter, AuditLine
 class AuditQuery(Query):
     """The query of GET /operator/audit; what is absent does not filter.
 
-    `kind` is a whole kind or what stands before its dot. `before` is the sequence of the last
-    event that was seen.
+    `kind` is a whole kind or what stands before its dot. `before` is that of the last page: the
+    sequence of its last event.
     """
 
     account: Text | None = None
@@ -27,9 +27,9 @@ class AuditQuery(Query):
     limit: PageLimit = 100
 
     def page(self) -> AuditFilter:
-        """Translate into the store's terms."""
+        """Translate into the store's terms; one line more shows whether there is a next page."""
         return AuditFilter(
-            limit=self.limit,
+            limit=self.limit + 1,
             before=self.before,
             account=self.account,
             kind=self.kind,
@@ -56,16 +56,19 @@ class AuditEvent(TypedDict):
 
 
 class Audit(TypedDict):
-    """A page of the audit, newest first."""
+    """A page of the audit, newest first; `before` asks for the next, `null`: there is none."""
 
     events: list[AuditEvent]
+    before: int | None
 
 
 @operation()
 async def list_audit(request: web.Request, query: AuditQuery) -> Answer[Audit]:
     """List what was changed, newest first."""
     lines = await services_of(request).audit.find(query.page())
-    return Answer({"events": [_listed(line) for line in lines]})
+    shown = lines[: query.limit]
+    before = shown[-1].sequence if len(lines) > query.limit else None
+    return Answer({"events": [_listed(line) for line in shown], "before": before})
 
 
 def _listed(line: AuditLine) -> AuditEvent:

@@ -4,6 +4,8 @@ The page is Swagger UI from its package, served from here: it works without a ne
 policy lets the browser speak to nobody else.
 """
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from controlplane.errors import NotFoundError
 
 OPENAPI = web.AppKey("openapi", bytes)
 """The document, as it is sent."""
+
+_FILES = web.AppKey("docs_files", dict[str, bytes])
 
 _POLICY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self';"
@@ -48,19 +52,23 @@ _START = """SwaggerUIBundle({
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
 
 
-def _packaged() -> dict[str, bytes]:
-    """Read the files of Swagger UI; its package is not imported, it would bring a template engine.
+async def read_files(app: web.Application) -> None:
+    """Read the files of the page before anything is served.
 
     Raises:
         FileNotFoundError: The package is not installed as it was locked.
     """
+    with ThreadPoolExecutor(1, "docs") as thread:
+        packaged = await asyncio.get_running_loop().run_in_executor(thread, _packaged)
+    app[_FILES] = packaged | {"start.js": _START.encode()}
+
+
+def _packaged() -> dict[str, bytes]:
+    """Read Swagger UI; its package is not imported, it would bring a template engine."""
     spec = find_spec("swagger_ui")
     folder = Path(((spec and spec.submodule_search_locations) or ["."])[0]) / "static"
     names = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
     return {name: (folder / name).read_bytes() for name in names}
-
-
-_FILES = _packaged() | {"start.js": _START.encode()}
 
 
 @operation(media_types=(JSON,))
@@ -83,7 +91,8 @@ async def get_docs_file(request: web.Request) -> web.Response:
         NotFoundError: There is none of that name.
     """
     name = request.match_info["file"]
-    if name not in _FILES:
+    files = request.app[_FILES]
+    if name not in files:
         raise NotFoundError("file", name)
     headers = {**_POLICY, "Cache-Control": "max-age=86400"}
-    return web.Response(body=_FILES[name], content_type=_TYPES[Path(name).suffix], headers=headers)
+    return web.Response(body=files[name], content_type=_TYPES[Path(name).suffix], headers=headers)

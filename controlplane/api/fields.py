@@ -1,5 +1,6 @@
 """Types of fields that several bodies have in common."""
 
+import json
 import re
 import unicodedata
 from typing import Annotated
@@ -7,6 +8,9 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from controlplane.durations import parse_duration
+
+MAX_LABELS_BYTES = 64 * 1024
+"""Of a session's labels as JSON: every list shows them."""
 
 _RESERVED = re.compile(r"TILTYARD_(?:SESSION_ID|CONTAINER|HOST|IP|PORT_(?:TCP|UDP)_[0-9]+)\Z")
 """The names that every host injects. A host may inject more; its agent refuses those."""
@@ -24,6 +28,12 @@ def _environment_name(name: str) -> str:
     if _RESERVED.match(name):
         raise ValueError("this name is reserved")
     return name
+
+
+def _not_too_large(labels: dict[str, str]) -> dict[str, str]:
+    if len(json.dumps(labels)) > MAX_LABELS_BYTES:
+        raise ValueError(f"must be at most {MAX_LABELS_BYTES} bytes as JSON")
+    return labels
 
 
 def _duration(text: str) -> str:
@@ -44,6 +54,9 @@ NoControls = Annotated[
     Field(json_schema_extra={"pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}),
 ]
 """Text without control characters."""
+
+Labels = Annotated[dict[str, str], AfterValidator(_not_too_large)]
+"""What a caller finds sessions by."""
 
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
 SessionId = Annotated[NoControls, Field(min_length=1, max_length=256)]

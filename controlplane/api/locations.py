@@ -3,7 +3,7 @@
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from controlplane.api.operation import Answer, operation
+from controlplane.api.operation import NO_STORE, Answer, operation
 from controlplane.api.services import caller_of, services_of
 
 
@@ -49,7 +49,7 @@ async def tag_exists(request: web.Request) -> Answer[TagExistence]:
     return Answer({"exists": await locations.has_tag(caller_of(request), region, image, version)})
 
 
-@operation()
+@operation(headers=NO_STORE)
 async def available_locations(request: web.Request) -> Answer[Locations]:
     """List the regions that can host an application now, with addresses to ping.
 
@@ -59,5 +59,5 @@ async def available_locations(request: web.Request) -> Answer[Locations]:
     found = await locations.available(caller_of(request), request.match_info["image"])
     return Answer(
         {"locations": [{"id": region, "ips": list(ips)} for region, ips in found.items()]},
-        headers={"Cache-Control": "no-store"},
+        headers=NO_STORE,
     )

@@ -14,12 +14,13 @@ from controlplane.api.errors import ErrorResponse
 from controlplane.api.fields import json_pattern
 from controlplane.api.links import LINKS
 from controlplane.api.operation import ANYWHERE, JSON, Operation, Route
+from controlplane.names import NAME_PATTERN
 from controlplane.registry import TAG
 
 _VERSION = version("tiltyard")
 _REF = "#/components/schemas/{model}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_NAME = "^[A-Za-z0-9._-]{1,128}$"
+_NAME = f"^{NAME_PATTERN}$"
 _PATTERNS = {
     "version": json_pattern(TAG),
     "region": _NAME,
@@ -200,7 +201,11 @@ def _query_parameters(handler: Operation, schemas: _Schemas) -> list[dict[str, A
 def _success(handler: Operation, schemas: _Schemas) -> dict[str, Any]:
     success: dict[str, Any] = {
         "description": HTTPStatus(handler.status).phrase,
-        "headers": _HEADERS,
+        "headers": _HEADERS
+        | {
+            name: {"description": text, "required": True, "schema": {"type": "string"}}
+            for name, text in handler.headers.items()
+        },
     }
     if handler.shape is not None:
         success["content"] = {JSON: {"schema": schemas.reference(handler.shape)}}

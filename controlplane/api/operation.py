@@ -8,20 +8,29 @@ place of an answer is a 204. Its docstring is the call's summary and description
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from aiohttp import web
 
 from controlplane.api.bodies import Body, read_body
+from controlplane.api.errors import identifier_of
 from controlplane.api.queries import Query, read_query
 from controlplane.tokens import Scope
+
+_log = logging.getLogger(__name__)
 
 JSON = "application/json"
 ANYWHERE = frozenset({400, 503})
 """Errors of any call: bytes that are no request, or too many of them; a database out of order."""
+
+NO_STORE = {"Cache-Control": "no-store"}
+"""Of an answer that nobody on the way may keep."""
 
 _Shape = TypeVar("_Shape")
 _Handle = Callable[..., Awaitable[Any]]
@@ -36,10 +45,31 @@ class Answer(Generic[_Shape]):
 
 
 @dataclass(frozen=True, slots=True)
+class Listing(Generic[_Shape]):
+    """A list that may be long: `{key: [...]}` as JSON, made and sent a portion after the other."""
+
+    key: str
+    portions: AsyncGenerator[Sequence[Any], None]
+    show: Callable[[Any], Any]
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Encode portion by portion."""
+        start = f'{{"{self.key}": ['
+        async with aclosing(self.portions) as portions:
+            async for portion in portions:
+                if portion:
+                    entries = json.dumps([self.show(item) for item in portion])[1:-1]
+                    yield (start + entries).encode()
+                    start = ", "
+        yield b"]}" if start == ", " else f"{start}]}}".encode()
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """A handler with what it takes and answers.
 
     `shape` is the TypedDict of the answer; None where there is no body, or it is no JSON.
+    `headers` are those of its own that the answer always has, with what they say.
     """
 
     handle: _Handle
@@ -48,6 +78,7 @@ class Operation:
     body: type[Body] | None
     query: type[Query] | None
     shape: Any
+    headers: Mapping[str, str]
 
     @property
     def name(self) -> str:
@@ -68,23 +99,54 @@ class Operation:
     def _docstring(self) -> str:
         return inspect.getdoc(self.handle) or ""
 
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
-        """Read query and body, run the handler and put its answer on the wire."""
+    async def read(self, request: web.Request) -> dict[str, Any]:
+        """Read and check the query and the body, as arguments of `run`."""
         taken: dict[str, Any] = {}
         if self.query is not None:
             taken["query"] = read_query(request, self.query)
         if self.body is not None:
             taken["body"] = await read_body(request, self.body)
+        return taken
+
+    async def run(self, request: web.Request, taken: Mapping[str, Any]) -> web.StreamResponse:
+        """Run the handler and put its answer on the wire."""
         answer = await self.handle(request, **taken)
         if isinstance(answer, web.StreamResponse):
             return answer
+        if isinstance(answer, Listing):
+            return await _send(request, answer)
         if answer is None:
             return web.Response(status=self.status)
         return web.json_response(answer.content, status=self.status, headers=answer.headers)
 
 
+async def _send(request: web.Request, listing: Listing[Any]) -> web.StreamResponse:
+    """Send a list, in one piece when it is short: then a failure can still be told."""
+    async with aclosing(listing.chunks()) as chunks:
+        pieces = [await anext(chunks), await anext(chunks, None), await anext(chunks, None)]
+        if pieces[2] is None:
+            body = b"".join(piece for piece in pieces if piece is not None)
+            return web.Response(body=body, content_type=JSON, charset="utf-8")
+        response = web.StreamResponse(headers={"Content-Type": f"{JSON}; charset=utf-8"})
+        await response.prepare(request)
+        try:
+            for piece in pieces:
+                await response.write(piece or b"")
+            async for chunk in chunks:
+                await response.write(chunk)
+            await response.write_eof()
+        except Exception:  # noqa: BLE001  # the header is out: only a broken connection can tell
+            _log.warning("request %s: broke a list off", identifier_of(request), exc_info=True)
+            if request.transport is not None:
+                request.transport.abort()
+    return response
+
+
 def operation(
-    status: int | None = None, *, media_types: tuple[str, ...] = ()
+    status: int | None = None,
+    *,
+    media_types: tuple[str, ...] = (),
+    headers: Mapping[str, str] | None = None,
 ) -> Callable[[_Handle], Operation]:
     """Make an operation of a handler; `media_types` is for one that answers something else."""
 
@@ -92,7 +154,7 @@ def operation(
         hints = get_type_hints(handle)
         returned = hints["return"]
         empty = returned is type(None)
-        shape = get_args(returned)[0] if get_origin(returned) is Answer else None
+        shape = get_args(returned)[0] if get_origin(returned) in {Answer, Listing} else None
         if not empty and shape is None and not media_types:
             raise TypeError(f"{handle.__name__}: must answer an Answer[…] or name its media types")
         return Operation(
@@ -102,6 +164,7 @@ def operation(
             body=hints.get("body"),
             query=hints.get("query"),
             shape=shape,
+            headers=headers or {},
         )
 
     return decorate

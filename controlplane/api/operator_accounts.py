@@ -9,17 +9,15 @@ from typing_extensions import TypedDict
 from controlplane.account_admin_store import Account
 from controlplane.api.application_bodies import MEBI, NANO
 from controlplane.api.bodies import Body
-from controlplane.api.operation import Answer, operation
+from controlplane.api.operation import NO_STORE, Answer, operation
 from controlplane.api.services import caller_of, services_of
-from controlplane.names import ACCOUNT_NAME_PATTERN, ACCOUNT_NAME_RULE, is_account_name
+from controlplane.names import NAME_PATTERN, NAME_RULE, is_name
 from controlplane.quotas import UNLIMITED, Quota
-
-NO_STORE = {"Cache-Control": "no-store"}
 
 
 def _name(text: str) -> str:
-    if not is_account_name(text):
-        raise ValueError(ACCOUNT_NAME_RULE)
+    if not is_name(text):
+        raise ValueError(NAME_RULE)
     return text
 
 
@@ -45,7 +43,7 @@ class AccountBody(Body):
     name: Annotated[
         str,
         AfterValidator(_name),
-        Field(json_schema_extra={"pattern": f"^{ACCOUNT_NAME_PATTERN}$"}),
+        Field(json_schema_extra={"pattern": f"^{NAME_PATTERN}$"}),
     ]
     quota: QuotaBody | None = None
 
@@ -57,9 +55,13 @@ class AccountEditBody(Body):
 
 
 class CreatedAccount(TypedDict):
-    """A new account with its first token, which is shown this once and stored nowhere."""
+    """A new account with its first token, which is shown this once and stored nowhere.
+
+    `id` is that of the token.
+    """
 
     name: str
+    id: str
     token: str
 
 
@@ -101,7 +103,7 @@ async def list_accounts(request: web.Request) -> Answer[Accounts]:
     return Answer({"accounts": [_listed(account) for account in accounts]})
 
 
-@operation(201)
+@operation(201, headers=NO_STORE)
 async def create_account(request: web.Request, body: AccountBody) -> Answer[CreatedAccount]:
     """Make an account.
 
@@ -110,7 +112,7 @@ async def create_account(request: web.Request, body: AccountBody) -> Answer[Crea
     quota = body.quota.quota() if body.quota else UNLIMITED
     admin = services_of(request).account_admin
     token = await admin.create(caller_of(request), body.name, quota)
-    return Answer({"name": body.name, "token": token}, headers=NO_STORE)
+    return Answer({"name": body.name, "id": token.token_id, "token": token.text}, headers=NO_STORE)
 
 
 @operation()

@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
 from controlplane.api.fields import Duration, Text
-from controlplane.api.operation import Answer, operation
+from controlplane.api.operation import NO_STORE, Answer, operation
 from controlplane.api.queries import Flag, Query
 from controlplane.api.services import caller_of, services_of
 from controlplane.api.tokens import ScopeName, TokenBody, TokenName, delegated
@@ -91,7 +91,7 @@ async def list_tokens(request: web.Request, query: TokensQuery) -> Answer[Tokens
     return Answer({"tokens": [_listed(token) for token in tokens]})
 
 
-@operation(201)
+@operation(201, headers=NO_STORE)
 async def create_token(request: web.Request, body: OperatorTokenBody) -> Answer[CreatedToken]:
     """Make a token of an account, or an operator's.
 
@@ -107,7 +107,7 @@ async def create_token(request: web.Request, body: OperatorTokenBody) -> Answer[
         token = await delegation.make(caller, wanted)
     else:
         token = await delegation.make_for(caller, body.account, wanted)
-    return Answer({"id": token.token_id, "token": token.text}, {"Cache-Control": "no-store"})
+    return Answer({"id": token.token_id, "token": token.text}, NO_STORE)
 
 
 @operation()

@@ -14,7 +14,7 @@ from controlplane.api.applications import (
 )
 from controlplane.api.audit import list_audit
 from controlplane.api.bodies import MAX_BODY
-from controlplane.api.documents import OPENAPI, get_docs, get_docs_file, get_openapi
+from controlplane.api.documents import OPENAPI, get_docs, get_docs_file, get_openapi, read_files
 from controlplane.api.errors import Handler, add_headers, answer_errors
 from controlplane.api.health import get_health, get_ready
 from controlplane.api.locations import available_locations, list_regions, tag_exists
@@ -140,6 +140,7 @@ def make_web_app(services: Services, routes: tuple[Route, ...] = ROUTES) -> web.
     app = web.Application(middlewares=[answer_errors], client_max_size=MAX_BODY)
     app[SERVICES] = services
     app[OPENAPI] = json.dumps(openapi_document(routes)).encode()
+    app.on_startup.append(read_files)
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(end_streams)
     for route in routes:
@@ -159,15 +160,23 @@ def _guarded(route: Route) -> Handler:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if route.scope is not None:
-            caller = await services_of(request).accounts.authenticate(
-                _bearer(request), request.remote or ""
-            )
-            if not grants(caller.scopes, route.scope):
-                raise ForbiddenError(route.scope)
-            request[CALLER] = caller
-        return await route.handler(request)
+            await _admit(request, route.scope)
+        body_is_here = request.content.is_eof()
+        taken = await route.handler.read(request)
+        if route.scope is not None and not body_is_here:
+            # A body may take its time, and its token may have ended meanwhile.
+            await _admit(request, route.scope)
+        return await route.handler.run(request, taken)
 
     return handle
+
+
+async def _admit(request: web.Request, scope: Scope) -> None:
+    token, address = _bearer(request), request.remote or ""
+    caller = await services_of(request).accounts.authenticate(token, address)
+    if not grants(caller.scopes, scope):
+        raise ForbiddenError(scope)
+    request[CALLER] = caller
 
 
 def _bearer(request: web.Request) -> str:

@@ -5,7 +5,14 @@ from typing import ClassVar, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
-from controlplane.api.fields import Duration, EnvironmentName, PortNumber, SessionId, Text
+from controlplane.api.fields import (
+    Duration,
+    EnvironmentName,
+    Labels,
+    PortNumber,
+    SessionId,
+    Text,
+)
 from controlplane.api.queries import Flag, Integer, Query, Record
 from controlplane.contract import HostSession, Port, Protocol
 from controlplane.durations import parse_duration
@@ -37,7 +44,7 @@ class StartBody(Body):
     env: dict[EnvironmentName, Text] | None = None
     args: list[Text] | None = None
     restart: bool | None = None
-    labels: dict[str, str] | None = None
+    labels: Labels | None = None
     version: str | None = None
     ttl: Duration | None = None
     external_id: str | None = None

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from controlplane.api.operation import Answer, operation
+from controlplane.api.operation import Answer, Listing, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.api.session_bodies import (
     DescribedSession,
@@ -18,7 +18,7 @@ from controlplane.api.session_bodies import (
 )
 
 
-@operation(201)
+@operation(201, headers={"Location": "The path of the session."})
 async def start_session(request: web.Request, body: StartBody) -> Answer[StartedSession]:
     """Run a session of an application in a region.
 
@@ -31,11 +31,11 @@ async def start_session(request: web.Request, body: StartBody) -> Answer[Started
 
 
 @operation()
-async def list_sessions(request: web.Request, query: SessionsQuery) -> Answer[Sessions]:
+async def list_sessions(request: web.Request, query: SessionsQuery) -> Listing[Sessions]:
     """List the sessions of the account: those that play, or `all` that are known."""
     wanted = query.sessions_of(caller_of(request).account)
     found = services_of(request).sessions.find(wanted)
-    return Answer({"sessions": [listed_session(shown) async for shown in found]})
+    return Listing("sessions", found, listed_session)
 
 
 @operation()

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
 from controlplane.api.fields import Duration, NoControls
-from controlplane.api.operation import Answer, operation
+from controlplane.api.operation import NO_STORE, Answer, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.delegation import Delegated
 from controlplane.durations import parse_duration
@@ -59,11 +59,11 @@ class MadeToken(TypedDict):
     token: str
 
 
-@operation(201)
+@operation(201, headers=NO_STORE)
 async def make_token(request: web.Request, body: TokenBody) -> Answer[MadeToken]:
     """Make a token of the caller's account.
 
     It never has more scopes than the caller's token, nor lives longer.
     """
     token = await services_of(request).delegation.make(caller_of(request), body.delegated())
-    return Answer({"token": token.text}, headers={"Cache-Control": "no-store"})
+    return Answer({"token": token.text}, headers=NO_STORE)

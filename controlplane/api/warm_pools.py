@@ -7,7 +7,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
-from controlplane.api.fields import EnvironmentName, Text
+from controlplane.api.fields import EnvironmentName, Labels, Text
 from controlplane.api.operation import Answer, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.warm_pool_store import WarmPool
@@ -23,7 +23,7 @@ class WarmPoolBody(Body):
     enabled: bool | None = None
     env: dict[EnvironmentName, Text] | None = None
     args: list[Text] | None = None
-    labels: dict[str, str] | None = None
+    labels: Labels | None = None
 
     def pool(self, account: str, application: str, location: str) -> WarmPool:
         """Translate into the use case's terms."""

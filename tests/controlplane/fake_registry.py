@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 
 class FakeRegistry:
-    """Knows tags of repositories; `status` makes every answer a failure, `silent` makes none."""
+    """Knows tags of repositories; `status` makes every answer a failure, `silent` makes none.
+
+    With `hides` it is as Docker Hub: it wants a token, gives one to anybody, and says 401 of what
+    is not there. `token_status` is what its token service answers, as ghcr.io's of such ones.
+    """
 
     def __init__(self) -> None:
         self.tags: dict[tuple[str, str], str] = {}
         self.status = 200
         self.silent = False
+        self.hides = False
+        self.token_status = 200
+        self.asked: list[str] = []
+        """The paths of all requests."""
         self.heads = True
         self.page_size = 1000
+        self.heeds_n = True
         self.list_body: str | None = None
         self.link = '<http://192.0.2.9/v2/elsewhere?last={last}&n={n}>; rel="next"'
         self.address = ""
@@ -30,7 +40,8 @@ class FakeRegistry:
         return digest
 
     async def start(self) -> None:
-        app = web.Application()
+        app = web.Application(middlewares=[self._note])
+        app.router.add_get("/token", self._token)
         app.router.add_route("*", "/v2/{repository:.+}/manifests/{tag}", self._manifest)
         app.router.add_get("/v2/{repository:.+}/tags/list", self._list)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
@@ -43,6 +54,22 @@ class FakeRegistry:
         if self._runner is not None:
             await self._runner.cleanup()
 
+    @web.middleware
+    async def _note(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        self.asked.append(request.path)
+        response = await handler(request)
+        if self.hides and request.path != "/token":
+            anonymous = request.headers.get("Authorization") != "Bearer t"
+            if anonymous or response.status == 404:
+                challenge = f'Bearer realm="http://{self.address}/token"'
+                return web.Response(status=401, headers={"WWW-Authenticate": challenge})
+        return response
+
+    async def _token(self, request: web.Request) -> web.Response:
+        return web.json_response({"token": "t"}, status=self.token_status)
+
     async def _list(self, request: web.Request) -> web.Response:
         if self.silent:
             await self._stopping.wait()
@@ -52,7 +79,8 @@ class FakeRegistry:
             return web.Response(text=self.list_body, headers={"Link": self.link})
         repository, last = request.match_info["repository"], request.query.get("last", "")
         tags = sorted(tag for name, tag in self.tags if name == repository and tag > last)
-        size = min(self.page_size, int(request.query["n"]))
+        asked = int(request.query["n"]) if self.heeds_n else self.page_size
+        size = min(self.page_size, asked)
         if not tags and not last:
             return web.Response(status=404)
         headers = (

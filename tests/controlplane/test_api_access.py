@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controlplane import tokens
-from controlplane.account_store import _insert_token
+from controlplane.account_store import insert_token
 from controlplane.api.errors import STATUSES
 from controlplane.api.routes import ROUTES, make_web_app
 from controlplane.errors import Reason
@@ -27,7 +27,7 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
 
 async def _token(system: System, scopes: set[Scope], **changes: int) -> str:
     token = tokens.mint()
-    await system.control_plane._store.run(lambda db: _insert_token(db, "alice", token, scopes, 0))
+    await system.control_plane._store.run(lambda db: insert_token(db, "alice", token, scopes, 0))
     for column, value in changes.items():
         await system.rows(f"UPDATE token SET {column}=? WHERE id=?", value, token.token_id)
     return token.text

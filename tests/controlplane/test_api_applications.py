@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientTimeout
 
 from tests.controlplane.fake_agent import refusing
 from tests.controlplane.system import APPLICATION, System, assert_error, eventually
@@ -112,6 +113,17 @@ async def test_a_tag_that_is_not_there_is_404(system: System) -> None:
     assert_error(await system.start(), 404)
 
 
+async def test_a_tag_that_the_registry_hides_is_404(system: System) -> None:
+    await system.make_application(tag=None)
+    system.registry.hides = True
+    tags = "/application/game/tags"
+    for system.registry.token_status in (200, 401, 403, 404):
+        assert_error(await system.call("POST", tags, json={"tag": "v1"}), 404)
+    system.registry.token_status = 500
+    await system.make_application(tag=None, name="other", repository="studio/other")
+    assert_error(await system.call("POST", "/application/other/tags", json={"tag": "v1"}), 503)
+
+
 @pytest.mark.parametrize("status", [302, 401, 429, 500])
 async def test_a_failing_registry_is_503(system: System, status: int) -> None:
     await system.make_application(tag=None)
@@ -132,6 +144,18 @@ async def test_a_silent_registry_is_504(system: System) -> None:
     system.registry.silent = True
     answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
     assert_error(answer, 504)
+
+
+async def test_all_requests_about_a_tag_have_one_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.registry_http.TIMEOUT", ClientTimeout(total=None))
+    monkeypatch.setattr("controlplane.registry.RESOLVE_TIMEOUT", 0.05)
+    async with System(tmp_path, agents=0) as system:
+        await system.make_application(tag=None)
+        system.registry.silent = True
+        answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
+        assert_error(answer, 504)
 
 
 async def test_a_registry_without_head_is_read(system: System) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientTimeout
 
-from controlplane.tags import natural_order
+from controlplane import tag_lists
+from controlplane.fleet_store import FleetStore, Registry
 from tests.controlplane.system import System, assert_error
 
 PATH = "/application/game/tags/available"
@@ -23,27 +24,16 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
         yield running
 
 
+@pytest.fixture
+def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every call ask the registry anew."""
+    monkeypatch.setattr(tag_lists, "KEPT_SECONDS", 0.0)
+
+
 async def _versions(system: System, query: str = "") -> list[str]:
     answer = await system.call("GET", PATH + query)
     assert answer.status == 200, answer.text
     return [tag["version"] for tag in answer.json["tags"]]
-
-
-def test_versions_are_ordered_as_people_do() -> None:
-    ordered = [
-        "1.2",
-        "1.9",
-        "1.10",
-        "1.10.1",
-        "2",
-        "latest",
-        "v1.9",
-        "v1.10",
-        "v1.10-rc9",
-        "v1.11",
-    ]
-    shuffled = random.Random(1).sample(ordered, len(ordered))
-    assert sorted(shuffled, key=natural_order) == ordered
 
 
 async def test_pages_go_through_all_tags_newest_first(system: System) -> None:
@@ -57,12 +47,74 @@ async def test_pages_go_through_all_tags_newest_first(system: System) -> None:
     assert await _versions(system, "?page=4") == []
     assert await _versions(system, "?page=2&pageSize=30") == newest_first[30:]
     assert await _versions(system, "?pageSize=1000") == newest_first
+    # All of it was read once: 45 tags are seven of the registry's pages.
+    assert system.registry.asked == ["/v2/studio/game/tags/list"] * 7
 
 
 async def test_a_repository_that_is_not_there_has_no_tags(system: System) -> None:
     assert await _versions(system) == []
 
 
+@pytest.mark.usefixtures("nothing_is_kept")
+async def test_a_repository_that_the_registry_hides_has_no_tags(system: System) -> None:
+    system.registry.hides = True
+    assert await _versions(system) == []
+    for system.registry.token_status in (401, 403, 404):
+        assert await _versions(system) == []
+    system.registry.token_status = 200
+    system.registry.push("studio/game", "v1")
+    assert await _versions(system) == ["v1"]
+    system.registry.token_status = 500
+    system.registry.push("studio/other", "v1")
+    edit = {"repository": "studio/other"}
+    assert (await system.call("PUT", "/application/game", json=edit)).status == 204
+    assert_error(await system.call("GET", PATH), 503)
+
+
+async def test_a_failure_is_not_kept(system: System) -> None:
+    system.registry.push("studio/game", "v1")
+    system.registry.status = 500
+    assert_error(await system.call("GET", PATH), 503)
+    system.registry.status = 200
+    assert await _versions(system) == ["v1"]
+
+
+async def test_an_application_that_gets_another_registry_meanwhile_is_looked_up_there(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator, old = system.operator_token, "/operator/registry/old"
+    body = {"address": "127.0.0.1:9"}
+    assert (await system.call("PUT", old, token=operator, json=body)).status < 300
+    await system.make_application(tag=None, name="moving", registry="old")
+    system.registry.push("studio/game", "v1")
+    read = FleetStore.registry
+
+    async def late(self: FleetStore, name: str) -> Registry | None:
+        if name == "old":
+            change = {"registry": "local"}
+            changed = await system.call("PUT", "/application/moving", json=change)
+            removed = await system.call("DELETE", old, token=operator)
+            assert (changed.status, removed.status) == (204, 204)
+        return await read(self, name)
+
+    monkeypatch.setattr(FleetStore, "registry", late)
+    answer = await system.call("GET", "/application/moving/tags/available")
+    assert answer.json == {"tags": [{"version": "v1"}]}
+
+
+async def test_a_registry_that_is_gone_whenever_it_is_looked_for_is_503(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(self: FleetStore, name: str) -> Registry | None:
+        return None
+
+    monkeypatch.setattr(FleetStore, "registry", gone)
+    assert_error(await system.call("GET", PATH), 503)
+    path = "/application/game/tags"
+    assert_error(await system.call("POST", path, json={"tag": "v1"}), 503)
+
+
+@pytest.mark.usefixtures("nothing_is_kept")
 async def test_what_cannot_be_a_tag_is_left_out(system: System) -> None:
     system.registry.list_body = json.dumps({"tags": ["v1", "../x", "", "a" * 129, "v1"]})
     assert await _versions(system) == ["v1"]
@@ -107,12 +159,27 @@ async def test_a_registry_that_fails_is_told(system: System, status: int, told: 
     assert told in answer.json["details"]
 
 
+async def test_where_a_registry_is_is_told_to_the_log_alone(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    await system.registry.stop()
+    answer = await system.call("GET", PATH)
+    assert_error(answer, 503)
+    details = "cannot ask registry 'local': because it cannot be reached"
+    assert answer.json["details"] == details
+    host, _, port = system.registry.address.partition(":")
+    (logged,) = [record for record in caplog.records if record.name == "controlplane.registry"]
+    assert logged.levelname == "WARNING"
+    assert all(text in logged.getMessage() for text in ("registry local", host, port))
+
+
 async def test_a_link_to_nowhere_is_a_failure_of_the_registry(system: System) -> None:
     system.registry.list_body = json.dumps({"tags": ["v1"]})
     system.registry.link = '<http://[bad/>; rel="next"'
     assert_error(await system.call("GET", PATH), 503)
 
 
+@pytest.mark.usefixtures("nothing_is_kept")
 async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     limits: dict[str, Any] = {"PAGE_SIZE": 2, "MAX_PAGES": 3}
     for name, value in limits.items():
@@ -122,6 +189,15 @@ async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch
     assert len(await _versions(system)) == 6
     system.registry.push("studio/game", "v6")
     assert_error(await system.call("GET", PATH), 503)
+    # Nor may a registry that makes its pages as large as it likes tell of more.
+    system.registry.heeds_n, system.registry.page_size = False, 4
+    assert_error(await system.call("GET", PATH), 503)
+    del system.registry.tags["studio/game", "v6"]
+    assert len(await _versions(system)) == 6
+    system.registry.link = "<>; rel=none"
+    for size, status in ((6, 200), (7, 503)):
+        system.registry.list_body = json.dumps({"tags": ["v1"] * size})
+        assert (await system.call("GET", PATH)).status == status
     monkeypatch.setattr("controlplane.registry.MAX_ANSWER_BYTES", 10)
     assert_error(await system.call("GET", PATH), 503)
 
@@ -132,8 +208,11 @@ async def test_a_registry_that_always_has_a_next_page_is_left(system: System) ->
 
 
 async def test_a_silent_registry_is_left_in_time(
-    system: System, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("controlplane.registry_http.TIMEOUT", ClientTimeout(total=None))
     monkeypatch.setattr("controlplane.registry.LIST_TIMEOUT", 0.05)
-    system.registry.silent = True
-    assert_error(await system.call("GET", PATH), 504)
+    async with System(tmp_path, agents=0) as system:
+        await system.make_application(tag=None)
+        system.registry.silent = True
+        assert_error(await system.call("GET", PATH), 504)

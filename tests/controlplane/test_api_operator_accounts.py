@@ -47,9 +47,10 @@ async def test_an_account_is_made_with_a_token_that_does_everything(system: Syst
     answer = await ask(system, "POST", name="studio")
     assert answer.status == 201
     assert answer.headers["Cache-Control"] == "no-store"
-    assert set(answer.json) == {"name", "token"}
+    assert set(answer.json) == {"name", "id", "token"}
     assert answer.json["name"] == "studio"
     token = answer.json["token"]
+    assert answer.json["id"] == token.split("_")[1]
     found = await listed(system, "studio")
     assert before <= found.pop("created") <= system.control_plane._clock.now_ms()
     usage = {"sessions": 0, "cpu": 0, "ram": 0}

@@ -13,6 +13,7 @@ from sqlite_utils import Database
 from controlplane.account_store import Caller
 from controlplane.errors import AgentSilentError
 from controlplane.migrations import MIGRATIONS, migrate
+from controlplane.store import Actor
 from controlplane.tokens import Scope
 from tests.controlplane.fake_agent import FakeAgent
 from tests.controlplane.system import Answer, System, assert_error, eventually
@@ -267,17 +268,21 @@ async def test_a_start_that_had_chosen_the_agent_takes_another(
     store = system.control_plane._sessions
     begin, tried = store.begin_attempt, []
 
-    async def begin_attempt(account: str, session_id: str, attempt: Any) -> bool:
+    async def begin_attempt(
+        account: str, session_id: str, attempt: Any, now_ms: int, *, first_of: Actor | None
+    ) -> bool:
         tried.append(attempt.agent)
         if len(tried) == 1:
             assert (await system.ask("DELETE", "/a1")).status == 204
-        return await begin(account, session_id, attempt)
+        return await begin(account, session_id, attempt, now_ms, first_of=first_of)
 
     monkeypatch.setattr(store, "begin_attempt", begin_attempt)
     await eventually(lambda: _reserved(system, "a1") > 0)
     started = await system.start(id="s")
     assert started.status == 201, started.text
     assert tried == ["a1", "a0"]
+    reserved = "SELECT count(*) FROM event WHERE kind='session.reserved' AND object='s'"
+    assert await system.rows(reserved) == [(1,)]
     assert await system.rows("SELECT agent FROM session") == [("a0",)]
     assert not await system.rows("SELECT 1 FROM abandoned")
     assert not gone.started

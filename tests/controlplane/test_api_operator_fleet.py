@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controlplane.app import ControlPlane
+from controlplane.config import RegistryConfig
+from controlplane.errors import StoreError
+from controlplane.fleet_store import FleetStore
 from controlplane.names import is_name, is_registry_address
+from controlplane.store import Store
 from tests.controlplane.system import APPLICATION, Answer, System, assert_error
 
 THINGS = {"region": "regions", "node-pool": "nodePools", "registry": "registries"}
@@ -260,7 +266,11 @@ async def test_a_region_is_never_removed_under_a_new_application(system: Operate
 
 
 @pytest.mark.parametrize(
-    "text", ["r", "r:1", "r.example:65535", "192.0.2.1:5000", "a-b.c", f"{'a' * 249}.com"]
+    "text",
+    [
+        *("r", "r:1", "r.example:65535", "192.0.2.1:5000", "a-b.c"),
+        *("a." * 125 + "com", f"{'a' * 63}.{'b' * 63}:1"),
+    ],
 )
 def test_these_are_addresses(text: str) -> None:
     assert is_registry_address(text)
@@ -271,7 +281,8 @@ def test_these_are_addresses(text: str) -> None:
     [
         *("", "r:", ":1", "r:0", "r:01", "r:65536", "r:123456", "r:x", "r:1:2", "r:\u0661"),
         *("http://r", "u@r", "u:p@r", "r/", "r/x", " r", "r ", "r\n", "r..x", ".r", "r.", "-r"),
-        *("r-", "r_x", "[::1]", "[::1]:5", "é.example", f"{'a' * 250}.com", "r?x", "r#x", "r%41"),
+        *("r-", "r_x", "[::1]", "[::1]:5", "é.example", "r?x", "r#x", "r%41"),
+        *("a." * 126 + "com", "a" * 64, f"r.{'a' * 64}.com", f"{'a' * 64}:5000"),
     ],
 )
 def test_these_are_none(text: str) -> None:
@@ -279,5 +290,52 @@ def test_these_are_none(text: str) -> None:
 
 
 def test_names() -> None:
-    assert all(map(is_name, ("a", "A-1_b.c", "x" * 128, "..")))
+    assert all(map(is_name, ("a", "A-1_b.c", "x" * 128, "0..")))
     assert not any(map(is_name, ("", "x" * 129, "a b", "a/b", "a\n", "é")))
+    assert not any(map(is_name, (".", "..", ".a", "-a", "_a")))
+
+
+@pytest.mark.parametrize(
+    ("thing", "columns"),
+    [
+        ("region", "name) VALUES (?"),
+        ("node-pool", "name) VALUES (?"),
+        ("registry", "name, address, aliases) VALUES (?, 'odd.example', '[]'"),
+    ],
+)
+async def test_a_name_of_an_earlier_rule_can_be_removed(
+    system: Operated, thing: str, columns: str
+) -> None:
+    await system.rows(f"INSERT INTO {thing.replace('-', '_')}({columns})", "..odd")
+    assert "..odd" in await system.listed(thing)
+    assert (await system.ask("DELETE", f"{thing}/..odd")).status == 204
+    assert "..odd" not in await system.listed(thing)
+    field = {"node-pool": "nodePool"}.get(thing, thing)
+    assert_error(await system.put(thing, "..odd"), 422, field)
+
+
+async def test_a_file_that_claims_what_the_api_gave_away_is_refused(system: Operated) -> None:
+    own = {"address": "own.example", "aliases": ["alias.example"]}
+    assert (await system.put("registry", "own", own)).status == 204
+    await system.stop_serving()
+    before = system.config
+    for entry in (
+        RegistryConfig("new", "OWN.example"),
+        RegistryConfig("new", "new.example", ("alias.example",)),
+    ):
+        config = replace(before, registries=(*before.registries, entry))
+        with pytest.raises(StoreError, match="'new': because 'own', which was made by the API"):
+            await ControlPlane(config).serve(asyncio.Event())
+    await system.serve()
+    assert "new" not in await system.listed("registry")
+    # What it declares itself it may change, also to what another of its own had.
+    await system.stop_serving()
+    store = Store(before.database)
+    await store.open()
+    fleet = FleetStore(store)
+    one, two = RegistryConfig("one", "1.example"), RegistryConfig("two", "2.example")
+    await fleet.declare(replace(before, registries=(one, two)))
+    swapped = (replace(one, address=two.address), replace(two, address=one.address))
+    await fleet.declare(replace(before, registries=swapped))
+    assert (await fleet.registries())["one"].address == "2.example"
+    await store.close()

@@ -18,8 +18,10 @@ from click.testing import CliRunner
 from controlplane.cli import main
 from controlplane.config import AgentConfig, Config, RegistryConfig, load_config
 from controlplane.errors import ConfigError
+from tests.controlplane.stub_api import StubApi
 
 AGENT = '[[agents]]\nname = "a"\naddress = "unix:/a.sock"\nregion = "eu"\n'
+REGISTRY = '[[registries]]\nname = "r"\naddress = "h"\n'
 
 
 def load(tmp_path: Path, text: str, **env: str) -> Config:
@@ -72,6 +74,23 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
         ('[[registries]]\nname = "a b"\naddress = "h"', {}, "registries.name"),
         ('[[registries]]\nname = "r"\naddress = "http://h"', {}, "must be host[:port]"),
         ('[[registries]]\nname = "r"\naddress = "h"\naliases = ["h/x"]', {}, "registries.aliases"),
+        ('regions = [".."]', {}, "regions: must be 1 to 128 of"),
+        ('node_pools = ["-x"]', {}, "begin with a letter or a digit"),
+        ('regions = ["eu"]\n' + AGENT.replace('"a"', '"a/b"'), {}, "agents.name: must be"),
+        *(
+            ('regions = ["eu"]\n' + AGENT.replace('"a"', f'"{name}"'), {}, f"agents.{name}: is a")
+            for name in ("init", "controlplane")
+        ),
+        ('regions = ["eu", "us", "eu"]', {}, "regions: 'eu' is there twice"),
+        ('node_pools = ["a", "a"]', {}, "node_pools: 'a' is there twice"),
+        ('regions = ["eu"]\n' + AGENT + AGENT, {}, "agents.name: 'a' is there twice"),
+        (REGISTRY + REGISTRY.replace('"h"', '"g"'), {}, "registries.name: 'r' is there twice"),
+        (REGISTRY + REGISTRY.replace('"r"', '"s"'), {}, "registries: 'h' is there twice"),
+        (
+            REGISTRY + REGISTRY.replace('"r"', '"s"').replace('"h"', '"g"\naliases = ["H"]'),
+            {},
+            "registries: 'h' is there twice",
+        ),
         ("not toml", {}, "cannot read"),
     ],
 )
@@ -146,3 +165,38 @@ async def test_serve_makes_what_it_lacks_and_ends_on_a_signal(
     process.send_signal(number)
     await process.stderr.read()
     assert await process.wait() == 0
+
+
+SLOW = ("aiohttp", "controlplane.app", "grpc", "pydantic", "sqlite_utils")
+LOADED = f"""
+import sys
+from controlplane.cli import main
+main(sys.argv[1:], standalone_mode=False)
+print(*(name for name in {SLOW} if name in sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("command", ["--help", "serve --help", "account list --help"])
+async def test_help_waits_for_nothing_that_it_does_not_need(command: str) -> None:
+    assert await _loaded(command) == []
+
+
+async def test_a_command_of_operators_needs_no_server(tmp_path: Path) -> None:
+    async with StubApi() as api:
+        token = str(api.token_file(tmp_path))
+        command = f"region create eu --url {api.url} --token-file {token}"
+        assert await _loaded(command) == ["aiohttp"]
+        assert api.requests == [("PUT", "/operator/region/eu", None)]
+
+
+async def _loaded(command: str) -> list[str]:
+    """Run a command; give what it imported of what takes long."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", LOADED, *command.split()),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": "protos:."},
+    )
+    _, loaded = await process.communicate()
+    assert process.returncode == 0, loaded
+    return loaded.decode().split()

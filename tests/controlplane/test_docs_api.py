@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import re
@@ -86,6 +87,19 @@ def test_the_scopes_are_those_of_the_routes(page: Page) -> None:
 def test_only_calls_are_shown(page: Page) -> None:
     assert page.examples[0].command == 'auth="Authorization: Bearer $token"'
     assert page.examples[1:] == page.calls
+
+
+def test_every_kind_of_the_audit_is_documented_and_no_other() -> None:
+    written = {
+        node.value
+        for path in (DOCS.parent / "controlplane").rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in {"Event", "_record"}
+        for node in call.args
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value
+    }
+    table = OPERATOR_API.text.split("| kinds | object |\n")[1].split("\n\n")[0]
+    assert set(re.findall(r"`([a-z_]+\.[a-z_]+)`", table)) == written
 
 
 async def test_every_command_answers_as_shown(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ import pytest
 from sqlite_utils import Database
 
 from controlplane.app import ControlPlane
-from controlplane.cli import _first_start
 from controlplane.config import Config
+from controlplane.server import first_start
 
 OLD = '{"accounts": {"default": "ty_old"}, "operator_token": "ty_old"}'
 BREAK_OFF = """
 import os, pathlib, sys
-from controlplane import cli
+from controlplane import server
 from controlplane.accounts import Accounts, InitialTokens
 from controlplane.config import Config
 
@@ -30,7 +30,7 @@ setattr(*{
     "before the commit": (Accounts, "initialise_with", die),
     "before the rename": (pathlib.Path, "replace", die),
 }[sys.argv[2]])
-cli._first_start(Config(state_dir=pathlib.Path(sys.argv[1])))
+server.first_start(Config(state_dir=pathlib.Path(sys.argv[1])))
 """
 
 
@@ -58,14 +58,14 @@ def _assert_tokens_work(config: Config) -> None:
 def test_a_left_over_file_is_replaced(config: Config) -> None:
     config.state_dir.mkdir()
     _kept(config).write_text(OLD)
-    _first_start(config)
+    first_start(config)
     _assert_tokens_work(config)
 
 
 def test_a_second_start_changes_nothing(config: Config) -> None:
-    _first_start(config)
+    first_start(config)
     before = _kept(config).read_bytes()
-    _first_start(config)
+    first_start(config)
     assert _kept(config).read_bytes() == before
 
 
@@ -79,7 +79,7 @@ async def test_a_first_start_that_breaks_off_is_taken_up_again(
     )
     assert await child.wait() == 7
     assert not _kept(config).exists()
-    await asyncio.to_thread(_first_start, config)
+    await asyncio.to_thread(first_start, config)
     _assert_tokens_work(config)
 
 
@@ -87,20 +87,20 @@ async def test_a_first_start_that_breaks_off_is_taken_up_again(
 def test_a_draft_that_was_not_finished_is_made_anew(config: Config, torn: str) -> None:
     config.state_dir.mkdir()
     _kept(config).with_suffix(".draft").write_text(torn)
-    _first_start(config)
+    first_start(config)
     _assert_tokens_work(config)
 
 
 def test_a_draft_of_another_database_is_not_kept(config: Config) -> None:
-    _first_start(config)
+    first_start(config)
     before = _kept(config).read_bytes()
     _kept(config).with_suffix(".draft").write_text("")
-    _first_start(config)
+    first_start(config)
     assert _kept(config).read_bytes() == before
     _assert_tokens_work(config)
 
 
 def test_what_init_made_stays(config: Config) -> None:
     asyncio.run(ControlPlane(config).initialise(("alice",)))
-    _first_start(config)
+    first_start(config)
     assert not _kept(config).exists()

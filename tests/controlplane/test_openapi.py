@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import re
+import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -138,3 +141,47 @@ async def test_the_page_loads_only_what_is_served_here(system: System) -> None:
 async def test_the_page_has_no_other_files(system: System) -> None:
     for name in ("none.js", "..%2F..%2Fetc%2Fpasswd", "swagger-ui-bundle.js.map"):
         assert_error(await system.call("GET", f"/docs/{name}", token="none"), 404)
+
+
+async def test_headers_that_the_document_promises_are_sent(tmp_path: Path) -> None:
+    promised = {route.handler.name: set(route.handler.headers) for route in ROUTES}
+    assert {name: found for name, found in promised.items() if found} == {
+        "start_session": {"Location"},
+        "make_token": {"Cache-Control"},
+        "available_locations": {"Cache-Control"},
+        "create_account": {"Cache-Control"},
+        "create_token": {"Cache-Control"},
+    }
+    async with System(tmp_path) as system:
+        await system.make_application()
+        assert (await system.start(id="a/b")).headers["Location"] == "/session/a%2Fb"
+        operator, scopes = system.operator_token, ["operator:read"]
+        for method, path, token, body in (
+            ("POST", "/token", None, {"name": "t", "scopes": []}),
+            ("GET", "/available-location/game", None, None),
+            ("POST", "/operator/account", operator, {"name": "carol"}),
+            ("POST", "/operator/token", operator, {"name": "t", "scopes": scopes}),
+        ):
+            answer = await system.call(method, path, token=token, json=body)
+            assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def test_the_page_is_read_when_it_is_served_and_not_before(tmp_path: Path) -> None:
+    """Without its package everything can be imported, and `serve` says what it lacks."""
+    settings = tmp_path / "controlplane.toml"
+    settings.write_text(f'state_dir = "{tmp_path}/state"\napi_listen = "127.0.0.1:0"\n')
+    program = (
+        "import sys; sys.modules['swagger_ui'] = None; import controlplane.app\n"
+        "print('imported', file=sys.stderr)\n"
+        f"from controlplane.cli import main; main(['serve', '--config', {str(settings)!r}])"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program),
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": "protos:."},
+    )
+    _, told = await process.communicate()
+    assert process.returncode == 1
+    assert told.startswith(b"imported\n")
+    assert b"swagger-ui.css" in told.splitlines()[-1]
+    assert b"Traceback" not in told

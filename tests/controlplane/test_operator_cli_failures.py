@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import ssl
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,8 @@ import pytest
 from aiohttp import web
 from click.testing import Result
 
-from controlplane import tokens
-from controlplane.api_client import ApiClient, ApiError
+from controlplane import api_transport, tokens
+from controlplane.api_client import ApiClient, ApiError, is_in_clear
 from tests.controlplane.stub_api import StubApi
 from tests.controlplane.system import System
 from tests.controlplane.test_edge import OPENSSL
@@ -66,7 +64,7 @@ async def test_nobody_is_there(list_regions: Callable[..., Any]) -> None:
 
 
 async def test_the_name_is_unknown(list_regions: Callable[..., Any]) -> None:
-    assert_told(await list_regions("--url", "http://none.invalid"), "cannot be reached")
+    assert_told(await list_regions("--url", "https://none.invalid"), "cannot be reached")
 
 
 async def test_the_connection_ends_at_once(list_regions: Callable[..., Any]) -> None:
@@ -96,11 +94,11 @@ async def test_how_long_commands_wait(
 ) -> None:
     waited: list[float] = []
 
-    async def exchange(_: object, __: str, ___: str, ____: object, timeout: float) -> Any:
+    def exchange(*_: object, timeout: float, **__: object) -> Any:
         waited.append(timeout)
         return 204, b""
 
-    monkeypatch.setattr(ApiClient, "_exchange", exchange)
+    monkeypatch.setattr(api_transport, "exchange", exchange)
     file = api.token_file(tmp_path)
     for command in ("region create x", "region delete x", "session stop alice x"):
         assert (await run(*command.split(), url=api.url, token_file=file)).exit_code == 0
@@ -167,10 +165,49 @@ async def test_violations_stand_one_a_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "127.0.0.1:8080", "ftp://h", "http://", "http://u:p@h", "http://h?x", "http://h:x"],
+    ["", "127.0.0.1:8080", "ftp://h", "https://", "https://u:p@h", "https://h?x", "https://h:x"],
 )
 async def test_an_address_that_is_none(list_regions: Callable[..., Any], url: str) -> None:
-    assert_told(await list_regions("--url", url), "Invalid value for '--url'", code=2)
+    told = await list_regions("--url", url, "--insecure")
+    assert_told(told, "Invalid value for '--url'", code=2)
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        *(("127.0.0.1", True), ("127.255.0.9", True), ("[::1]", True), ("LOCALHOST", True)),
+        *(("192.0.2.1", False), ("0.0.0.0", False), ("[::]", False), ("[2001:db8::1]", False)),
+        *(("localhost.example", False), ("127.0.0.1.example", False), ("127.1", False)),
+        *(("128.0.0.1", False), ("example", False), ("[::2]", False)),
+    ],
+)
+def test_what_is_in_clear(host: str, loopback: bool) -> None:
+    for port in ("", ":8080"):
+        assert is_in_clear(f"http://{host}{port}/x") != loopback
+        assert not is_in_clear(f"https://{host}{port}/x")
+
+
+async def test_no_token_goes_to_another_machine_in_clear(
+    list_regions: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+
+    def exchange(_: str, url: str, **__: object) -> Any:
+        called.append(url)
+        return 200, b'{"regions": []}'
+
+    monkeypatch.setattr(api_transport, "exchange", exchange)
+    url = "http://192.0.2.1:8080"
+    refused = await list_regions("--url", url)
+    assert_told(refused, "Invalid value for '--url'", "in clear", "https://", code=2)
+    assert not called
+    for arguments in (("--url", url, "--insecure"), ("--insecure", "--url", url)):
+        allowed = await list_regions(*arguments)
+        assert allowed.exit_code == 0
+        assert allowed.stderr == f"warning: the token goes in clear to {url}\n"
+    assert called == 2 * [f"{url}/operator/region"]
+    for safe in ("https://192.0.2.1", "http://127.0.0.1:1"):
+        assert (await list_regions("--url", safe, "--insecure")).stderr == ""
 
 
 async def test_a_path_before_the_api(list_regions: Callable[..., Any], api: StubApi) -> None:
@@ -249,54 +286,3 @@ async def test_tls(list_regions: Callable[..., Any], api: StubApi, tmp_path: Pat
         for bad in (names["tls_key"], str(tmp_path / "none")):
             assert_told(await list_regions(*more, "--ca-file", bad), bad, "--ca-file")
     assert_told(await list_regions("--url", f"https{api.url[4:]}"), "no TLS connection")
-
-
-# ---- asking back
-
-
-@pytest.mark.parametrize(
-    ("command", "path"),
-    [
-        ("account delete studio", "/operator/account/studio"),
-        ("agent remove old", "/operator/agent/old"),
-        ("token revoke 0123", "/operator/token/0123"),
-    ],
-)
-async def test_what_cannot_be_undone_is_asked_for(
-    api: StubApi, tmp_path: Path, command: str, path: str
-) -> None:
-    api.answers["DELETE", path] = {"revoked": []}
-    typed = [(command, "n\n", 1), (command, "y\n", 0), (f"{command} --yes", "", 0)]
-    for line, keys, code in typed:
-        before = len(api.requests)
-        status, asked = await _on_a_terminal(api, tmp_path, line, keys)
-        assert status == code
-        assert len(api.requests) - before == (code == 0)
-        assert ("[y/N]" in asked) == bool(keys)
-        assert keys == "" or command.rsplit(maxsplit=1)[-1] in asked
-
-
-async def _on_a_terminal(
-    api: StubApi, folder: Path, command: str, keys: str
-) -> tuple[int | None, str]:
-    """Run a command whose standard input is a terminal; return its end and what it asked."""
-    ours, theirs = os.openpty()
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "controlplane", *command.split()),
-            stdin=theirs,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={
-                **os.environ,
-                "PYTHONPATH": "protos:.",
-                "TILTYARD_URL": api.url,
-                "TILTYARD_TOKEN_FILE": str(api.token_file(folder)),
-            },
-        )
-        os.write(ours, keys.encode())
-        _, errors = await process.communicate()
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    return process.returncode, errors.decode()

@@ -17,7 +17,7 @@ from controlplane.durations import parse_duration
 from controlplane.errors import AgentReason, InvalidRequestError
 from controlplane.fleet_store import Registry
 from controlplane.quotas import Quota, Usage, exceeded_limit
-from controlplane.start_rate import StartRate
+from controlplane.start_rate import SWEEP, StartRate
 from controlplane.start_request import Pin, pinned_ports
 from controlplane.status import shown_status
 from controlplane.tokens import Scope
@@ -155,6 +155,21 @@ def test_a_start_rate_empties_and_refills() -> None:
     assert rate.take("a", "us", 0.0) is None
     assert [rate.take("a", "eu", 1.0) for _ in range(3)] == [None, None, 1]
     assert [rate.take("a", "eu", 99.0) for _ in range(4)] == [None, None, None, 1]
+
+
+def test_full_buckets_of_starts_are_dropped_and_no_other() -> None:
+    rate = StartRate(rate=1, burst=2)
+    rate.take("busy", "eu", 0.0)
+    for number in range(2000):  # ten accounts a second, each of which is full again after one
+        if number % 10 == 0:
+            assert rate.take("busy", "eu", number / 10) is None
+        assert rate.take(f"a{number}", "eu", number / 10) is None
+        assert len(rate._buckets) <= SWEEP
+    assert ("busy", "eu") in rate._buckets
+    crowded = StartRate(rate=1, burst=1)
+    for _ in range(2):
+        answers = [crowded.take(f"a{number}", "eu", 0.0) for number in range(3 * SWEEP)]
+    assert set(answers) == {1}  # what is not full stays, however many
 
 
 def test_a_token_is_found_and_compared() -> None:

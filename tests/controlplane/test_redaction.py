@@ -79,7 +79,7 @@ def test_a_traceback_is_redacted_and_keeps_its_lines() -> None:
         int(TOKEN.text)
     except ValueError as error:
         found = logged("failed", error=error)
-    assert "\nTraceback (most recent call last):\n" in found
+    assert "\n    Traceback (most recent call last):\n" in found
     assert f"ty_{ID}_{REDACTED}" in found
     assert SECRET[:20] not in found
 
@@ -87,6 +87,36 @@ def test_a_traceback_is_redacted_and_keeps_its_lines() -> None:
 def test_nobody_forges_a_line() -> None:
     found = logged("%s", "a\nERROR x forged\r\x1b[2J\x85\u2028")
     assert found == "INFO x a\\nERROR x forged\\r\\x1b[2J\\x85\\u2028\n"
+
+
+@pytest.mark.parametrize("before", ["a\n", "a\r", "a\r\n", "a\x85", "a\u2028", "a\x1b[2J", ""])
+def test_a_traceback_forges_no_line(before: str) -> None:
+    forged = "ERROR x forged"
+    found = logged("failed", error=ValueError(before + forged))
+    first, *more = found.removesuffix("\n").splitlines()
+    assert first == "INFO x failed"
+    assert all(line.startswith("    ") for line in more)
+    assert forged in more[-1]
+    assert found.replace("\n", "").isprintable()
+
+
+def test_a_stack_forges_no_line() -> None:
+    record = logging.LogRecord(
+        "x", 20, __file__, 1, "m", (), None, sinfo=f"at\nERROR {TOKEN.text}"
+    )
+    assert RedactingFormatter().format(record) == f"m\n    at\n    ERROR ty_{ID}_{REDACTED}"
+
+
+def test_a_traceback_that_another_formatter_left_is_not_taken() -> None:
+    record = logging.LogRecord("x", 20, __file__, 1, "m", (), None)
+    record.exc_info = (ValueError, ValueError("ours"), None)
+    record.exc_text = "theirs"
+    assert RedactingFormatter().format(record) == "m\n    ValueError: ours"
+    assert record.exc_text == "theirs"
+
+
+def test_an_end_of_a_line_does_not_part_credentials_from_their_header() -> None:
+    assert "abc" not in logged("Authorization:\nBearer abc.def")
 
 
 def test_other_handlers_get_the_record_as_it_was() -> None:

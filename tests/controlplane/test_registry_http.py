@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
-from aiohttp.resolver import ThreadedResolver
 
 from controlplane import registry_http
-from controlplane.registry_http import (
-    Endpoint,
-    RegistryHttp,
-    Reply,
-    UnusableError,
-    _checked_realm,
-    is_public,
-)
+from controlplane.registry_endpoint import Endpoint, UnusableError
+from controlplane.registry_http import RegistryHttp, Reply, _without
+from controlplane.registry_login import checked_realm
 
 SCOPE = "repository:studio/game:pull"
 BASIC = "Basic " + base64.b64encode(b"robot:s3cret").decode()
@@ -36,6 +30,8 @@ class Server:
         self.given: set[str] = set()
         self.token: dict[str, Any] = {"token": "t1", "expires_in": 300}
         self.token_status = 200
+        self.first_refusal = self.refusal = 401
+        """Of who shows no token, and of whose is not accepted."""
         self.asked: list[tuple[str, dict[str, str], str]] = []
         self.address = ""
 
@@ -59,10 +55,12 @@ class Server:
         return header
 
     async def _registry(self, request: web.Request) -> web.Response:
-        if self.accepts(self._note(request)):
+        header = self._note(request)
+        if self.accepts(header):
             return web.Response(text="here")
         challenge = self.challenge.format(address=self.address)
-        return web.Response(status=401, headers={"WWW-Authenticate": challenge})
+        status = self.refusal if header else self.first_refusal
+        return web.Response(status=status, headers={"WWW-Authenticate": challenge})
 
     async def _make_token(self, request: web.Request) -> web.Response:
         self._note(request)
@@ -139,7 +137,7 @@ async def test_a_token_that_is_refused_is_fetched_anew_once(
     server.token = {"token": "t9", "expires_in": 300}
     assert (await ask(http, server)).status == 200
     server.accepts = lambda _: False
-    assert (await ask(http, server)).status == 401
+    await ask(http, server)
     assert server.paths.count("/token") == 3
 
 
@@ -159,7 +157,8 @@ async def test_a_registry_may_want_name_and_password_itself(
     with pytest.raises(UnusableError, match="log-in"):
         await ask(http, server)
     assert (await ask(http, server, username="robot", password="s3cret")).status == 200
-    assert (await ask(http, server, username="robot", password="wrong")).status == 401
+    with pytest.raises(UnusableError, match="refused the log-in"):
+        await ask(http, server, username="robot", password="wrong")
 
 
 @pytest.mark.parametrize(
@@ -171,6 +170,9 @@ async def test_a_registry_may_want_name_and_password_itself(
         {"token": "a\r\nX-Evil: 1"},
         {"token": "ü"},
         {"token": "t", "expires_in": "soon"},
+        {"token": "t", "expires_in": 10**400},
+        {"token": "t", "expires_in": float("inf")},
+        {"token": "t", "expires_in": float("nan")},
         {"token": "t" * 70000},
     ],
 )
@@ -187,6 +189,64 @@ async def test_a_token_service_that_fails_is_told(http: RegistryHttp, server: Se
     server.token_status = 500
     with pytest.raises(UnusableError, match="token service answered 500"):
         await ask(http, server)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_who_holds_a_token_and_is_refused_is_told_that_nothing_is_there(
+    http: RegistryHttp, server: Server, status: int
+) -> None:
+    server.refusal, server.accepts = status, lambda _: False
+    for more in ({}, {"username": "robot", "password": "s3cret"}):
+        assert (await ask(http, server, **more)).status == 404
+        assert (await ask(http, server, **more)).status == 404  # with the token that is known
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_so_is_who_gets_no_token_without_a_name(
+    http: RegistryHttp, server: Server, status: int
+) -> None:
+    server.token_status = status
+    assert (await ask(http, server)).status == 404
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(401, "refused the log-in"), (403, "refused the log-in"), (404, "answered 404")],
+)
+async def test_a_log_in_that_is_refused_is_a_failure(
+    http: RegistryHttp, server: Server, status: int, told: str
+) -> None:
+    server.token_status = status
+    with pytest.raises(UnusableError, match=told) as raised:
+        await ask(http, server, username="robot", password="s3cret")
+    assert raised.value.detail.endswith(f"its token service answered {status}")
+
+
+@pytest.mark.parametrize("status", [403, 404, 429, 500])
+async def test_a_refusal_without_a_log_in_stays_what_it_is(
+    http: RegistryHttp, server: Server, status: int
+) -> None:
+    server.first_refusal = status
+    assert (await ask(http, server)).status == status
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_a_header_may_offer_two_ways_to_log_in(
+    http: RegistryHttp, server: Server, order: int
+) -> None:
+    ways = ['Basic realm="a registry"', server.challenge]
+    server.challenge = ", ".join(ways[::order])
+    assert (await ask(http, server)).status == 200
+    assert server.asked[1][1] == {"service": "the registry", "scope": SCOPE}
+
+
+async def test_challenges_that_are_too_long_are_not_read(
+    http: RegistryHttp, server: Server
+) -> None:
+    server.challenge += ',x="' + "a" * 4096 + '"'
+    with pytest.raises(UnusableError, match="too long"):
+        await ask(http, server)
+    assert server.paths == ["/v2/x"]
 
 
 async def test_an_answer_is_read_up_to_its_bound(http: RegistryHttp, server: Server) -> None:
@@ -236,7 +296,7 @@ HOSTILE_REALMS = [
     "http://{address}@127.0.0.1:{canary}/token",
     "http://127.0.0.1:{canary}#@{address}/token",
     "http://127.0.0.1:{canary}?@{address}/token",
-    "http://127.0.0.1:{canary}\\@{address}/token",
+    "http://127.0.0.1:{canary}\\\\@{address}/token",  # a backslash, escaped
     "http://{address}.evil.example:{canary}/token",
     "http://169.254.169.254/latest/meta-data/",
     "https://{address}/token",
@@ -284,7 +344,7 @@ async def test_a_realm_that_the_operator_named_is_gone_to(
 def test_realms_are_compared_as_origins() -> None:
     hub = Endpoint("registry-1.docker.io", auth_hosts=("auth.docker.io",))
     for realm in ("https://auth.docker.io/token", "https://AUTH.docker.io:443/token"):
-        assert _checked_realm(hub, realm).host == "auth.docker.io"
+        assert checked_realm(hub, realm).host == "auth.docker.io"
     for realm in (
         "http://auth.docker.io/token",
         "https://auth.docker.io:8443/token",
@@ -293,8 +353,8 @@ def test_realms_are_compared_as_origins() -> None:
         "https://docker.io/token",
     ):
         with pytest.raises(UnusableError):
-            _checked_realm(hub, realm)
-    assert _checked_realm(hub, "https://user:pass@auth.docker.io/token#x").user is None
+            checked_realm(hub, realm)
+    assert checked_realm(hub, "https://user:pass@auth.docker.io/token#x").user is None
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -314,37 +374,6 @@ async def test_no_redirect_is_followed(
     assert canary.connections == 0
 
 
-@pytest.mark.parametrize(
-    ("address", "public"),
-    [
-        ("1.1.1.1", True),
-        ("2606:4700:4700::1111", True),
-        ("127.0.0.1", False),
-        ("10.0.0.1", False),
-        ("172.16.0.1", False),
-        ("192.168.1.1", False),
-        ("169.254.169.254", False),
-        ("100.64.0.1", False),
-        ("0.0.0.0", False),
-        ("224.0.0.1", False),
-        ("240.0.0.1", False),
-        ("255.255.255.255", False),
-        ("::", False),
-        ("::1", False),
-        ("fe80::1%eth0", False),
-        ("fd00:ec2::254", False),
-        ("ff02::1", False),
-        ("::ffff:127.0.0.1", False),
-        ("::ffff:1.1.1.1", True),
-        ("64:ff9b::7f00:1", False),
-        ("64:ff9b::a9fe:a9fe", False),
-        ("64:ff9b::101:101", True),
-    ],
-)
-def test_public_addresses_are_told_from_others(address: str, public: bool) -> None:
-    assert is_public(address) is public
-
-
 async def test_a_name_with_an_address_that_is_not_public_is_not_gone_to(
     http: RegistryHttp, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,30 +381,112 @@ async def test_a_name_with_an_address_that_is_not_public_is_not_gone_to(
     await canary.start(stack)
     names = {"rebound.example": ["1.1.1.1", "127.0.0.1"], "inner.example": ["127.0.0.1"]}
 
-    async def resolve(_: object, host: str, port: int = 0, family: int = 0) -> list[Any]:
-        return [
-            {
-                "hostname": host,
-                "host": ip,
-                "port": port,
-                "family": 2,
-                "proto": 0,
-                "flags": 0,
-            }
-            for ip in names[host]
-        ]
+    def look_up(host: str) -> list[Any]:
+        return [(socket.AF_INET, socket.IPPROTO_TCP, address) for address in names[host]]
 
-    monkeypatch.setattr(ThreadedResolver, "resolve", resolve)
+    monkeypatch.setattr("controlplane.registry_resolver.look_up", look_up)
     for name in names:
         endpoint = Endpoint(f"{name}:{canary.port}")
-        with pytest.raises(aiohttp.ClientError):
+        with pytest.raises(UnusableError, match=r"^it cannot be reached$") as raised:
             await http.ask(endpoint, "GET", "/v2/x", scope=SCOPE, max_bytes=100)
+        assert "127.0.0.1, which is not public" in raised.value.detail
     assert canary.connections == 0
     # The operator may say that a registry is within the own network.
     endpoint = Endpoint(f"inner.example:{canary.port}", private=True)
-    with pytest.raises(aiohttp.ClientError):
+    with pytest.raises(UnusableError):
         await http.ask(endpoint, "GET", "/v2/x", scope=SCOPE, max_bytes=100)
     assert canary.connections == 1
+
+
+# -- what is told of a failure -------------------------------------------------------------------
+
+
+async def raw(stack: AsyncExitStack, answer: Callable[[bytes], bytes]) -> str:
+    """Serve this to every request, then hang up; return the address."""
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(await reader.readuntil(b"\r\n\r\n")))
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    stack.push_async_callback(server.wait_closed)
+    stack.callback(server.close)
+    return f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "phrase"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6 banner\r\n", "its answer is no HTTP"),
+        (b"", "it broke its answer off"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbanner", "it broke its answer off"),
+    ],
+)
+async def test_callers_are_told_a_phrase_and_the_log_everything(
+    http: RegistryHttp, stack: AsyncExitStack, answer: bytes, phrase: str
+) -> None:
+    endpoint = Endpoint(await raw(stack, lambda _: answer))
+    with pytest.raises(UnusableError) as raised:
+        await http.ask(endpoint, "GET", "/v2/x", scope=SCOPE, max_bytes=100)
+    assert str(raised.value) == phrase
+    assert raised.value.detail.startswith(f"{phrase}: ")
+    assert ("banner" in raised.value.detail) is (b"SSH" in answer)
+
+
+async def test_where_nobody_listens_is_told_to_the_log_alone(
+    http: RegistryHttp, stack: AsyncExitStack
+) -> None:
+    taken = stack.enter_context(socket.socket())
+    taken.bind(("127.0.0.1", 0))
+    endpoint = Endpoint(f"127.0.0.1:{taken.getsockname()[1]}")
+    with pytest.raises(UnusableError, match=r"^it cannot be reached$") as raised:
+        await http.ask(endpoint, "GET", "/v2/x", scope=SCOPE, max_bytes=100)
+    assert endpoint.address in raised.value.detail
+
+
+@pytest.mark.parametrize("begin", [b"", b"x" * 60])
+async def test_no_secret_is_told_even_when_it_is_sent_back(
+    http: RegistryHttp, server: Server, stack: AsyncExitStack, begin: bytes
+) -> None:
+    def echo(request: bytes) -> bytes:
+        if b"Authorization" not in request:
+            challenge = b'HTTP/1.1 401 x\r\nWWW-Authenticate: Basic realm="x"\r\n'
+            return challenge + b"Content-Length: 0\r\n\r\n"
+        header = request.split(b"Authorization: Basic ")[1].split(b"\r\n")[0]
+        return begin + header + b" " + base64.b64decode(header) + b"\r\n"
+
+    endpoint = Endpoint(await raw(stack, echo), "robot", "s3cret-and-long" * 2)
+    with pytest.raises(UnusableError, match=r"^its answer is no HTTP$") as raised:
+        await http.ask(endpoint, "GET", "/v2/x", scope=SCOPE, max_bytes=100)
+    assert endpoint.basic is not None
+    for secret in (endpoint.basic[6:], "s3cret"):
+        assert secret[:9] not in raised.value.detail
+    assert "[redacted]" in raised.value.detail
+
+
+@pytest.mark.parametrize(
+    ("secret", "text", "told"),
+    [
+        ("abcdefghijkl", "b'x abcdefghij", "b'x [redacted]"),  # where aiohttp breaks off
+        ("abcdefghijkl", "abcdefghijkl abcdefghijkl.", "[redacted] [redacted]"),
+        ("a(b", "x a(b x", "x [redacted] x"),
+        ("", "x", "x"),
+    ],
+)
+def test_secrets_are_cut_out(secret: str, text: str, told: str) -> None:
+    assert _without(secret, text) == told
+
+
+@pytest.mark.parametrize(
+    "address", ["a" * 64 + ".example.com", "xn--a.example.com", "xn--.com", "a:99999"]
+)
+async def test_an_address_that_cannot_be_one_is_of_no_use(
+    http: RegistryHttp, address: str
+) -> None:
+    for private in (False, True):
+        with pytest.raises(UnusableError, match=r"^its address is none$"):
+            endpoint = Endpoint(address, private=private)
+            await http.ask(endpoint, "GET", "/v2/x", scope=SCOPE, max_bytes=100)
 
 
 def test_credentials_are_not_shown() -> None:

@@ -191,21 +191,46 @@ async def test_a_burst_is_what_passes_and_retry_after_is_true(regions: Regions) 
             if answer.status == 420:
                 assert_error(answer, 420)
                 assert answer.headers["Retry-After"] == str(WAIT)
-        regions.now += WAIT - 0.01
         refused = [name for name in ids if name not in started]
-        early = await _race(regions, refused)
-        assert _statuses(early) == {420: CALLERS - BURST - number}
-        assert {answer.headers["Retry-After"] for answer in early} == {"1"}  # whole seconds
+        for seconds, left in ((0.5, "2"), (WAIT - 0.51, "1")):  # whole seconds, never too few
+            regions.now += seconds
+            early = await _race(regions, refused)
+            assert _statuses(early) == {420: CALLERS - BURST - number}
+            assert {answer.headers["Retry-After"] for answer in early} == {left}
         regions.now += 0.01
         answers = await _race(regions, refused)
         assert _statuses(answers) == {201: 1, 420: CALLERS - BURST - number - 1}
         started |= set(_started(answers))
     regions.now += 1000.0
     later = await _race(regions)
+    # The audit has what was tried. Refusals cost nothing, so that they would fill it.
+    tried = started | set(_started(later))
+    sql = "SELECT object FROM event WHERE kind='session.reserved'"
+    assert sorted(row[0] for row in await regions.rows(sql)) == sorted(tried)
+    assert not await regions.rows("SELECT 1 FROM event WHERE kind='session.not_started'")
     assert _statuses(later) == {201: BURST, 420: CALLERS - BURST}  # a bucket holds no more
     assert {str(row[0]) for row in await regions.rows("SELECT id FROM session")} == (
         started | set(_started(later))
     )
+
+
+async def test_a_start_that_was_tried_in_vain_is_in_the_audit_once(regions: Regions) -> None:
+    regions.agents[0].before_start = refusing("NO_CAPACITY")
+    assert (await regions.start(id="x")).status == 420
+    sql = "SELECT kind FROM event WHERE object='x' ORDER BY sequence"
+    assert await regions.rows(sql) == [("session.reserved",), ("session.not_started",)]
+
+
+async def test_a_second_attempt_is_the_same_start_in_the_audit(tmp_path: Path) -> None:
+    async with System(tmp_path, agents=2) as system:
+        system.prefer(system.agents[0])
+        await system.make_application()
+        for agent in system.agents:
+            agent.before_start = refusing("NO_CAPACITY")
+        assert (await system.start(id="x")).status == 420
+        assert [len(agent.started) for agent in system.agents] == [1, 1]
+        sql = "SELECT kind FROM event WHERE object='x' ORDER BY sequence"
+        assert await system.rows(sql) == [("session.reserved",), ("session.not_started",)]
 
 
 async def test_what_is_refused_before_the_rate_takes_nothing_of_it(regions: Regions) -> None:

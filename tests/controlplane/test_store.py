@@ -182,15 +182,36 @@ async def test_a_read_waits_for_no_transaction_and_sees_what_resolved(store: Sto
     assert len(await store.read(sql, ("x",), tuple)) == 2
 
 
-async def test_a_read_changes_nothing_and_says_what_failed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sql", ["INSERT INTO region(name) VALUES ('x')", "SELECT nothing"])
+async def test_a_read_changes_nothing_and_says_what_failed(store: Store, sql: str) -> None:
+    with pytest.raises(StoreError, match="the database failed"):
+        await store.read(sql, (), tuple)
+    assert await _names(store) == []
+
+
+async def test_reads_end_with_the_store_and_leave_one_file(tmp_path: Path) -> None:
     store = Store(tmp_path / "test.db")
     with pytest.raises(StoreError, match="not open"):
         await store.read("SELECT 1", (), tuple)
     await store.open()
-    for sql in ("INSERT INTO region(name) VALUES ('x')", "SELECT nothing"):
-        with pytest.raises(StoreError, match="the database failed"):
-            await store.read(sql, (), tuple)
+    reading = asyncio.create_task(store.read("SELECT count(*) FROM region", (), tuple))
+    await asyncio.sleep(0)
     await store.close()
+    assert await reading == [(0,)]
     with pytest.raises(StoreError, match="not open"):
         await store.read("SELECT 1", (), tuple)
     assert _files(tmp_path) == ["test.db"]  # the log was written back
+
+
+async def test_a_reader_that_cannot_be_opened_leaves_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: Path) -> None:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr("controlplane.store._connect_reader", failing)
+    store = Store(tmp_path / "x.db")
+    with pytest.raises(StoreError, match="unable to open"):
+        await store.open()
+    with pytest.raises(StoreError, match="not open"):
+        await store.run(lambda _: None)

@@ -1,0 +1,69 @@
+"""The terminal as commands use it: what is printed is not lost unnoticed, and a person answers."""
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+TERMINAL = Path("/dev/tty")
+"""The terminal that the command was started from, wherever its standard input comes from."""
+
+
+def echo(text: str) -> None:
+    """Print a line on standard output.
+
+    Raises:
+        OSError: It cannot be printed, also because the output was closed from the beginning.
+    """
+    if getattr(sys, "stdout", None) is None:  # click would print nothing and say nothing
+        raise OSError("the standard output is closed")
+    try:
+        click.echo(text)
+    except OSError:
+        _drop_what_is_left(sys.stdout)
+        raise
+
+
+def remark(text: str) -> None:
+    """Print a line beside the output, on standard error; where it cannot be, do without."""
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        _drop_what_is_left(sys.stderr)
+
+
+def confirmed(question: str, *, yes: bool) -> None:
+    """Ask at the terminal whether to go on, unless `yes` says so.
+
+    Standard input is not asked: the token may come from it, or a list of what a script works on.
+
+    Raises:
+        click.UsageError: There is no terminal.
+        click.Abort: No.
+    """
+    if yes:
+        return
+    try:
+        answer = _ask(question)
+    except OSError:
+        told = "there is no terminal to ask at: --yes goes on without"
+        raise click.UsageError(told, click.get_current_context()) from None
+    if answer.strip().lower() not in {"y", "yes"}:
+        raise click.Abort
+
+
+def _ask(question: str) -> str:
+    with TERMINAL.open("w", encoding="utf-8", errors="replace") as shown:
+        shown.write(f"{question} [y/N]: ")
+        shown.flush()
+        with TERMINAL.open(encoding="utf-8", errors="replace") as typed:
+            return typed.readline()
+
+
+def _drop_what_is_left(stream: TextIO) -> None:
+    """Let go of what could not be printed: Python would try again at its end, and fail aloud."""
+    with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())

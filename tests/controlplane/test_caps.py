@@ -1,0 +1,184 @@
+"""What one account may have at most, so that it stops nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.api.fields import MAX_LABELS_BYTES
+from controlplane.fleet_admin_store import FleetAdminStore
+from controlplane.player_store import MAX_PLAYERS, PlayerStore
+from controlplane.store import Store
+from tests.controlplane.system import APPLICATION, PATIENCE, Answer, System, assert_error
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        await running.make_application()
+        assert (await running.start(id="m")).status == 201
+        yield running
+
+
+async def join(system: System, *players: str) -> Answer:
+    body = {"session": "m", "players": players}
+    return await system.call("PUT", "/session/player/join", json=body)
+
+
+async def fill(system: System, count: int) -> None:
+    await system.rows(
+        "WITH RECURSIVE n(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM n WHERE n < ?)"
+        " INSERT INTO player(account, session, player) SELECT 'alice', 'm', 'p' || n FROM n",
+        count,
+    )
+    await system.rows("UPDATE session SET player_count=? WHERE id='m'", count)
+
+
+async def test_a_session_has_so_many_players_and_no_more(system: System) -> None:
+    await fill(system, MAX_PLAYERS - 2)
+    assert_error(await join(system, "a", "b", "c"), 422, "players")
+    description = (await system.call("GET", "/session/m")).json["players"]
+    assert description["joinedCount"] == MAX_PLAYERS - 2
+    assert "a" not in description["joined"]
+    full = await join(system, "a", "p1", "b", "a", "p2")
+    assert full.status == 200
+    assert full.json["count"] == MAX_PLAYERS
+    assert full.json["players"][:2] == ["p1", "p2"]
+    assert full.json["players"][-3:] == [f"p{MAX_PLAYERS - 2}", "a", "b"]
+    assert_error(await join(system, "c"), 422, "players")
+    assert (await join(system, "b", "p1")).json["count"] == MAX_PLAYERS  # they are joined
+    body = {"session": "m", "players": ["p1"]}
+    assert (await system.call("DELETE", "/session/player/leave", json=body)).status == 200
+    assert (await join(system, "c")).json["players"][-1] == "c"
+    sql = "SELECT sum(json_extract(data, '$.count')) FROM event WHERE kind='players.joined'"
+    assert await system.rows(sql) == [(3,)]
+
+
+async def test_the_players_of_a_session_are_read_beside_the_transactions(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the writer reads of a session does not grow with its players."""
+    await fill(system, 1000)
+    returned: list[Any] = []
+    run = system.control_plane._store.run
+
+    async def seen(*arguments: Any) -> Any:
+        returned.append(await run(*arguments))
+        return returned[-1]
+
+    monkeypatch.setattr(system.control_plane._store, "run", seen)
+    assert (await join(system, "a", "p7")).json["count"] == 1001
+    assert (await system.call("GET", "/session/m")).json["players"]["joinedCount"] == 1001
+    assert all(len(repr(value)) < 1000 for value in returned)
+
+
+async def test_long_lists_wait_for_no_transaction(system: System) -> None:
+    gate, store = threading.Event(), system.control_plane._store
+    transaction = asyncio.create_task(store.run(lambda _: gate.wait()))
+    fleet, players = FleetAdminStore(store), PlayerStore(store)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            assert [region.name for region in await fleet.regions()] == ["elsewhere", "local"]
+            assert [pool.applications for pool in await fleet.node_pools()] == [1]
+            assert [registry.applications for registry in await fleet.registries()] == [1]
+            assert await players.joined("alice", "m") == []
+    finally:
+        gate.set()
+        await transaction
+
+
+async def test_a_join_answers_with_what_it_made(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others join and leave between the commit and the reading."""
+    assert (await join(system, "a", "b")).status == 200
+    read, before = Store.read, [True]
+
+    async def late(self: Store, sql: str, *more: Any) -> Any:
+        if "FROM player" in sql and before.pop():
+            before.append(False)
+            assert (await join(system, "later")).status == 200
+            body = {"players": ["c", "b"]}
+            assert (await system.call("DELETE", "/session/player/leave", json=body)).status == 200
+            assert (await join(system, "c")).status == 200
+        elif not before:
+            before.append(False)
+        return await read(self, sql, *more)
+
+    monkeypatch.setattr(Store, "read", late)
+    joined = await join(system, "d", "c")
+    assert joined.json == {"count": 3, "players": ["a", "d", "c"]}
+    monkeypatch.undo()
+    assert (await join(system, "a")).json["players"] == ["a", "d", "later", "c"]
+
+
+async def test_an_account_has_so_many_good_tokens(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.token_store.MAX_GOOD_TOKENS", 4)
+    for number in range(2):
+        await system.make_token(name=f"t{number}", scopes=[])
+    await system.rows("UPDATE token SET revoked_ms=1 WHERE name='t0'")
+    await system.rows("UPDATE token SET expire_ms=1 WHERE name='t1'")
+    callers: list[dict[str, Any]] = [{"path": "/token"}]
+    callers += [{"path": "/operator/token", "token": system.operator_token}]
+    body: dict[str, Any]
+    for number in range(3):
+        await system.make_token(name=f"u{number}", scopes=[])
+    for caller in callers:
+        body = {"name": "more", "scopes": []}
+        if "token" in caller:
+            body["account"] = "alice"
+        refused = await system.call("POST", **caller, json=body)
+        assert_error(refused, 409)
+        assert "which is the most" in refused.json["details"]
+        taken = await system.call("POST", **caller, json=body | {"name": "u0"})
+        assert_error(taken, 409)
+        assert "of that name" in taken.json["details"]
+    another = await system.call("POST", "/token", account="bob", json={"name": "b", "scopes": []})
+    assert another.status == 201
+    await system.rows("UPDATE token SET revoked_ms=1 WHERE name='u0'")
+    body = {"name": "more", "scopes": []}
+    answers = await asyncio.gather(
+        *(system.call("POST", "/token", json=body | {"name": f"m{n}"}) for n in range(9))
+    )
+    assert sorted(answer.status for answer in answers) == [201] + [409] * 8
+
+
+async def test_good_tokens_are_counted_in_an_index(system: System) -> None:
+    rows = await system.rows(
+        "EXPLAIN QUERY PLAN SELECT count(*) FROM token WHERE account IS 'alice'"
+        " AND revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > 5)"
+    )
+    assert all("unrevoked_token" in row[3] for row in rows if row[3].startswith("SEARCH"))
+    assert any("unrevoked_token" in row[3] for row in rows)
+
+
+async def test_an_account_has_so_many_applications(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.application_store.MAX_APPLICATIONS", 2)
+    await system.make_application(tag=None, name="second")
+    refused = await system.call("POST", "/application", json=APPLICATION | {"name": "third"})
+    assert_error(refused, 409)
+    assert "which is the most" in refused.json["details"]
+    assert "owner" not in refused.text
+    taken = await system.call("POST", "/application", json=APPLICATION)
+    assert_error(taken, 409)
+    assert "exists already" in taken.json["details"]
+    await system.make_application(tag=None, account="bob")
+
+
+async def test_labels_have_so_many_bytes(system: System) -> None:
+    most = {"k": "x" * (MAX_LABELS_BYTES - len(json.dumps({"k": ""})))}
+    assert (await system.start(id="most", labels=most)).status == 201
+    for labels in ({"k": most["k"] + "x"}, most | {"": ""}, {"k": "é" * (MAX_LABELS_BYTES // 3)}):
+        assert_error(await system.start(id="more", labels=labels), 422, "labels")
+    body = {"size": 1, "labels": {"k": most["k"] + "x"}}
+    assert_error(await system.call("PUT", "/warm-pool/game/local", json=body), 422, "labels")

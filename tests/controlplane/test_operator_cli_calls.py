@@ -1,0 +1,82 @@
+"""What the operators' commands send, against a server that notes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tests.controlplane.stub_api import StubApi
+from tests.controlplane.test_operator_cli import cells, run
+
+
+@pytest.mark.parametrize(
+    ("options", "quota"),
+    [
+        ("--sessions 200", {"sessions": 200, "cpu": 2.5, "ram": 512.0, "gpu": 1}),
+        ("--cpu none", {"sessions": 4, "cpu": None, "ram": 512.0, "gpu": 1}),
+        ("--ram 0 --sessions none", {"sessions": None, "cpu": 2.5, "ram": 0.0, "gpu": 1}),
+    ],
+)
+async def test_a_limit_that_is_not_named_stays(
+    tmp_path: Path, options: str, quota: dict[str, float | None]
+) -> None:
+    """Also one that this version does not know."""
+    async with StubApi() as api:
+        old = {"sessions": 4, "cpu": 2.5, "ram": 512.0, "gpu": 1}
+        accounts = [{"name": "b", "quota": {}}, {"name": "a", "quota": old}]
+        api.answers["GET", "/operator/account"] = {"accounts": accounts}
+        token, change = api.token_file(tmp_path), ("account", "quota", "a", *options.split())
+        assert (await run(*change, url=api.url, token_file=token)).exit_code == 0
+        assert api.requests[1:] == [("PUT", "/operator/account/a", {"quota": quota})]
+
+
+async def test_a_quota_that_cannot_be_changed(tmp_path: Path) -> None:
+    async with StubApi() as api:
+        accounts = {"accounts": [{"name": "b", "quota": {}}]}
+        token = api.token_file(tmp_path)
+        for answer, options, code, told in (
+            (accounts, "", 2, "name what to change: --sessions, --cpu, --ram"),
+            (accounts, "--cpu nothing", 2, "Invalid value for '--cpu'"),
+            (accounts, "--cpu=-1", 2, "Invalid value for '--cpu'"),
+            (accounts, "--cpu 1", 1, "cannot set the quota: cannot find account 'a'"),
+            ({"accounts": [{}]}, "--cpu 1", 1, "a form that this version does not know"),
+        ):
+            api.answers["GET", "/operator/account"] = answer
+            change = ("account", "quota", "a", *options.split())
+            result = await run(*change, url=api.url, token_file=token)
+            assert (result.exit_code, result.stdout) == (code, "")
+            assert told in result.stderr
+        assert {method for method, _, _ in api.requests} == {"GET"}
+
+
+async def test_what_a_warm_pool_is_set_to(tmp_path: Path) -> None:
+    async with StubApi() as api:
+        token = api.token_file(tmp_path)
+
+        async def warm_pool(*arguments: str) -> Result:
+            return await run("warm-pool", *arguments, url=api.url, token_file=token)
+
+        api.answers["GET", "/warm-pool"] = {
+            "warmPools": [
+                {"image": "game", "location": "eu", "size": 3, "enabled": True, "ready": 2}
+                | {"env": {"A": "1"}, "args": [], "labels": {}}
+            ]
+        }
+        assert cells((await warm_pool("list")).stdout)[1] == [
+            *("game", "eu", "3", "2", "yes", '{"A": "1"}', "-", "-")
+        ]
+        more = ("--env", "A=1=2", "--env", "B=", "--arg", "--map", "--label", "k=v", "--disabled")
+        assert (await warm_pool("set", "g/1", "eu", "--size", "5", *more)).exit_code == 0
+        assert api.requests[-1] == (
+            *("PUT", "/warm-pool/g%2F1/eu"),
+            {"size": 5, "enabled": False, "env": {"A": "1=2", "B": ""}}
+            | {"args": ["--map"], "labels": {"k": "v"}},
+        )
+        assert (await warm_pool("delete", "g/1", "eu")).exit_code == 0
+        assert [request[:2] for request in api.requests[2:]] == [("DELETE", "/warm-pool/g%2F1/eu")]
+        for bad in ("A", "=1"):
+            result = await warm_pool("set", "g", "eu", "--size", "1", "--env", bad)
+            assert result.exit_code == 2
+            assert "KEY=VALUE" in result.stderr

@@ -1,0 +1,196 @@
+"""The operators' commands at a terminal and away from one: what they ask, and where they print."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from controlplane import tokens
+from tests.controlplane.stub_api import StubApi
+
+MODULE = [sys.executable, "-m", "controlplane"]
+AT_A_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(int(sys.argv[1]), termios.TIOCSCTTY, 0)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+TOKEN = tokens.mint()
+MADE = {"name": "studio", "id": TOKEN.token_id, "token": TOKEN.text}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[StubApi]:
+    async with StubApi() as running:
+        yield running
+
+
+def environment(api: StubApi, folder: Path) -> dict[str, str]:
+    file = str(api.token_file(folder))
+    more = {"PYTHONPATH": "protos:.", "TILTYARD_URL": api.url, "TILTYARD_TOKEN_FILE": file}
+    # Without a buffer nothing would be left to fail at Python's end.
+    return {**os.environ, **more, "PYTHONUNBUFFERED": ""}
+
+
+async def finished(*command: str, typed: str = "", **more: object) -> tuple[int | None, str, str]:
+    """Run a process to its end: exit code, standard output and error."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **more,  # type: ignore[arg-type]
+    )
+    output, errors = await process.communicate(typed.encode())
+    return process.returncode, output.decode(), errors.decode()
+
+
+# ---- asking back
+
+
+async def at_a_terminal(
+    api: StubApi, folder: Path, command: str, keys: str, *, stdin: str = ""
+) -> tuple[int | None, str, str]:
+    """Run a command that has a terminal, which is not its input: its end, what is seen, errors."""
+    ours, theirs = os.openpty()
+    try:
+        os.write(ours, keys.encode())
+        start = [sys.executable, "-c", AT_A_TERMINAL, str(theirs), *MODULE]
+        status, _, errors = await finished(
+            *start,
+            *command.split(),
+            typed=stdin,
+            pass_fds=(theirs,),
+            env=environment(api, folder),
+        )
+        return status, await asyncio.to_thread(_seen, ours), errors
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def _seen(terminal: int) -> str:
+    """Read what a terminal shows by now."""
+    os.set_blocking(terminal, False)
+    found = b""
+    with suppress(OSError):  # nothing more, or nobody has it open
+        while part := os.read(terminal, 65536):
+            found += part
+    return found.decode()
+
+
+DESTRUCTIVE = [
+    ("account delete studio", "/operator/account/studio"),
+    ("agent remove old", "/operator/agent/old"),
+    ("token revoke 0123", "/operator/token/0123"),
+]
+
+
+@pytest.mark.parametrize(("command", "path"), DESTRUCTIVE)
+async def test_what_cannot_be_undone_is_asked_for(
+    api: StubApi, tmp_path: Path, command: str, path: str
+) -> None:
+    api.answers["DELETE", path] = {"revoked": []}
+    for keys, goes_on in (("n\n", False), ("\n", False), ("\x04", False), ("Yes\n", True)):
+        before = len(api.requests)
+        status, seen, _ = await at_a_terminal(api, tmp_path, command, keys)
+        assert (status == 0) == goes_on
+        assert len(api.requests) - before == goes_on
+        assert "[y/N]" in seen
+        assert command.rsplit(maxsplit=1)[-1] in seen
+    status, seen, _ = await at_a_terminal(api, tmp_path, f"{command} --yes", "")
+    assert (status, seen) == (0, "")
+
+
+@pytest.mark.parametrize(("keys", "code"), [("n\n", 1), ("y\n", 0)])
+async def test_it_is_asked_when_the_token_comes_on_standard_input(
+    api: StubApi, tmp_path: Path, keys: str, code: int
+) -> None:
+    command = "account delete studio --token-file -"
+    status, seen, errors = await at_a_terminal(api, tmp_path, command, keys, stdin=api.token)
+    assert (status, len(api.requests)) == (code, 1 - code), errors
+    assert "Delete the account studio" in seen
+    assert api.token not in seen
+
+
+@pytest.mark.parametrize(("command", "path"), DESTRUCTIVE)
+async def test_without_a_terminal_it_must_be_said(
+    api: StubApi, tmp_path: Path, command: str, path: str
+) -> None:
+    api.answers["DELETE", path] = {"revoked": []}
+    for more, code, calls in ((), 2, 0), (("--yes",), 0, 1):
+        status, _, errors = await finished(
+            *(*MODULE, *command.split(), "--token-file", "-", *more),
+            typed=api.token,
+            env=environment(api, tmp_path),
+            start_new_session=True,
+        )
+        assert (status, len(api.requests)) == (code, calls), errors
+        assert ("--yes" in errors) == (code == 2)
+
+
+# ---- an output that takes nothing
+
+
+@pytest.mark.parametrize(
+    "shell",
+    [
+        "exec {} >/dev/full",
+        "exec {} --json >/dev/full",
+        "exec {} >&-",
+        "exec {} --json >&-",
+        "exec 3> >(exec true); wait $!; exec {} >&3",  # who would read it has gone
+    ],
+)
+@pytest.mark.parametrize(
+    ("path", "command", "another"),
+    [
+        ("account", "account create studio", "token create NAME --account studio --scope"),
+        ("token", "token create x --scope a --account b", "token create NAME --account b --scope"),
+        ("token", "token create x --scope a", "token create NAME --scope"),
+    ],
+)
+async def test_a_token_that_cannot_be_printed_is_not_lost_in_silence(
+    api: StubApi, tmp_path: Path, *, path: str, command: str, another: str, shell: str
+) -> None:
+    api.answers["POST", f"/operator/{path}"] = MADE
+    line = shell.format(f"'{sys.executable}' -m controlplane {command}")
+    status, output, errors = await finished("bash", "-c", line, env=environment(api, tmp_path))
+    assert (status, output) == (1, "")
+    assert "cannot print the token: because " in errors
+    assert f"token revoke {TOKEN.token_id}`" in errors
+    assert another in errors
+    assert "Traceback" not in errors
+    assert "Exception ignored" not in errors
+    assert TOKEN.text not in errors
+
+
+async def test_a_token_is_printed_when_nobody_reads_what_is_said_of_it(
+    api: StubApi, tmp_path: Path
+) -> None:
+    api.answers["POST", "/operator/account"] = MADE
+    line = f"exec '{sys.executable}' -m controlplane account create studio 2>/dev/full"
+    found = await finished("bash", "-c", line, env=environment(api, tmp_path))
+    assert found == (0, f"{TOKEN.text}\n", "")
+
+
+@pytest.mark.parametrize("redirection", [">/dev/full", ">&-"])
+async def test_an_answer_that_cannot_be_printed(
+    api: StubApi, tmp_path: Path, redirection: str
+) -> None:
+    api.answers["GET", "/operator/region"] = {"regions": []}
+    line = f"exec '{sys.executable}' -m controlplane region list {redirection}"
+    status, _, errors = await finished("bash", "-c", line, env=environment(api, tmp_path))
+    assert status == 1
+    why = os.strerror(errno.ENOSPC) if "full" in redirection else "the standard output is closed"
+    assert errors.startswith("cannot print the answer: because ")
+    assert errors.endswith(f"{why}\n")
+    assert errors.count("\n") == 1

@@ -1,0 +1,114 @@
+"""Names of registries: which addresses are public, and on whose threads names are looked up."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+
+import pytest
+
+from controlplane.registry_resolver import LookUps, Resolver, is_public, look_up
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("1.1.1.1", True),
+        ("2606:4700:4700::1111", True),
+        ("127.0.0.1", False),
+        ("10.0.0.1", False),
+        ("172.16.0.1", False),
+        ("192.168.1.1", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("240.0.0.1", False),
+        ("255.255.255.255", False),
+        ("::", False),
+        ("::1", False),
+        ("fe80::1%eth0", False),
+        ("fd00:ec2::254", False),
+        ("ff02::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("::ffff:1.1.1.1", True),
+        ("64:ff9b::7f00:1", False),
+        ("64:ff9b::a9fe:a9fe", False),
+        ("64:ff9b::101:101", True),
+        ("64:ff9b:1::101:101", False),
+        ("2002:7f00:1::", False),
+        ("2002:a9fe:a9fe::1", False),
+        ("2002:c000:8::", False),
+        ("2002:101:101::", True),
+        ("2001:0:101:101::1", False),
+        ("fec0::1", False),
+        ("feff::1", False),
+        ("192.0.0.8", False),
+        ("192.0.0.9", False),
+        ("::ffff:192.0.0.9", False),
+        ("::127.0.0.1", False),
+        ("::1.1.1.1", False),
+    ],
+)
+def test_public_addresses_are_told_from_others(address: str, public: bool) -> None:
+    assert is_public(address) is public
+
+
+def test_the_operating_system_is_asked() -> None:
+    assert (socket.AF_INET, socket.IPPROTO_TCP, "127.0.0.1") in look_up("127.0.0.1")
+
+
+@pytest.fixture
+def look_ups() -> LookUps:
+    return LookUps()
+
+
+async def test_a_name_is_looked_up_once_at_a_time_and_not_on_asyncios_threads(
+    look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    answered = threading.Event()
+
+    def slow(host: str) -> list[tuple[socket.AddressFamily, int, str]]:
+        threads.append(threading.current_thread().name)
+        answered.wait()
+        return [(socket.AF_INET6, socket.IPPROTO_TCP, "2606:4700::1111")]
+
+    monkeypatch.setattr("controlplane.registry_resolver.look_up", slow)
+    resolver = Resolver(look_ups, only_public=True)
+    asking = [asyncio.create_task(resolver.resolve("r.example", 443)) for _ in range(9)]
+    await asyncio.sleep(0)
+    asking[0].cancel()  # takes nothing away from the others
+    answered.set()
+    found = await asyncio.gather(*asking, return_exceptions=True)
+    assert isinstance(found.pop(0), asyncio.CancelledError)
+    for result in found:
+        assert not isinstance(result, BaseException)
+        (one,) = result
+        assert (one["hostname"], one["host"], one["port"]) == ("r.example", "2606:4700::1111", 443)
+        assert one["family"] == socket.AF_INET6
+    assert [name.rpartition("_")[0] for name in threads] == ["registry names"]
+    await resolver.resolve("r.example", 443)
+    assert len(threads) == 2
+    look_ups.close()
+
+
+async def test_a_look_up_that_hangs_does_not_hold_up_the_end(
+    look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, answered = threading.Event(), threading.Event()
+
+    def hang(host: str) -> list[tuple[socket.AddressFamily, int, str]]:
+        begun.set()
+        answered.wait()
+        raise OSError("no such host")
+
+    monkeypatch.setattr("controlplane.registry_resolver.look_up", hang)
+    asking = asyncio.create_task(look_ups.addresses("r.example"))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(begun.wait)
+    look_ups.close()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    answered.set()  # its thread is gone at the end of the test, or the test fails

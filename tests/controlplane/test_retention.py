@@ -1,0 +1,244 @@
+"""What is forgotten or removed goes a portion at a time; hosts' clocks have no say in it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlite_utils import Database
+
+from controlplane.account_admin_store import _clear_portion
+from controlplane.audit_store import _forget
+from controlplane.session_removal_store import PORTION, remove_abandoned, remove_ended
+from controlplane.store import Store
+from controlplane.token_store import ENDED, TokenStore, remove_tokens
+from tests.controlplane.system import System, assert_error
+from tiltyard.agent.v1 import agent_pb2
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        yield running
+
+
+class Changes:
+    """How many rows each transaction changed."""
+
+    def __init__(self, system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.most, self.transactions = 0, 0
+        run = Store.run
+
+        async def counted(store: Store, transaction: Any, *more: Any) -> Any:
+            def counting(db: Any) -> Any:
+                before = db.conn.total_changes
+                result = transaction(db)
+                self.most = max(self.most, db.conn.total_changes - before)
+                self.transactions += 1
+                return result
+
+            return await run(store, counting, *more)
+
+        monkeypatch.setattr(Store, "run", counted)
+
+
+async def add_sessions(system: System, count: int, ended_ms: int, players: int = 0) -> None:
+    await system.rows(
+        "WITH RECURSIVE n(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM n WHERE n < ?1)"
+        " INSERT INTO session(account, id, internal_id, state, application, tag, location, labels,"
+        " external_id, nano_cpus, memory_bytes, created_ms, ended_ms, player_count)"
+        " SELECT 'alice', ?2 || n, ?2 || n, 'exited', 'game', 'v1', 'local', '{}', '', 1, 1, 0,"
+        " ?2, ?3 FROM n",
+        *(count, ended_ms, players),
+    )
+    await system.rows(
+        "WITH RECURSIVE n(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM n WHERE n < ?1)"
+        " INSERT INTO player(account, session, player) SELECT 'alice', id, n FROM session, n"
+        " WHERE ended_ms = ?2 AND n <= player_count",
+        *(players, ended_ms),
+    )
+
+
+async def test_ended_sessions_go_in_portions_with_their_players(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add_sessions(system, 5, 4, players=PORTION // 2)
+    await add_sessions(system, 1, 5, players=3 * PORTION)
+    await add_sessions(system, 2 * PORTION, 6)
+    await add_sessions(system, 3, 100)
+    await system.rows(
+        "WITH RECURSIVE n(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM n WHERE n < ?)"
+        " INSERT INTO abandoned SELECT n, 'a0', 0, 1 + (n < 3) * 200 FROM n",
+        2 * PORTION,
+    )
+    changes = Changes(system, monkeypatch)
+    await system.control_plane._sessions.forget_ended(100)
+    monkeypatch.undo()
+    # A session goes whole: what lists show of it fits its players as long as it is there.
+    assert changes.most <= 3 * PORTION + 1
+    assert changes.transactions >= 7
+    assert {row[0] for row in await system.rows("SELECT ended_ms FROM session")} == {100}
+    assert await system.rows("SELECT 1 FROM player") == []
+    assert await system.rows("SELECT count(*) FROM abandoned") == [(2,)]
+
+
+async def test_ended_tokens_go_in_portions_children_first(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = system.tokens["alice"].split("_")[1]
+    await system.rows(
+        "WITH RECURSIVE n(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM n WHERE n < ?)"
+        " INSERT INTO token(id, account, name, secret_hash, scopes, parent, created_ms, expire_ms)"
+        " SELECT n, 'alice', n, x'', '[]', CASE n % 7 WHEN 0 THEN ? ELSE n - n % 7 END, 0, 3"
+        " FROM n WHERE n >= 7",
+        *(2 * PORTION, maker),
+    )
+    changes = Changes(system, monkeypatch)
+    await TokenStore(system.control_plane._store).forget_ended(5)
+    monkeypatch.undo()
+    assert changes.most <= PORTION
+    assert await system.rows("SELECT id FROM token WHERE account='alice'") == [(maker,)]
+
+
+async def test_what_is_old_is_found_without_looking_at_what_is_young(system: System) -> None:
+    def plans(db: Database) -> list[str]:
+        traced: list[str] = []
+        db.conn.set_trace_callback(traced.append)
+        remove_ended(db, 5)
+        _forget(db, 5)
+        remove_abandoned(db, 5)
+        remove_tokens(db, ENDED, 5)
+        db.conn.set_trace_callback(None)
+        found = [db.execute(f"EXPLAIN QUERY PLAN {sql}") for sql in traced if sql[:2] != "--"]
+        return [row[3] for rows in found for row in rows]
+
+    steps = await system.control_plane._store.run(plans)
+    assert not [step for step in steps if step.startswith("SCAN ") and "json_each" not in step]
+    indexes = ("session_by_end", "event_by_time", "abandoned_by_stop")
+    for index in (*indexes, "token_by_revocation", "token_by_expiry"):
+        assert any(index in step for step in steps), index
+
+
+async def remove(system: System, account: str = "alice") -> Any:
+    path = f"/operator/account/{account}"
+    return await system.call("DELETE", path, token=system.operator_token)
+
+
+async def accounts(system: System) -> set[str]:
+    answer = await system.call("GET", "/operator/account", token=system.operator_token)
+    return {account["name"] for account in answer.json["accounts"]}
+
+
+async def create(system: System) -> Any:
+    return await system.call(
+        "POST", "/operator/account", token=system.operator_token, json={"name": "alice"}
+    )
+
+
+async def test_an_account_with_much_goes_in_portions(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await system.make_application()
+    await add_sessions(system, 2 * PORTION, 6, players=1)
+    changes = Changes(system, monkeypatch)
+    assert (await remove(system)).status == 204
+    monkeypatch.undo()
+    assert changes.most <= PORTION + 1
+    for table in ("session", "player", "application", "tag", "token"):
+        assert await system.rows(f"SELECT 1 FROM {table} WHERE account='alice'") == [], table
+    assert await system.rows("SELECT 1 FROM account WHERE name='alice'") == []
+
+
+@pytest.fixture
+async def broken_off(system: System, monkeypatch: pytest.MonkeyPatch) -> System:
+    """A system in which the removal of an account ended after its first portion."""
+    await system.make_application()
+    await add_sessions(system, 2 * PORTION, 6)
+    portions = iter([True, False])
+
+    def first(db: Any, name: str) -> bool:
+        return next(portions) and _clear_portion(db, name)
+
+    monkeypatch.setattr("controlplane.account_admin_store._clear_portion", first)
+    assert (await remove(system)).status == 204
+    monkeypatch.undo()
+    assert await system.rows("SELECT count(*) FROM session") == [(PORTION,)]
+    return system
+
+
+async def test_an_account_that_is_being_removed_is_gone_for_everybody(
+    broken_off: System,
+) -> None:
+    system = broken_off
+    assert await accounts(system) == {"bob"}
+    assert_error(await remove(system), 404)
+    quota = await system.call(
+        "PUT", "/operator/account/alice", token=system.operator_token, json={"quota": {}}
+    )
+    assert_error(quota, 404)
+    for path in ("/session", "/application", "/region"):
+        assert_error(await system.call("GET", path), 401)
+    body = {"account": "alice", "name": "new", "scopes": []}
+    made = await system.call("POST", "/operator/token", token=system.operator_token, json=body)
+    assert_error(made, 404)
+
+
+async def test_the_next_start_finishes_a_removal(broken_off: System) -> None:
+    await broken_off.restart()
+    while await broken_off.rows("SELECT 1 FROM account WHERE name='alice'"):
+        await asyncio.sleep(0)
+    assert await broken_off.rows("SELECT 1 FROM session") == []
+    assert await broken_off.rows("SELECT 1 FROM token WHERE account='alice'") == []
+
+
+async def test_a_new_account_of_the_name_has_nothing_of_the_old_one(broken_off: System) -> None:
+    made = await create(broken_off)
+    assert made.status == 201
+    token = made.json["token"]
+    listed = await broken_off.call("GET", "/session?all=1", token=token)
+    assert listed.json == {"sessions": []}
+    assert_error(await broken_off.call("GET", "/session"), 401)
+    assert_error(await create(broken_off), 409)
+
+
+LONG_AGO, FAR_AHEAD = 1, 200_000_000_000
+"""Seconds since the epoch."""
+
+
+def end(system: System, seconds: int) -> None:
+    (session,) = system.agent.live
+    session.end_time.seconds = seconds
+    reason = agent_pb2.END_REASON_EXITED
+    system.agent.change(session.internal_id, state=agent_pb2.STATE_EXITED, end_reason=reason)
+
+
+@pytest.mark.parametrize("wrong", [LONG_AGO, FAR_AHEAD])
+async def test_a_hosts_clock_has_no_say_in_when_a_session_ended(
+    system: System, wrong: int
+) -> None:
+    await system.make_application()
+    assert (await system.start(id="s")).status == 201
+    end(system, wrong)
+    await system.becomes("s", "exited")
+    ((created, ended),) = await system.rows("SELECT created_ms, ended_ms FROM session")
+    assert created <= ended <= system.control_plane._clock.now_ms()
+
+
+async def test_an_adopted_session_was_not_created_ahead(system: System) -> None:
+    await system.make_application()
+    assert (await system.start(id="s")).status == 201
+    await system.stop_serving()
+    database = sqlite3.connect(system.config.database, isolation_level=None)
+    database.execute("DELETE FROM session")
+    database.close()
+    system.agent.live[0].create_time.seconds = FAR_AHEAD
+    await system.serve()
+    await system.becomes("s", "running")
+    end(system, FAR_AHEAD)
+    await system.becomes("s", "exited")
+    ((created, ended),) = await system.rows("SELECT created_ms, ended_ms FROM session")
+    assert created <= ended <= system.control_plane._clock.now_ms()

@@ -1,0 +1,135 @@
+"""Lists of tags: their order, who shares one, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+import pytest
+
+from controlplane import tag_lists
+from controlplane.errors import RegistryUnavailableError
+from controlplane.fleet_store import Registry
+from controlplane.tag_lists import TagLists, natural_order
+
+HUB = Registry("hub", "hub.example", ())
+
+
+class Source:
+    """Reads lists when it is let; knows how often, and what time it is."""
+
+    def __init__(self) -> None:
+        self.read: list[tuple[Registry, str]] = []
+        self.tags = ["v1", "v10", "v9"]
+        self.fails = False
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.time = 1000.0
+        self.lists = TagLists(self._read, lambda: self.time)
+
+    async def _read(self, registry: Registry, repository: str) -> list[str]:
+        self.read.append((registry, repository))
+        await self.go_on.wait()
+        if self.fails:
+            raise RegistryUnavailableError(registry.name, "it fails")
+        return self.tags
+
+
+@pytest.fixture
+async def source() -> AsyncIterator[Source]:
+    source = Source()
+    yield source
+    await source.lists.close()
+
+
+def test_versions_are_ordered_as_people_do() -> None:
+    ordered = [
+        *("1.2", "1.9", "1.10", "1.10.1", "2", "007.1", "7.2", "9" * 100, "1" + "0" * 100),
+        *("latest", "v", "v0", "v00.1", "v1.9", "v1.10", "v1.10-rc9", "v1.11"),
+        *("v" + "9" * 100, "v-1"),
+    ]
+    shuffled = random.Random(1).sample(ordered, len(ordered))
+    assert sorted(shuffled, key=natural_order) == ordered
+    assert all(natural_order(a) < natural_order(b) for a, b in pairwise(ordered))
+    assert natural_order("v1.010") == natural_order("v01.10")
+
+
+async def test_a_list_is_sorted_on_a_thread_of_its_own(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def order(text: str) -> str:
+        threads.append(threading.current_thread().name)
+        return natural_order(text)
+
+    monkeypatch.setattr(tag_lists, "natural_order", order)
+    assert await source.lists.newest_first(HUB, "game") == ("v10", "v9", "v1")
+    assert set(threads) == {"tag lists_0"}
+
+
+async def test_a_list_is_kept_for_a_moment(source: Source) -> None:
+    await source.lists.newest_first(HUB, "game")
+    source.tags = ["v11"]
+    source.time += 9.9
+    assert len(await source.lists.newest_first(HUB, "game")) == 3
+    await source.lists.newest_first(HUB, "other")
+    moved = Registry("hub", "moved.example", ())
+    assert await source.lists.newest_first(moved, "game") == ("v11",)
+    assert source.read == [(HUB, "game"), (HUB, "other"), (moved, "game")]
+    source.time += 0.1
+    assert await source.lists.newest_first(HUB, "game") == ("v11",)
+
+
+async def test_lists_that_are_kept_are_bounded(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tag_lists, "MAX_KEPT", 3)
+    for number in range(5):
+        await source.lists.newest_first(HUB, str(number))
+    assert [repository for _, repository in source.lists._kept] == ["2", "3", "4"]
+    source.time += 5
+    await source.lists.newest_first(HUB, "5")
+    source.time += 5
+    await source.lists.newest_first(HUB, "6")
+    assert [repository for _, repository in source.lists._kept] == ["5", "6"]
+
+
+async def test_who_asks_while_a_list_is_read_joins(source: Source) -> None:
+    source.go_on.clear()
+    asking = [asyncio.create_task(source.lists.newest_first(HUB, "game")) for _ in range(5)]
+    other = asyncio.create_task(source.lists.newest_first(HUB, "other"))
+    while len(source.read) < 2:
+        await asyncio.sleep(0)
+    asking[0].cancel()  # who began, too, may hang up
+    source.go_on.set()
+    found = await asyncio.gather(*asking, other, return_exceptions=True)
+    assert isinstance(found.pop(0), asyncio.CancelledError)
+    assert found == [("v10", "v9", "v1")] * 5
+    assert source.read == [(HUB, "game"), (HUB, "other")]
+
+
+async def test_a_failure_is_told_to_all_and_forgotten(source: Source) -> None:
+    source.go_on.clear()
+    source.fails = True
+    asking = [asyncio.create_task(source.lists.newest_first(HUB, "game")) for _ in range(2)]
+    await asyncio.sleep(0)
+    source.go_on.set()
+    found = await asyncio.gather(*asking, return_exceptions=True)
+    assert all(isinstance(error, RegistryUnavailableError) for error in found)
+    source.fails = False
+    assert len(await source.lists.newest_first(HUB, "game")) == 3
+    assert len(source.read) == 2
+
+
+async def test_closing_ends_what_is_read(source: Source) -> None:
+    source.go_on.clear()
+    asking = asyncio.create_task(source.lists.newest_first(HUB, "game"))
+    await asyncio.sleep(0)
+    await source.lists.close()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await source.lists.close()

@@ -1,6 +1,6 @@
 """`python -m controlplane` is `tiltyard-controlplane`."""
 
-from controlplane.cli import main
+from controlplane.cli.main import main
 
 if __name__ == "__main__":
     main()

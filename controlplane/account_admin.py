@@ -1,17 +1,17 @@
 """Accounts as operators make, limit and remove them."""
 
-from controlplane.account_admin_store import (
+from controlplane.clock import Clock
+from controlplane.errors import ConflictError, NotFoundError
+from controlplane.open_streams import OpenStreams
+from controlplane.quotas import Quota
+from controlplane.storage.account_admin_store import (
     Account,
     AccountAdminStore,
     AccountInUse,
     AccountRemoved,
     Removal,
 )
-from controlplane.account_store import Caller
-from controlplane.clock import Clock
-from controlplane.errors import ConflictError, NotFoundError
-from controlplane.open_streams import OpenStreams
-from controlplane.quotas import Quota
+from controlplane.storage.account_store import Caller
 from controlplane.tokens import NewToken, mint
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from controlplane.account_store import AccountStore, Caller
 from controlplane.clock import Clock
 from controlplane.errors import UnauthorizedError
+from controlplane.storage.account_store import AccountStore, Caller
 from controlplane.tokens import mint, parse, restore
 
 

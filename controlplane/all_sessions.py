@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from controlplane.account_store import Caller
-from controlplane.session_page_store import PageFilter, SessionPageStore
 from controlplane.sessions import Sessions, ShownSession
+from controlplane.storage.account_store import Caller
+from controlplane.storage.session_page_store import PageFilter, SessionPageStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,42 +7,42 @@ from random import Random
 from aiohttp import web
 
 from controlplane.account_admin import AccountAdmin
-from controlplane.account_admin_store import AccountAdminStore
-from controlplane.account_store import AccountStore
 from controlplane.accounts import Accounts, InitialTokens
-from controlplane.agents import Agents
 from controlplane.all_sessions import AllSessions
 from controlplane.api.edge import Edge, Limits
 from controlplane.api.routes import make_web_app
 from controlplane.api.services import Services
-from controlplane.application_store import ApplicationStore
 from controlplane.applications import Applications
-from controlplane.audit_store import AuditStore
 from controlplane.clock import Clock
 from controlplane.config import Config
 from controlplane.delegation import Delegation
-from controlplane.fleet import Fleet
-from controlplane.fleet_admin import Declared, FleetAdmin
-from controlplane.fleet_admin_store import FleetAdminStore
-from controlplane.fleet_store import FleetStore
+from controlplane.fleet.agents import Agents
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.fleet_admin import Declared, FleetAdmin
+from controlplane.fleet.preload import Preloader
 from controlplane.locations import Locations
 from controlplane.open_streams import OpenStreams
-from controlplane.player_store import PlayerStore
 from controlplane.players import Players
-from controlplane.preload import Preloader
-from controlplane.registry import RegistryClient
-from controlplane.report_store import ReportStore
-from controlplane.session_list_store import SessionListStore
-from controlplane.session_page_store import SessionPageStore
-from controlplane.session_store import SessionStore
+from controlplane.registries.client import RegistryClient
 from controlplane.sessions import Sessions
 from controlplane.start_rate import StartRate
 from controlplane.starts import Starts
-from controlplane.store import Store
+from controlplane.storage.account_admin_store import AccountAdminStore
+from controlplane.storage.account_store import AccountStore
+from controlplane.storage.application_store import ApplicationStore
+from controlplane.storage.audit_store import AuditStore
+from controlplane.storage.fleet_admin_store import FleetAdminStore
+from controlplane.storage.fleet_store import FleetStore
+from controlplane.storage.player_store import PlayerStore
+from controlplane.storage.report_store import ReportStore
+from controlplane.storage.session_list_store import SessionListStore
+from controlplane.storage.session_page_store import SessionPageStore
+from controlplane.storage.session_store import SessionStore
+from controlplane.storage.store import Store
+from controlplane.storage.token_store import TokenStore
+from controlplane.storage.warm_pool_store import WarmPoolStore
 from controlplane.tags import Tags
-from controlplane.token_store import TokenStore
 from controlplane.upkeep import Upkeep
-from controlplane.warm_pool_store import WarmPoolStore
 from controlplane.warm_pools import WarmPools
 
 _log = logging.getLogger(__name__)

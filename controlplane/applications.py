@@ -4,17 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
-from controlplane.account_store import AccountGone, Caller
-from controlplane.application_store import (
-    MAX_APPLICATIONS,
-    Application,
-    ApplicationStore,
-    NameTaken,
-    TooManyApplications,
-    UnknownReferences,
-)
 from controlplane.clock import Clock
-from controlplane.contract import NetworkMode, PortRequest, Resources
 from controlplane.errors import (
     ConflictError,
     InvalidRequestError,
@@ -22,8 +12,18 @@ from controlplane.errors import (
     UnauthorizedError,
     Violation,
 )
-from controlplane.fleet_store import FleetStore, Registry
-from controlplane.preload import Preloader
+from controlplane.fleet.contract import NetworkMode, PortRequest, Resources
+from controlplane.fleet.preload import Preloader
+from controlplane.storage.account_store import AccountGone, Caller
+from controlplane.storage.application_store import (
+    MAX_APPLICATIONS,
+    Application,
+    ApplicationStore,
+    NameTaken,
+    TooManyApplications,
+    UnknownReferences,
+)
+from controlplane.storage.fleet_store import FleetStore, Registry
 
 MAX_REPOSITORY = 255
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"

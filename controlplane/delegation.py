@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from controlplane.account_store import Caller
 from controlplane.clock import Clock
 from controlplane.errors import (
     CannotDelegateError,
@@ -11,7 +10,8 @@ from controlplane.errors import (
     UnauthorizedError,
 )
 from controlplane.open_streams import OpenStreams
-from controlplane.token_store import (
+from controlplane.storage.account_store import Caller
+from controlplane.storage.token_store import (
     MAX_GOOD_TOKENS,
     AccountUnknown,
     MakerEnded,

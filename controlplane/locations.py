@@ -1,12 +1,12 @@
 """Where an application can be played: regions with a pulled tag and room on a healthy host."""
 
-from controlplane.account_store import Caller
-from controlplane.application_store import ApplicationStore
 from controlplane.applications import Applications
 from controlplane.errors import BadRequestError, NotFoundError, Violation
-from controlplane.fleet import Fleet
-from controlplane.placement import Wanted
-from controlplane.registry import TAG
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.placement import Wanted
+from controlplane.registries.client import TAG
+from controlplane.storage.account_store import Caller
+from controlplane.storage.application_store import ApplicationStore
 
 
 class Locations:

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from controlplane.account_store import AccountStore, Caller
 from controlplane.clock import Clock
 from controlplane.errors import UnauthorizedError
+from controlplane.storage.account_store import AccountStore, Caller
 
 
 @dataclass(frozen=True, slots=True, eq=False)

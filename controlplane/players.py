@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from controlplane.account_store import Caller
 from controlplane.clock import Clock
 from controlplane.errors import InvalidRequestError, NotFoundError, Violation
-from controlplane.player_store import MAX_PLAYERS, PlayerStore, SessionFull
+from controlplane.storage.account_store import Caller
+from controlplane.storage.player_store import MAX_PLAYERS, PlayerStore, SessionFull
 
 
 class Players:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from controlplane.contract import Resources
+from controlplane.fleet.contract import Resources
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from controlplane.account_store import Caller
 from controlplane.clock import Clock
-from controlplane.contract import State
 from controlplane.errors import (
     AgentReason,
     AgentRefusedError,
@@ -18,12 +16,14 @@ from controlplane.errors import (
     NotFoundError,
     TiltyardError,
 )
-from controlplane.fleet import Fleet
-from controlplane.host_link import HostLink
-from controlplane.session_list_store import SessionFilter, SessionListStore
-from controlplane.session_store import Session, SessionStore
+from controlplane.fleet.contract import State
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.status import DEFAULT_LIST, SessionStatus, shown_status
 from controlplane.starts import Starts
-from controlplane.status import DEFAULT_LIST, SessionStatus, shown_status
+from controlplane.storage.account_store import Caller
+from controlplane.storage.session_list_store import SessionFilter, SessionListStore
+from controlplane.storage.session_store import Session, SessionStore
 
 STOP_WAIT = 11.0
 """DELETE answers within 12 s; the rest is for the commit and the answer."""

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from controlplane.application_store import Application, Tag
-from controlplane.contract import Identity, PortRequest, Protocol, SessionSpec
 from controlplane.errors import InvalidRequestError, Violation
+from controlplane.fleet.contract import Identity, PortRequest, Protocol, SessionSpec
+from controlplane.storage.application_store import Application, Tag
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,8 @@ import logging
 import uuid
 from dataclasses import dataclass, field
 
-from controlplane.account_store import AccountGone, Caller
 from controlplane.applications import Applications
 from controlplane.clock import Clock
-from controlplane.contract import HostSession, SessionSpec
 from controlplane.errors import (
     AgentReason,
     AgentRefusedError,
@@ -28,14 +26,22 @@ from controlplane.errors import (
     UnauthorizedError,
     Violation,
 )
-from controlplane.fleet import Fleet
-from controlplane.host_link import HostLink
-from controlplane.placement import Wanted
-from controlplane.report_store import ReportStore, Verdict
-from controlplane.session_store import Attempt, IdTaken, NewSession, QuotaExceeded, SessionStore
+from controlplane.fleet.contract import HostSession, SessionSpec
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.placement import Wanted
 from controlplane.start_rate import StartRate
 from controlplane.start_request import StartRequest, pinned_ports, session_spec
-from controlplane.store import Actor
+from controlplane.storage.account_store import AccountGone, Caller
+from controlplane.storage.report_store import ReportStore, Verdict
+from controlplane.storage.session_store import (
+    Attempt,
+    IdTaken,
+    NewSession,
+    QuotaExceeded,
+    SessionStore,
+)
+from controlplane.storage.store import Actor
 from controlplane.tags import Tags
 
 _log = logging.getLogger(__name__)

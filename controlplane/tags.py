@@ -1,7 +1,5 @@
 """Tags: enabling one, and choosing the one that a session runs."""
 
-from controlplane.account_store import Caller
-from controlplane.application_store import Application, ApplicationStore, Tag
 from controlplane.applications import Applications
 from controlplane.clock import Clock
 from controlplane.errors import (
@@ -10,10 +8,12 @@ from controlplane.errors import (
     RegistryUnavailableError,
     Violation,
 )
-from controlplane.fleet import Fleet
-from controlplane.fleet_store import FleetStore, Registry
-from controlplane.preload import Preloader
-from controlplane.registry import TAG, TagResolver
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.preload import Preloader
+from controlplane.registries.client import TAG, TagResolver
+from controlplane.storage.account_store import Caller
+from controlplane.storage.application_store import Application, ApplicationStore, Tag
+from controlplane.storage.fleet_store import FleetStore, Registry
 
 
 class Tags:

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
-from controlplane.account_admin_store import AccountAdminStore
-from controlplane.audit_store import AuditStore
 from controlplane.clock import Clock
 from controlplane.config import Config
 from controlplane.errors import StoreError
-from controlplane.session_store import SessionStore
-from controlplane.token_store import TokenStore
+from controlplane.storage.account_admin_store import AccountAdminStore
+from controlplane.storage.audit_store import AuditStore
+from controlplane.storage.session_store import SessionStore
+from controlplane.storage.token_store import TokenStore
 
 _log = logging.getLogger(__name__)
 

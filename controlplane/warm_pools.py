@@ -1,9 +1,9 @@
 """Warm pools: what callers set. Who keeps the standbys comes later."""
 
-from controlplane.account_store import Caller
 from controlplane.clock import Clock
 from controlplane.errors import NotFoundError
-from controlplane.warm_pool_store import SetOutcome, WarmPool, WarmPoolStore
+from controlplane.storage.account_store import Caller
+from controlplane.storage.warm_pool_store import SetOutcome, WarmPool, WarmPoolStore
 
 
 class WarmPools:

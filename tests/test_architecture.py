@@ -58,11 +58,10 @@ def test_what_is_foreign_is_imported_where_it_belongs() -> None:
         "agent.client",
         "agent.rpc",
         "agent.wire",
-        "controlplane.agent_client",
+        "controlplane.fleet.agent_client",
     } | (importers("tiltyard.agent.v1.agent_pb2_grpc") & {"agent.daemon"})
     for name in importers("sqlite_utils") | importers("sqlite3"):
-        assert name.startswith("controlplane.")
-        assert name.endswith(("store", "migrations")), name
+        assert name.startswith("controlplane.storage."), name
 
 
 def test_the_environment_is_read_in_the_settings_alone() -> None:

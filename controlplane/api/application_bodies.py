@@ -8,10 +8,10 @@ from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
 from controlplane.api.fields import PortNumber, Text, json_pattern
-from controlplane.application_store import Application
 from controlplane.applications import ApplicationEdit
-from controlplane.contract import NetworkMode, PortRequest, Protocol, Resources
-from controlplane.registry import TAG
+from controlplane.fleet.contract import NetworkMode, PortRequest, Protocol, Resources
+from controlplane.registries.client import TAG
+from controlplane.storage.application_store import Application
 
 NANO = 1_000_000_000
 MEBI = 1024 * 1024

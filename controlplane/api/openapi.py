@@ -15,7 +15,7 @@ from controlplane.api.fields import json_pattern
 from controlplane.api.links import LINKS
 from controlplane.api.operation import ANYWHERE, JSON, Operation, Route
 from controlplane.names import NAME_PATTERN
-from controlplane.registry import TAG
+from controlplane.registries.client import TAG
 
 _VERSION = version("tiltyard")
 _REF = "#/components/schemas/{model}"

@@ -12,7 +12,6 @@ from controlplane.api.applications import (
     list_applications,
     list_available_tags,
 )
-from controlplane.api.audit import list_audit
 from controlplane.api.bodies import MAX_BODY
 from controlplane.api.documents import OPENAPI, get_docs, get_docs_file, get_openapi, read_files
 from controlplane.api.errors import Handler, add_headers, answer_errors
@@ -20,14 +19,15 @@ from controlplane.api.health import get_health, get_ready
 from controlplane.api.locations import available_locations, list_regions, tag_exists
 from controlplane.api.openapi import openapi_document
 from controlplane.api.operation import Route
-from controlplane.api.operator_accounts import (
+from controlplane.api.operator.accounts import (
     create_account,
     edit_account,
     list_accounts,
     remove_account,
 )
-from controlplane.api.operator_agents import get_agent, list_agents, remove_agent
-from controlplane.api.operator_fleet import (
+from controlplane.api.operator.agents import get_agent, list_agents, remove_agent
+from controlplane.api.operator.audit import list_audit
+from controlplane.api.operator.fleet import (
     create_region,
     describe_regions,
     list_node_pools,
@@ -38,8 +38,8 @@ from controlplane.api.operator_fleet import (
     set_node_pool,
     set_registry,
 )
-from controlplane.api.operator_sessions import list_all_sessions, stop_any_session
-from controlplane.api.operator_tokens import create_token, list_tokens, revoke_token
+from controlplane.api.operator.sessions import list_all_sessions, stop_any_session
+from controlplane.api.operator.tokens import create_token, list_tokens, revoke_token
 from controlplane.api.players import join_players, leave_players
 from controlplane.api.services import CALLER, SERVICES, Services, services_of
 from controlplane.api.sessions import get_session, list_sessions, start_session, stop_session

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from controlplane.account_admin import AccountAdmin
-from controlplane.account_store import Caller
 from controlplane.accounts import Accounts
-from controlplane.agents import Agents
 from controlplane.all_sessions import AllSessions
 from controlplane.applications import Applications
-from controlplane.audit_store import AuditStore
 from controlplane.delegation import Delegation
-from controlplane.fleet import Fleet
-from controlplane.fleet_admin import FleetAdmin
-from controlplane.fleet_store import FleetStore
+from controlplane.fleet.agents import Agents
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.fleet_admin import FleetAdmin
 from controlplane.locations import Locations
 from controlplane.open_streams import OpenStreams
 from controlplane.players import Players
 from controlplane.sessions import Sessions
 from controlplane.starts import Starts
+from controlplane.storage.account_store import Caller
+from controlplane.storage.audit_store import AuditStore
+from controlplane.storage.fleet_store import FleetStore
 from controlplane.tags import Tags
 from controlplane.warm_pools import WarmPools
 

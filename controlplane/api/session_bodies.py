@@ -14,13 +14,13 @@ from controlplane.api.fields import (
     Text,
 )
 from controlplane.api.queries import Flag, Integer, Query, Record
-from controlplane.contract import HostSession, Port, Protocol
 from controlplane.durations import parse_duration
-from controlplane.session_list_store import SessionFilter
-from controlplane.session_store import Session
+from controlplane.fleet.contract import HostSession, Port, Protocol
+from controlplane.fleet.status import SessionStatus
 from controlplane.sessions import ShownSession
 from controlplane.start_request import Pin, StartRequest
-from controlplane.status import SessionStatus
+from controlplane.storage.session_list_store import SessionFilter
+from controlplane.storage.session_store import Session
 
 
 class PortBody(Body):

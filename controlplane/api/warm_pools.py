@@ -10,7 +10,7 @@ from controlplane.api.bodies import Body
 from controlplane.api.fields import EnvironmentName, Labels, Text
 from controlplane.api.operation import Answer, operation
 from controlplane.api.services import caller_of, services_of
-from controlplane.warm_pool_store import WarmPool
+from controlplane.storage.warm_pool_store import WarmPool
 
 
 class WarmPoolBody(Body):

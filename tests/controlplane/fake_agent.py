@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import grpc
 
-from controlplane.agent_client import REASON_METADATA
+from controlplane.fleet.agent_client import REASON_METADATA
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
 GIB = 1024**3

@@ -16,7 +16,7 @@ from sqlite_utils import Database
 
 from controlplane.app import ControlPlane
 from controlplane.config import AgentConfig, Config, RegistryConfig
-from controlplane.fleet_store import AgentRow
+from controlplane.storage.fleet_store import AgentRow
 from tests.controlplane.fake_agent import FakeAgent
 from tests.controlplane.fake_registry import FakeRegistry
 

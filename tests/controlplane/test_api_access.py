@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from controlplane import tokens
-from controlplane.account_store import insert_token
 from controlplane.api.errors import STATUSES
 from controlplane.api.routes import ROUTES, make_web_app
 from controlplane.errors import Reason
+from controlplane.storage.account_store import insert_token
 from controlplane.tokens import Scope
 from tests.controlplane.system import System, assert_error
 

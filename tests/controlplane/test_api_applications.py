@@ -149,8 +149,8 @@ async def test_a_silent_registry_is_504(system: System) -> None:
 async def test_all_requests_about_a_tag_have_one_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.registry_http.TIMEOUT", ClientTimeout(total=None))
-    monkeypatch.setattr("controlplane.registry.RESOLVE_TIMEOUT", 0.05)
+    monkeypatch.setattr("controlplane.registries.http.TIMEOUT", ClientTimeout(total=None))
+    monkeypatch.setattr("controlplane.registries.client.RESOLVE_TIMEOUT", 0.05)
     async with System(tmp_path, agents=0) as system:
         await system.make_application(tag=None)
         system.registry.silent = True

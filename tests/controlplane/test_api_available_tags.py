@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientTimeout
 
-from controlplane import tag_lists
-from controlplane.fleet_store import FleetStore, Registry
+from controlplane.registries import tag_lists
+from controlplane.storage.fleet_store import FleetStore, Registry
 from tests.controlplane.system import System, assert_error
 
 PATH = "/application/game/tags/available"
@@ -168,7 +168,9 @@ async def test_where_a_registry_is_is_told_to_the_log_alone(
     details = "cannot ask registry 'local': because it cannot be reached"
     assert answer.json["details"] == details
     host, _, port = system.registry.address.partition(":")
-    (logged,) = [record for record in caplog.records if record.name == "controlplane.registry"]
+    (logged,) = [
+        record for record in caplog.records if record.name == "controlplane.registries.client"
+    ]
     assert logged.levelname == "WARNING"
     assert all(text in logged.getMessage() for text in ("registry local", host, port))
 
@@ -183,7 +185,7 @@ async def test_a_link_to_nowhere_is_a_failure_of_the_registry(system: System) ->
 async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     limits: dict[str, Any] = {"PAGE_SIZE": 2, "MAX_PAGES": 3}
     for name, value in limits.items():
-        monkeypatch.setattr(f"controlplane.registry.{name}", value)
+        monkeypatch.setattr(f"controlplane.registries.client.{name}", value)
     for number in range(6):
         system.registry.push("studio/game", f"v{number}")
     assert len(await _versions(system)) == 6
@@ -198,7 +200,7 @@ async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch
     for size, status in ((6, 200), (7, 503)):
         system.registry.list_body = json.dumps({"tags": ["v1"] * size})
         assert (await system.call("GET", PATH)).status == status
-    monkeypatch.setattr("controlplane.registry.MAX_ANSWER_BYTES", 10)
+    monkeypatch.setattr("controlplane.registries.client.MAX_ANSWER_BYTES", 10)
     assert_error(await system.call("GET", PATH), 503)
 
 
@@ -210,8 +212,8 @@ async def test_a_registry_that_always_has_a_next_page_is_left(system: System) ->
 async def test_a_silent_registry_is_left_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.registry_http.TIMEOUT", ClientTimeout(total=None))
-    monkeypatch.setattr("controlplane.registry.LIST_TIMEOUT", 0.05)
+    monkeypatch.setattr("controlplane.registries.http.TIMEOUT", ClientTimeout(total=None))
+    monkeypatch.setattr("controlplane.registries.client.LIST_TIMEOUT", 0.05)
     async with System(tmp_path, agents=0) as system:
         await system.make_application(tag=None)
         system.registry.silent = True

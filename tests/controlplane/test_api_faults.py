@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.store import Store
+from controlplane.storage.store import Store
 from tests.controlplane.fake_agent import refusing
 from tests.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from controlplane import tokens
-from controlplane.account_store import insert_token
 from controlplane.api.operation import Route
 from controlplane.api.routes import ROUTES
+from controlplane.storage.account_store import insert_token
 from controlplane.tokens import OPERATOR_SCOPES, Scope, grants
 from tests.controlplane.system import APPLICATION, Answer, System, assert_error
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.account_admin_store import _OF_AN_ACCOUNT
-from controlplane.application_store import ApplicationStore
-from controlplane.session_store import SessionStore
-from controlplane.token_store import TokenStore
+from controlplane.storage.account_admin_store import _OF_AN_ACCOUNT
+from controlplane.storage.application_store import ApplicationStore
+from controlplane.storage.session_store import SessionStore
+from controlplane.storage.token_store import TokenStore
 from tests.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
 
 NO_LIMIT: dict[str, None] = {"sessions": None, "cpu": None, "ram": None}

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
-from controlplane.account_store import Caller
 from controlplane.errors import AgentSilentError
-from controlplane.migrations import MIGRATIONS, migrate
-from controlplane.store import Actor
+from controlplane.storage.account_store import Caller
+from controlplane.storage.migrations import MIGRATIONS, migrate
+from controlplane.storage.store import Actor
 from controlplane.tokens import Scope
 from tests.controlplane.fake_agent import FakeAgent
 from tests.controlplane.system import Answer, System, assert_error, eventually

@@ -13,9 +13,9 @@ import pytest
 from controlplane.app import ControlPlane
 from controlplane.config import RegistryConfig
 from controlplane.errors import StoreError
-from controlplane.fleet_store import FleetStore
 from controlplane.names import is_name, is_registry_address
-from controlplane.store import Store
+from controlplane.storage.fleet_store import FleetStore
+from controlplane.storage.store import Store
 from tests.controlplane.system import APPLICATION, Answer, System, assert_error
 
 THINGS = {"region": "regions", "node-pool": "nodePools", "registry": "registries"}

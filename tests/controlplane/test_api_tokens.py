@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.account_store import LAST_USED_STEP_MS, Caller
 from controlplane.errors import NotFoundError
+from controlplane.storage.account_store import LAST_USED_STEP_MS, Caller
 from controlplane.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES
 from tests.controlplane.system import Answer, System, assert_error
 

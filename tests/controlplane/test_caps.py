@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from controlplane.api.fields import MAX_LABELS_BYTES
-from controlplane.fleet_admin_store import FleetAdminStore
-from controlplane.player_store import MAX_PLAYERS, PlayerStore
-from controlplane.store import Store
+from controlplane.storage.fleet_admin_store import FleetAdminStore
+from controlplane.storage.player_store import MAX_PLAYERS, PlayerStore
+from controlplane.storage.store import Store
 from tests.controlplane.system import APPLICATION, PATIENCE, Answer, System, assert_error
 
 
@@ -121,7 +121,7 @@ async def test_a_join_answers_with_what_it_made(
 async def test_an_account_has_so_many_good_tokens(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.token_store.MAX_GOOD_TOKENS", 4)
+    monkeypatch.setattr("controlplane.storage.token_store.MAX_GOOD_TOKENS", 4)
     for number in range(2):
         await system.make_token(name=f"t{number}", scopes=[])
     await system.rows("UPDATE token SET revoked_ms=1 WHERE name='t0'")
@@ -163,7 +163,7 @@ async def test_good_tokens_are_counted_in_an_index(system: System) -> None:
 async def test_an_account_has_so_many_applications(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.application_store.MAX_APPLICATIONS", 2)
+    monkeypatch.setattr("controlplane.storage.application_store.MAX_APPLICATIONS", 2)
     await system.make_application(tag=None, name="second")
     refused = await system.call("POST", "/application", json=APPLICATION | {"name": "third"})
     assert_error(refused, 409)

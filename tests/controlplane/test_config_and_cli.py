@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from click.testing import CliRunner
 
-from controlplane.cli import main
+from controlplane.cli.main import main
 from controlplane.config import AgentConfig, Config, RegistryConfig, load_config
 from controlplane.errors import ConfigError
 from tests.controlplane.stub_api import StubApi
@@ -170,7 +170,7 @@ async def test_serve_makes_what_it_lacks_and_ends_on_a_signal(
 SLOW = ("aiohttp", "controlplane.app", "grpc", "pydantic", "sqlite_utils")
 LOADED = f"""
 import sys
-from controlplane.cli import main
+from controlplane.cli.main import main
 main(sys.argv[1:], standalone_mode=False)
 print(*(name for name in {SLOW} if name in sys.modules), file=sys.stderr)
 """

@@ -12,13 +12,13 @@ import pytest
 from sqlite_utils import Database
 
 from controlplane.app import ControlPlane
+from controlplane.cli.server import first_start
 from controlplane.config import Config
-from controlplane.server import first_start
 
 OLD = '{"accounts": {"default": "ty_old"}, "operator_token": "ty_old"}'
 BREAK_OFF = """
 import os, pathlib, sys
-from controlplane import server
+from controlplane.cli import server
 from controlplane.accounts import Accounts, InitialTokens
 from controlplane.config import Config
 

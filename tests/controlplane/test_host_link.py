@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from controlplane.agent_client import AgentClient
-from controlplane.contract import (
+from controlplane.fleet.agent_client import AgentClient
+from controlplane.fleet.contract import (
     Answer,
     Heartbeat,
     HostReported,
@@ -22,9 +22,9 @@ from controlplane.contract import (
     State,
     WatchMessage,
 )
-from controlplane.fleet_store import AgentRow
-from controlplane.host_link import HostLink
-from controlplane.placement import HostView, Wanted
+from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.placement import HostView, Wanted
+from controlplane.storage.fleet_store import AgentRow
 from tests.controlplane.test_placement import HOST, IMAGE
 
 WANTED = Wanted(IMAGE, Resources(2, 3), (PortRequest(1, Protocol.UDP, pinned=20007),))

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlite_utils import Database
 
-from controlplane.cli import main
+from controlplane.cli.main import main
 from tests.controlplane.system import System, assert_error
 
 # Without a buffer nothing would be left to fail at Python's end.

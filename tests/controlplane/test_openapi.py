@@ -173,7 +173,7 @@ async def test_the_page_is_read_when_it_is_served_and_not_before(tmp_path: Path)
     program = (
         "import sys; sys.modules['swagger_ui'] = None; import controlplane.app\n"
         "print('imported', file=sys.stderr)\n"
-        f"from controlplane.cli import main; main(['serve', '--config', {str(settings)!r}])"
+        f"from controlplane.cli.main import main; main(['serve', '--config', {str(settings)!r}])"
     )
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", program),

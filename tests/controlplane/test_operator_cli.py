@@ -17,8 +17,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from controlplane import fleet_cli, operator_cli
-from controlplane.cli import main
+from controlplane.cli import fleet as fleet_cli
+from controlplane.cli import operators as operator_cli
+from controlplane.cli.main import main
 from tests.controlplane.system import System
 
 TOKEN = re.compile(r"ty_[0-9a-f]{16}_[0-9a-f]{72}")

@@ -15,8 +15,9 @@ import pytest
 from aiohttp import web
 from click.testing import Result
 
-from controlplane import api_transport, tokens
-from controlplane.api_client import ApiClient, ApiError, is_in_clear
+from controlplane import tokens
+from controlplane.cli import transport as api_transport
+from controlplane.cli.api_client import ApiClient, ApiError, is_in_clear
 from tests.controlplane.stub_api import StubApi
 from tests.controlplane.system import System
 from tests.controlplane.test_edge import OPENSSL

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.contract import Host, PortRequest, Protocol, Resources
-from controlplane.placement import HostView, Strategy, Wanted, has_room, rank_hosts
+from controlplane.fleet.contract import Host, PortRequest, Protocol, Resources
+from controlplane.fleet.placement import HostView, Strategy, Wanted, has_room, rank_hosts
 
 IMAGE = "r/game@sha256:0"
 TCP, UDP = Protocol.TCP, Protocol.UDP

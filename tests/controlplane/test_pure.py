@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from controlplane import tokens
 from controlplane.api.json_reader import read_json
 from controlplane.applications import local_repository
-from controlplane.contract import EndReason, PortRequest, Protocol, Resources, State
 from controlplane.durations import parse_duration
 from controlplane.errors import AgentReason, InvalidRequestError
-from controlplane.fleet_store import Registry
+from controlplane.fleet.contract import EndReason, PortRequest, Protocol, Resources, State
+from controlplane.fleet.status import shown_status
 from controlplane.quotas import Quota, Usage, exceeded_limit
 from controlplane.start_rate import SWEEP, StartRate
 from controlplane.start_request import Pin, pinned_ports
-from controlplane.status import shown_status
+from controlplane.storage.fleet_store import Registry
 from controlplane.tokens import Scope
 from tiltyard.agent.v1 import agent_pb2
 

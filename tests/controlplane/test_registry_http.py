@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from controlplane import registry_http
-from controlplane.registry_endpoint import Endpoint, UnusableError
-from controlplane.registry_http import RegistryHttp, Reply, _without
-from controlplane.registry_login import checked_realm
+from controlplane.registries import http as registry_http
+from controlplane.registries.endpoint import Endpoint, UnusableError
+from controlplane.registries.http import RegistryHttp, Reply, _without
+from controlplane.registries.login import checked_realm
 
 SCOPE = "repository:studio/game:pull"
 BASIC = "Basic " + base64.b64encode(b"robot:s3cret").decode()
@@ -384,7 +384,7 @@ async def test_a_name_with_an_address_that_is_not_public_is_not_gone_to(
     def look_up(host: str) -> list[Any]:
         return [(socket.AF_INET, socket.IPPROTO_TCP, address) for address in names[host]]
 
-    monkeypatch.setattr("controlplane.registry_resolver.look_up", look_up)
+    monkeypatch.setattr("controlplane.registries.resolver.look_up", look_up)
     for name in names:
         endpoint = Endpoint(f"{name}:{canary.port}")
         with pytest.raises(UnusableError, match=r"^it cannot be reached$") as raised:

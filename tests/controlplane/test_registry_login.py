@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from controlplane.registry_endpoint import UnusableError
-from controlplane.registry_login import read_challenges, read_token
+from controlplane.registries.endpoint import UnusableError
+from controlplane.registries.login import read_challenges, read_token
 
 
 @pytest.mark.parametrize(

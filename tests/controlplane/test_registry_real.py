@@ -17,9 +17,9 @@ import pytest
 from yarl import URL
 
 from controlplane.errors import RegistryUnavailableError
-from controlplane.fleet_store import Registry as RegistryRow
-from controlplane.registry import RegistryClient
-from controlplane.registry_endpoint import Endpoint
+from controlplane.registries.client import RegistryClient
+from controlplane.registries.endpoint import Endpoint
+from controlplane.storage.fleet_store import Registry as RegistryRow
 from tests.harness import Registry
 
 pytestmark = pytest.mark.registry
@@ -92,7 +92,7 @@ def name_of_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
         assert host == NAME
         return [(socket.AF_INET, socket.IPPROTO_TCP, "127.0.0.1")]
 
-    monkeypatch.setattr("controlplane.registry_resolver.look_up", look_up)
+    monkeypatch.setattr("controlplane.registries.resolver.look_up", look_up)
 
 
 async def push(
@@ -145,7 +145,7 @@ async def client_of(endpoint: Endpoint) -> AsyncIterator[tuple[RegistryClient, R
 
 async def finds(endpoint: Endpoint, digest: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that three tags of one image are found, in pages, and what is not there is not."""
-    monkeypatch.setattr("controlplane.registry.PAGE_SIZE", 2)
+    monkeypatch.setattr("controlplane.registries.client.PAGE_SIZE", 2)
     async with client_of(endpoint) as (client, row):
         for tag in ("v1", "v9", "v10"):
             assert await client.resolve(row, "studio/real", tag) == digest

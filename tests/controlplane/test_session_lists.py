@@ -17,18 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlite_utils import Database
 
-from controlplane.contract import Resources
 from controlplane.errors import StoreError
-from controlplane.migrations import MIGRATIONS, migrate
-from controlplane.player_store import PlayerStore
-from controlplane.session_list_store import (
+from controlplane.fleet.contract import Resources
+from controlplane.storage.migrations import MIGRATIONS, migrate
+from controlplane.storage.player_store import PlayerStore
+from controlplane.storage.session_list_store import (
     SessionFilter,
     SessionListStore,
     list_query,
     portion_query,
 )
-from controlplane.session_store import NewSession, SessionStore, _reserve, session_of
-from controlplane.store import Actor, Store
+from controlplane.storage.session_store import NewSession, SessionStore, _reserve, session_of
+from controlplane.storage.store import Actor, Store
 from tests.controlplane.system import System, assert_error
 
 ACTOR = Actor("test")
@@ -310,7 +310,7 @@ def test_an_older_database_gets_its_counts() -> None:
 @pytest.fixture
 async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[System]:
     """Forty sessions of alice, every third of them ended, among as many of bob."""
-    monkeypatch.setattr("controlplane.session_list_store.PORTION", 7)
+    monkeypatch.setattr("controlplane.storage.session_list_store.PORTION", 7)
     monkeypatch.setattr("controlplane.sessions.AT_ONCE", 3)
     async with System(tmp_path) as system:
         sessions = system.control_plane._sessions

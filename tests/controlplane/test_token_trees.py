@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlplane.account_store import AccountStore, Caller
 from controlplane.accounts import Accounts
 from controlplane.clock import Clock
 from controlplane.delegation import Delegated, Delegation
 from controlplane.durations import parse_duration
 from controlplane.errors import CannotDelegateError, ConflictError, UnauthorizedError
 from controlplane.open_streams import OpenStreams
-from controlplane.store import Store
-from controlplane.token_store import TokenStore
+from controlplane.storage.account_store import AccountStore, Caller
+from controlplane.storage.store import Store
+from controlplane.storage.token_store import TokenStore
 from controlplane.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES, Scope, grants, parse
 
 OPERATOR = Caller("", "operator", OPERATOR_SCOPES)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from controlplane.account_store import Caller
 from controlplane.app import ControlPlane
-from controlplane.application_store import ApplicationStore
 from controlplane.applications import ApplicationEdit
 from controlplane.errors import StoreError
+from controlplane.storage.account_store import Caller
+from controlplane.storage.application_store import ApplicationStore
 from controlplane.tokens import ACCOUNT_SCOPES
 from tests.controlplane.system import System, eventually
 
@@ -27,7 +27,7 @@ async def test_a_locked_database_ends_serve_and_leaves_no_thread(
 ) -> None:
     async with System(tmp_path) as system:
         await system.stop_serving()
-        monkeypatch.setattr("controlplane.store.BUSY_TIMEOUT", 0.0)
+        monkeypatch.setattr("controlplane.storage.store.BUSY_TIMEOUT", 0.0)
         other = sqlite3.connect(system.config.database, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="locked"):

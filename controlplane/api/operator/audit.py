@@ -1,0 +1,85 @@
+"""The audit: who changed what, when and from where."""
+
+from typing import Any
+
+from aiohttp import web
+from typing_extensions import TypedDict
+
+from controlplane.api.fields import Text
+from controlplane.api.operation import Answer, operation
+from controlplane.api.queries import PageBefore, PageLimit, Query
+from controlplane.api.services import services_of
+from controlplane.storage.audit_store import AuditFilter, AuditLine
+
+
+class AuditQuery(Query):
+    """The query of GET /operator/audit; what is absent does not filter.
+
+    `kind` is a whole kind or what stands before its dot. `before` is that of the last page: the
+    sequence of its last event.
+    """
+
+    account: Text | None = None
+    kind: Text | None = None
+    object: Text | None = None
+    token: Text | None = None
+    before: PageBefore | None = None
+    limit: PageLimit = 100
+
+    def page(self) -> AuditFilter:
+        """Translate into the store's terms; one line more shows whether there is a next page."""
+        return AuditFilter(
+            limit=self.limit + 1,
+            before=self.before,
+            account=self.account,
+            kind=self.kind,
+            object=self.object,
+            actor=self.token,
+        )
+
+
+class AuditEvent(TypedDict):
+    """A change; `time` in milliseconds since the epoch.
+
+    `token` is the id of the token that made it, or `init`, `controlplane` or an agent's name;
+    `address` is where its request came from. `null` where there is none.
+    """
+
+    sequence: int
+    time: int
+    kind: str
+    account: str | None
+    token: str
+    address: str | None
+    object: str
+    data: dict[str, Any]
+
+
+class Audit(TypedDict):
+    """A page of the audit, newest first; `before` asks for the next, `null`: there is none."""
+
+    events: list[AuditEvent]
+    before: int | None
+
+
+@operation()
+async def list_audit(request: web.Request, query: AuditQuery) -> Answer[Audit]:
+    """List what was changed, newest first."""
+    lines = await services_of(request).audit.find(query.page())
+    shown = lines[: query.limit]
+    before = shown[-1].sequence if len(lines) > query.limit else None
+    return Answer({"events": [_listed(line) for line in shown], "before": before})
+
+
+def _listed(line: AuditLine) -> AuditEvent:
+    event = line.event
+    return {
+        "sequence": line.sequence,
+        "time": event.time_ms,
+        "kind": event.kind,
+        "account": event.account or None,
+        "token": event.actor.name,
+        "address": event.actor.address or None,
+        "object": event.object,
+        "data": dict(line.data),
+    }

@@ -1,0 +1,72 @@
+"""Sessions of every account, for operators."""
+
+from aiohttp import web
+from typing_extensions import TypedDict
+
+from controlplane.api.fields import Text
+from controlplane.api.operation import Answer, operation
+from controlplane.api.queries import Flag, PageBefore, PageLimit, Query
+from controlplane.api.services import caller_of, services_of
+from controlplane.api.session_bodies import ListedSession, listed_session
+from controlplane.sessions import ShownSession
+from controlplane.storage.session_page_store import PageFilter
+
+
+class AllSessionsQuery(Query):
+    """The query of GET /operator/session; what is absent does not filter."""
+
+    account: Text | None = None
+    agent: Text | None = None
+    location: Text | None = None
+    image: Text | None = None
+    all: Flag = False
+    before: PageBefore | None = None
+    limit: PageLimit = 100
+
+    def page(self) -> PageFilter:
+        """Translate into the use case's terms."""
+        return PageFilter(
+            limit=self.limit,
+            before=self.before,
+            ended_too=self.all,
+            account=self.account,
+            agent=self.agent,
+            location=self.location,
+            application=self.image,
+        )
+
+
+class AccountsSession(ListedSession):
+    """A session, the account that it is of, and the agent that it was last tried on."""
+
+    account: str
+    agent: str | None
+
+
+class AllSessions(TypedDict):
+    """A page of sessions, newest first; `before` asks for the next page, `null`: there is none."""
+
+    sessions: list[AccountsSession]
+    before: int | None
+
+
+@operation()
+async def list_all_sessions(request: web.Request, query: AllSessionsQuery) -> Answer[AllSessions]:
+    """List the sessions of every account: all that have not ended, or `all` that are known."""
+    page = await services_of(request).all_sessions.page(query.page())
+    return Answer({"sessions": [_listed(s) for s in page.sessions], "before": page.next_before})
+
+
+@operation()
+async def stop_any_session(request: web.Request) -> None:
+    """Stop a session of an account: SIGTERM, then SIGKILL after the host's grace period.
+
+    The answer comes when the container has ended, within 12 s.
+    """
+    account, session_id = (request.match_info[key] for key in ("account", "id"))
+    await services_of(request).all_sessions.stop(caller_of(request), account, session_id)
+
+
+def _listed(shown: ShownSession) -> AccountsSession:
+    session = shown.session
+    return {**listed_session(shown), "account": session.account, "agent": session.agent}

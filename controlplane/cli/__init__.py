@@ -1,0 +1,1 @@
+"""The command line: the server, and operators' calls of the HTTP API."""

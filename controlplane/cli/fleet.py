@@ -1,0 +1,263 @@
+"""Operators' commands on regions, node pools, registries, agents and warm pools.
+
+Each is a call of the API.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from controlplane.cli.options import YES, Api, calls, confirmed
+from controlplane.cli.tables import (
+    Column,
+    Row,
+    as_json,
+    cores,
+    field,
+    memory,
+    of,
+    sheet,
+    time,
+    words,
+    yes,
+)
+from controlplane.fleet.placement import Strategy
+
+_NAME = click.argument("name")
+
+
+def _taken(key: str, shown: Callable[[Any], str]) -> Column:
+    """Show what is set aside on a host and what it has."""
+
+    def column(row: Row) -> str:
+        reserved, capacity = row["reserved"], row["capacity"]
+        return "" if capacity is None else of(shown(reserved[key]), shown(capacity[key]))
+
+    return column
+
+
+_USE: dict[str, Column] = {
+    "IN SETTINGS": field("declared", yes),
+    "APPLICATIONS": field("applications"),
+}
+REGIONS: dict[str, Column] = {"NAME": field("name"), **_USE, "AGENTS": field("agents")}
+NODE_POOLS: dict[str, Column] = {
+    "NAME": field("name"),
+    "STRATEGY": field("strategy"),
+    **_USE,
+    "AGENTS": field("agents"),
+}
+REGISTRIES: dict[str, Column] = {
+    "NAME": field("name"),
+    "ADDRESS": field("address"),
+    "ALIASES": field("aliases", words),
+    **_USE,
+}
+AGENTS: dict[str, Column] = {
+    "NAME": field("name"),
+    "STATE": field("state"),
+    "REGION": field("region"),
+    "NODE POOL": field("nodePool"),
+    "VERSION": field("version"),
+    "SESSIONS": field("sessions"),
+    "CPU": _taken("cpu", cores),
+    "RAM": _taken("ram", memory),
+    "DRAINING": field("draining", yes),
+    "HEARD": field("heard", time),
+}
+AGENT: dict[str, Column] = {
+    **AGENTS,
+    "ADDRESS": field("address"),
+    "PUBLIC": field("publicAddress"),
+    "LATENCY": field("latencyAddresses", words),
+    "ENGINE": field("engineAvailable", lambda up: "available" if up else "unavailable"),
+    "GPU": _taken("gpu", str),
+    "FREE SESSIONS": field("freeSessions"),
+    "IN SETTINGS": field("declared", yes),
+    "IMAGES": field("images", words),
+}
+WARM_POOLS: dict[str, Column] = {
+    "IMAGE": field("image"),
+    "LOCATION": field("location"),
+    "SIZE": field("size"),
+    "READY": field("ready"),
+    "ENABLED": field("enabled", yes),
+    "ENV": field("env", as_json),
+    "ARGS": field("args", as_json),
+    "LABELS": field("labels", as_json),
+}
+
+
+@click.group()
+def region() -> None:
+    """Regions that sessions are hosted in."""
+
+
+@region.command("list")
+@calls("list regions")
+def list_regions(api: Api) -> None:
+    """List the regions."""
+    api.print_table(api.get("operator", "region"), "regions", REGIONS)
+
+
+@region.command("create")
+@_NAME
+@calls("create the region")
+def create_region(api: Api, name: str) -> None:
+    """Create a region."""
+    api.put("operator", "region", name)
+
+
+@region.command("delete")
+@_NAME
+@calls("delete the region")
+def delete_region(api: Api, name: str) -> None:
+    """Delete a region that nothing uses."""
+    api.delete("operator", "region", name)
+
+
+@click.group("node-pool")
+def node_pool() -> None:
+    """Node pools: groups of hosts, and how they are filled."""
+
+
+@node_pool.command("list")
+@calls("list node pools")
+def list_node_pools(api: Api) -> None:
+    """List the node pools."""
+    api.print_table(api.get("operator", "node-pool"), "nodePools", NODE_POOLS)
+
+
+@node_pool.command("set")
+@_NAME
+@click.option(
+    "--strategy",
+    type=click.Choice([strategy.value for strategy in Strategy]),
+    default=Strategy.PACKED.value,
+    show_default=True,
+    help="Fill the fullest host first, or the emptiest.",
+)
+@calls("set the node pool")
+def set_node_pool(api: Api, name: str, strategy: str) -> None:
+    """Create a node pool, or change how its hosts are filled."""
+    api.put("operator", "node-pool", name, body={"strategy": strategy})
+
+
+@node_pool.command("delete")
+@_NAME
+@calls("delete the node pool")
+def delete_node_pool(api: Api, name: str) -> None:
+    """Delete a node pool that nothing uses."""
+    api.delete("operator", "node-pool", name)
+
+
+@click.group()
+def registry() -> None:
+    """Registries that images come from."""
+
+
+@registry.command("list")
+@calls("list registries")
+def list_registries(api: Api) -> None:
+    """List the registries."""
+    api.print_table(api.get("operator", "registry"), "registries", REGISTRIES)
+
+
+@registry.command("set")
+@_NAME
+@click.argument("address", metavar="HOST[:PORT]")
+@click.option("--alias", "aliases", multiple=True, help="Another name for it; repeatable.")
+@calls("set the registry")
+def set_registry(api: Api, name: str, address: str, aliases: tuple[str, ...]) -> None:
+    """Create or replace a registry."""
+    api.put("operator", "registry", name, body={"address": address, "aliases": aliases})
+
+
+@registry.command("delete")
+@_NAME
+@calls("delete the registry")
+def delete_registry(api: Api, name: str) -> None:
+    """Delete a registry that nothing uses."""
+    api.delete("operator", "registry", name)
+
+
+@click.group()
+def agent() -> None:
+    """Agents and their hosts."""
+
+
+@agent.command("list")
+@calls("list agents")
+def list_agents(api: Api) -> None:
+    """List the agents with what is set aside on their hosts."""
+    api.print_table(api.get("operator", "agent"), "agents", AGENTS)
+
+
+@agent.command("show")
+@_NAME
+@calls("show the agent")
+def show_agent(api: Api, name: str) -> None:
+    """Show one agent and the images that its host has."""
+    api.print(api.get("operator", "agent", name), lambda row: sheet(AGENT, row))
+
+
+@agent.command("remove")
+@_NAME
+@YES
+@calls("remove the agent")
+def remove_agent(api: Api, name: str, *, yes: bool) -> None:
+    """Remove an agent without live sessions that the settings file does not declare."""
+    confirmed(f"Remove the agent {name}, with the logs and files of its ended sessions?", yes=yes)
+    api.delete("operator", "agent", name)
+
+
+@click.group("warm-pool")
+def warm_pool() -> None:
+    """Warm pools of the account whose token is given."""
+
+
+@warm_pool.command("list")
+@calls("list warm pools")
+def list_warm_pools(api: Api) -> None:
+    """List the account's warm pools."""
+    api.print_table(api.get("warm-pool"), "warmPools", WARM_POOLS)
+
+
+def _pairs(_: object, __: object, texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not key or not separator:
+            raise click.BadParameter(f"{text!r} has not the form KEY=VALUE")
+        pairs[key] = value
+    return pairs
+
+
+_PAIRS: dict[str, Any] = {"multiple": True, "callback": _pairs, "metavar": "KEY=VALUE"}
+
+
+@warm_pool.command("set")
+@click.argument("image")
+@click.argument("location")
+@click.option("--size", type=click.IntRange(0, 1000), required=True, help="Standbys kept ready.")
+@click.option("--env", help="A variable; repeatable.", **_PAIRS)
+@click.option("--arg", "args", multiple=True, help="An argument; repeatable.")
+@click.option("--label", "labels", help="A label; repeatable.", **_PAIRS)
+@click.option("--disabled", is_flag=True, help="Keep the settings, but no standbys.")
+@calls("set the warm pool")
+def set_warm_pool(api: Api, image: str, location: str, *, disabled: bool, **pool: object) -> None:
+    """Create or replace the warm pool of an application in a region."""
+    api.put("warm-pool", image, location, body={"enabled": not disabled, **pool})
+
+
+@warm_pool.command("delete")
+@click.argument("image")
+@click.argument("location")
+@calls("delete the warm pool")
+def delete_warm_pool(api: Api, image: str, location: str) -> None:
+    """Delete the warm pool of an application in a region."""
+    api.delete("warm-pool", image, location)
+
+
+COMMANDS = (region, node_pool, registry, agent, warm_pool)

@@ -1,0 +1,164 @@
+"""Regions, node pools and registries as operators make, change and remove them.
+
+What the settings file declares is there after every start, so only the file can take it away.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+from controlplane.clock import Clock
+from controlplane.config import Config
+from controlplane.errors import ConflictError, InvalidRequestError, NotFoundError, Violation
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.placement import Strategy
+from controlplane.names import NAME_RULE, is_name
+from controlplane.storage.account_store import Caller
+from controlplane.storage.fleet_admin_store import (
+    CountedRegistry,
+    FleetAdminStore,
+    InUse,
+    NodePool,
+    Region,
+    Removal,
+)
+from controlplane.storage.fleet_store import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The names that the settings file declares."""
+
+    regions: frozenset[str]
+    node_pools: frozenset[str]
+    registries: frozenset[str]
+    agents: frozenset[str]
+
+    @classmethod
+    def in_config(cls, config: Config) -> Self:
+        """Read them off the settings."""
+        return cls(
+            frozenset(config.regions),
+            frozenset(config.node_pools),
+            frozenset(registry.name for registry in config.registries),
+            frozenset(agent.name for agent in config.agents),
+        )
+
+
+class FleetAdmin:
+    """Use cases on what the fleet is made of; whoever calls them has checked that one may."""
+
+    def __init__(
+        self, store: FleetAdminStore, fleet: Fleet, declared: Declared, clock: Clock
+    ) -> None:
+        self._store = store
+        self._fleet = fleet
+        self.declared = declared
+        self._clock = clock
+
+    async def regions(self) -> list[Region]:
+        """Read all regions by name."""
+        return await self._store.regions()
+
+    async def create_region(self, caller: Caller, name: str) -> None:
+        """Make a region. Idempotent.
+
+        Raises:
+            InvalidRequestError: Nothing may be called so.
+        """
+        _check_name("region", name)
+        await self._store.create_region(name, caller.actor, self._clock.now_ms())
+
+    async def remove_region(self, caller: Caller, name: str) -> None:
+        """Remove a region.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: The settings file declares it, or an agent or application uses it.
+        """
+        check_undeclared("region", name, self.declared.regions)
+        now_ms = self._clock.now_ms()
+        check_removed("region", name, await self._store.remove_region(name, caller.actor, now_ms))
+
+    async def node_pools(self) -> list[NodePool]:
+        """Read all node pools by name."""
+        return await self._store.node_pools()
+
+    async def set_node_pool(self, caller: Caller, name: str, strategy: Strategy) -> None:
+        """Make a node pool, or change how it fills its hosts from the next start on. Idempotent.
+
+        Raises:
+            InvalidRequestError: Nothing may be called so.
+        """
+        _check_name("nodePool", name)
+        then = partial(self._fleet.set_strategy, name)
+        await self._store.set_node_pool(name, strategy, caller.actor, self._clock.now_ms(), then)
+
+    async def remove_node_pool(self, caller: Caller, name: str) -> None:
+        """Remove a node pool.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: The settings file declares it, or an agent or application uses it.
+        """
+        check_undeclared("node pool", name, self.declared.node_pools)
+        now_ms = self._clock.now_ms()
+        removal = await self._store.remove_node_pool(name, caller.actor, now_ms)
+        check_removed("node pool", name, removal)
+
+    async def registries(self) -> list[CountedRegistry]:
+        """Read all registries by name."""
+        return await self._store.registries()
+
+    async def set_registry(self, caller: Caller, registry: Registry) -> None:
+        """Make or replace a registry. Idempotent.
+
+        Raises:
+            InvalidRequestError: Nothing may be called so.
+            ConflictError: The settings file declares it, or another registry claims its address
+                or one of its aliases.
+        """
+        _check_name("registry", registry.name)
+        check_undeclared("registry", registry.name, self.declared.registries)
+        claimed = await self._store.set_registry(registry, caller.actor, self._clock.now_ms())
+        if claimed is not None:
+            raise ConflictError(f"registry {claimed.by!r} claims {claimed.address} already")
+
+    async def remove_registry(self, caller: Caller, name: str) -> None:
+        """Remove a registry.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: The settings file declares it, or an application uses it.
+        """
+        check_undeclared("registry", name, self.declared.registries)
+        removal = await self._store.remove_registry(name, caller.actor, self._clock.now_ms())
+        check_removed("registry", name, removal)
+
+
+def check_undeclared(kind: str, name: str, declared: frozenset[str]) -> None:
+    """Refuse to change what the next start would bring back.
+
+    Raises:
+        ConflictError: The settings file declares it.
+    """
+    if name in declared:
+        raise ConflictError(f"the settings file declares the {kind} {name!r}: change it there")
+
+
+def check_removed(kind: str, name: str, removal: Removal) -> None:
+    """Say why something was not removed.
+
+    Raises:
+        NotFoundError: There is none of that name.
+        ConflictError: It is in use.
+    """
+    if removal is None:
+        raise NotFoundError(kind, name)
+    if isinstance(removal, InUse):
+        raise ConflictError(f"the {kind} {name!r} is in use by {', '.join(removal.by)}")
+
+
+def _check_name(field: str, name: str) -> None:
+    if not is_name(name):
+        raise InvalidRequestError((Violation(field, NAME_RULE),))

@@ -1,0 +1,207 @@
+"""The Watch loop of one host: read its stream, write what it reports, stop what must not live."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from controlplane.clock import Clock
+from controlplane.errors import (
+    AgentReason,
+    AgentRefusedError,
+    AgentSilentError,
+    StoreError,
+)
+from controlplane.fleet.contract import (
+    HostReported,
+    SessionsReported,
+    SnapshotBegin,
+    SnapshotEnd,
+    WatchMessage,
+)
+from controlplane.fleet.host_link import HostLink
+from controlplane.storage.report_store import ReportStore, Verdict
+
+_log = logging.getLogger(__name__)
+
+MESSAGE_TIMEOUT = 10.0
+"""Five heartbeats: a stream that is silent for longer is dialled anew."""
+
+STOP_TIMEOUT = 60.0
+"""Longer than a host's grace period; a stop that takes longer is asked for again."""
+
+MIN_BACK_OFF, MAX_BACK_OFF = 0.1, 5.0
+
+
+@dataclass(slots=True)
+class BackOff:
+    """Waits that double from 0.1 s to 5 s, each shortened by chance so that hosts do not march."""
+
+    random: Random
+    _next: float = field(default=MIN_BACK_OFF)
+
+    def reset(self) -> None:
+        """Begin anew after a success."""
+        self._next = MIN_BACK_OFF
+
+    async def wait(self) -> None:
+        """Wait, and longer the next time."""
+        delay = self._next * (0.5 + self.random.random() / 2)
+        self._next = min(MAX_BACK_OFF, self._next * 2)
+        await asyncio.sleep(delay)
+
+
+class HostWatch:
+    """Owns the stream of one host and the stops that it is owed."""
+
+    def __init__(
+        self,
+        link: HostLink,
+        reports: ReportStore,
+        *,
+        clock: Clock,
+        random: Random,
+        changed: Callable[[HostLink], None],
+    ) -> None:
+        """Call `changed` whenever the host or its sessions changed in memory."""
+        self._link = link
+        self._reports = reports
+        self._clock = clock
+        self._random = random
+        self._changed = changed
+        self._snapshot: set[str] | None = None
+        self._stops: dict[str, asyncio.Task[bool]] = {}
+        self._acked = 0
+        self.tried = asyncio.Event()
+        """Set once the host has reconciled or could not be reached."""
+
+    async def run(self) -> None:
+        """Follow the host for ever, dialling anew whenever the stream breaks."""
+        back_off = BackOff(self._random)
+        name = self._link.row.name
+        try:
+            while True:
+                try:
+                    await self._follow(back_off)
+                except (AgentRefusedError, AgentSilentError, StoreError, TimeoutError) as error:
+                    _log.info("agent %s: stream broke: %s", name, str(error) or "silent")
+                self.tried.set()
+                await back_off.wait()
+        finally:
+            await self._cancel_stops()
+
+    def stop_session(self, internal_id: str) -> "asyncio.Task[bool]":
+        """Have a session stopped for certain: asked for again until the host has answered.
+
+        The task's result is False when its process cannot be killed.
+        """
+        task = self._stops.get(internal_id)
+        if task is None:
+            name = f"stop {internal_id} on {self._link.row.name}"
+            task = asyncio.create_task(self._stop_until_gone(internal_id), name=name)
+            self._stops[internal_id] = task
+            task.add_done_callback(lambda _: self._stops.pop(internal_id, None))
+        return task
+
+    async def _follow(self, back_off: BackOff) -> None:
+        self._snapshot = None
+        stream = self._link.client.watch(self._link.incarnation, self._acked)
+        try:
+            while True:
+                async with asyncio.timeout(MESSAGE_TIMEOUT):
+                    message = await anext(stream)
+                await self._take_in(message)
+                back_off.reset()
+        finally:
+            await stream.aclose()
+
+    async def _take_in(self, message: WatchMessage) -> None:
+        if message.incarnation != self._link.incarnation:
+            self._acked = 0
+        self._link.apply(message, self._clock.monotonic())
+        event = message.event
+        if isinstance(event, SnapshotBegin):
+            self._snapshot = set()
+        elif isinstance(event, SessionsReported):
+            await self._settle(event)
+        elif isinstance(event, SnapshotEnd):
+            await self._end_snapshot(event)
+        if self._snapshot is None:
+            self._acked = message.sequence
+        if isinstance(event, SessionsReported | SnapshotEnd | HostReported):
+            self._changed(self._link)
+
+    async def _settle(self, event: SessionsReported) -> None:
+        if self._snapshot is not None:
+            self._snapshot.update(session.internal_id for session in event.sessions)
+        verdicts = await self._reports.settle(
+            self._link.row.name, event.sessions, self._link.starting, self._clock.now_ms()
+        )
+        for internal_id, verdict in verdicts.items():
+            if verdict is Verdict.STOP:
+                self.stop_session(internal_id)
+        for session in event.sessions:
+            if session.state.ended:
+                self._link.forget(session)
+
+    async def _end_snapshot(self, event: SnapshotEnd) -> None:
+        present, self._snapshot = self._snapshot or set(), None
+        if not event.reconciled:
+            return
+        name = self._link.row.name
+        expected = await self._reports.live_on(name)
+        missing = [i for i in expected if i not in present and self._link.is_gone(i)]
+        await self._reports.end_missing(name, missing, self._clock.now_ms())
+        self._link.drop_absent(present)
+        for internal_id in await self._reports.to_stop(name):
+            self.stop_session(internal_id)
+        if not self._link.reconciled:
+            _log.info("agent %s: reconciled, %d sessions", name, len(present))
+        self._link.reconciled = True
+        self.tried.set()
+
+    async def _stop_until_gone(self, internal_id: str) -> bool:
+        back_off = BackOff(self._random)
+        while True:
+            try:
+                await self._stop_once(internal_id)
+            except AgentRefusedError as error:
+                self._log_failed_stop(internal_id, error)
+                if error.agent_reason is AgentReason.CANNOT_KILL:
+                    return False
+            except (AgentSilentError, StoreError) as error:
+                self._log_failed_stop(internal_id, error)
+            else:
+                return True
+            await back_off.wait()
+
+    async def _stop_once(self, internal_id: str) -> None:
+        name = self._link.row.name
+        try:
+            discard = not await self._reports.has_row(internal_id)
+            answer = await self._link.client.stop_session(
+                internal_id, STOP_TIMEOUT, discard=discard
+            )
+        except AgentRefusedError as error:
+            if error.agent_reason is not AgentReason.SESSION_NOT_FOUND:
+                raise
+            await self._reports.end_stopped(name, internal_id, self._clock.now_ms())
+            self._link.drop(internal_id)
+        else:
+            now_ms = self._clock.now_ms()
+            await self._reports.settle(name, (answer.session,), (), now_ms)
+            if answer.session.state.ended:
+                self._link.forget(answer.session)
+        self._changed(self._link)
+        await self._reports.mark_stopped(internal_id, self._clock.now_ms())
+
+    def _log_failed_stop(self, internal_id: str, error: Exception) -> None:
+        name = self._link.row.name
+        _log.warning("agent %s: cannot stop %s: because %s", name, internal_id, error)
+
+    async def _cancel_stops(self) -> None:
+        stops = list(self._stops.values())
+        for task in stops:
+            task.cancel()
+        await asyncio.gather(*stops, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""Registries of images: the client of the distribution API."""

@@ -1,0 +1,223 @@
+"""HTTP to registries: whom we ask, how we log in, and how much of an answer we read.
+
+What a registry answers may come from somebody who wants to reach into our network, or to be given
+credentials (section 3.4 of reliability.md). So nothing that it sends names a host that we go to,
+but for the realm of its tokens, and that must be a host that the operator named:
+
+- No redirect is followed; the realm is of the registry's own host and port, or of `auth_hosts`.
+- A name must resolve to public addresses alone, unless the registry is `private` or the operator
+  wrote an address. The connection goes to an address that was checked: there is no second lookup.
+- Plain HTTP to loopback alone. Answers have a size, tokens and calls a time.
+"""
+
+import asyncio
+import re
+import ssl
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import aiohttp
+from multidict import CIMultiDictProxy
+from yarl import URL
+
+from controlplane.redaction import REDACTED
+from controlplane.registries.endpoint import Endpoint, UnusableError, base_url, is_address
+from controlplane.registries.login import checked_realm, read_challenges, read_token
+from controlplane.registries.resolver import LookUps, Resolver
+
+TIMEOUT = aiohttp.ClientTimeout(total=5, connect=2)
+"""Of one request, within the patience of a caller; a registry answers in milliseconds."""
+
+MAX_TOKEN_BYTES = 64 * 1024
+MAX_TOKENS = 1024
+"""Of tokens kept, the oldest going first: one for each repository that is asked for."""
+
+TOKEN_MARGIN = 10.0
+"""Seconds that a token is given less than its service said."""
+
+_HIDDEN = frozenset({401, 403, 404})
+_PHRASES: tuple[tuple[type[Exception], str], ...] = (
+    (aiohttp.InvalidURL, "its address is none"),
+    (UnicodeError, "its address is none"),
+    (aiohttp.ClientSSLError, "its TLS cannot be trusted"),
+    (ssl.SSLError, "its TLS cannot be trusted"),
+    (aiohttp.ServerDisconnectedError, "it broke its answer off"),
+    (aiohttp.ClientPayloadError, "it broke its answer off"),
+    (aiohttp.ClientResponseError, "its answer is no HTTP"),
+    (Exception, "it cannot be reached"),
+)
+"""What callers are told of a failure, by its kind: the first that fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer that was read whole, as far as it may go."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    links: Mapping[str, Any]
+    body: bytes
+
+
+class RegistryHttp:
+    """Owns the connections to registries, and the tokens that they gave."""
+
+    def __init__(self) -> None:
+        self._any: aiohttp.ClientSession | None = None
+        self._public: aiohttp.ClientSession | None = None
+        self._look_ups = LookUps()
+        self._tokens: OrderedDict[tuple[Endpoint, str], tuple[str, float]] = OrderedDict()
+        self._contexts: dict[str, ssl.SSLContext] = {}
+
+    async def start(self) -> None:
+        """Open the connection pools."""
+        self._any = _session(Resolver(self._look_ups, only_public=False))
+        self._public = _session(Resolver(self._look_ups, only_public=True))
+
+    async def stop(self) -> None:
+        """Close the connection pools, for good. Idempotent."""
+        for session in (self._any, self._public):
+            if session is not None:
+                await session.close()
+        self._any = self._public = None
+        self._look_ups.close()
+
+    async def ask(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        path: str,
+        *,
+        scope: str,
+        max_bytes: int,
+        params: Mapping[str, str] | None = None,
+        accept: str = "application/json",
+    ) -> Reply:
+        """Send a request, logging in when the registry wants that.
+
+        Registries do not tell whether a repository is missing or another's. So a refusal of who
+        holds a token, or may not have one without a name, is answered as 404.
+
+        Raises:
+            UnusableError: It cannot be reached, its answer is too large or no HTTP, or it wants a
+                log-in that we have not, that it refuses, or that leads elsewhere.
+            TimeoutError: It does not answer in time.
+        """
+        url = base_url(endpoint.address).with_path(path).with_query(params)
+        headers = {"Accept": accept}
+        known = self._token(endpoint, scope)
+        if known is not None:
+            headers["Authorization"] = known
+        reply = await self._send(endpoint, method, url, headers, max_bytes)
+        if reply.status == 401:
+            header = await self._log_in(endpoint, scope, reply)
+            if header is None:
+                return replace(reply, status=404)
+            headers["Authorization"] = header
+            reply = await self._send(endpoint, method, url, headers, max_bytes)
+        if headers.get("Authorization", "").startswith("Bearer ") and reply.status in _HIDDEN:
+            return replace(reply, status=404)
+        if reply.status == 401:
+            raise UnusableError("it refused the log-in")
+        return reply
+
+    async def _log_in(self, endpoint: Endpoint, scope: str, refusal: Reply) -> str | None:
+        """Give the header that the registry asks for; None when nobody without a name gets one."""
+        self._tokens.pop((endpoint, scope), None)
+        wanted = read_challenges(refusal.headers.getall("WWW-Authenticate", []))
+        if "bearer" in wanted:
+            return await self._fetch_token(endpoint, scope, wanted["bearer"])
+        if "basic" not in wanted or endpoint.basic is None:
+            raise UnusableError("it wants a log-in, and none is configured")
+        return endpoint.basic
+
+    async def _fetch_token(
+        self, endpoint: Endpoint, scope: str, challenge: Mapping[str, str]
+    ) -> str | None:
+        realm = checked_realm(endpoint, challenge.get("realm", ""))
+        query = {"service": challenge["service"]} if "service" in challenge else {}
+        headers = {"Accept": "application/json"}
+        if endpoint.basic is not None:
+            headers["Authorization"] = endpoint.basic
+        url = realm.update_query(query | {"scope": scope})
+        reply = await self._send(endpoint, "GET", url, headers, MAX_TOKEN_BYTES)
+        if endpoint.basic is None and reply.status in _HIDDEN:
+            return None
+        failure = f"its token service answered {reply.status}"
+        if reply.status in {401, 403}:
+            raise UnusableError("it refused the log-in", f"it refused the log-in: {failure}")
+        if reply.status != 200:
+            raise UnusableError(failure)
+        token, lifetime = read_token(reply.body)
+        self._keep(endpoint, scope, f"Bearer {token}", lifetime)
+        return f"Bearer {token}"
+
+    def _token(self, endpoint: Endpoint, scope: str) -> str | None:
+        header, until = self._tokens.get((endpoint, scope), (None, 0.0))
+        return header if asyncio.get_running_loop().time() < until else None
+
+    def _keep(self, endpoint: Endpoint, scope: str, header: str, lifetime: float) -> None:
+        until = asyncio.get_running_loop().time() + lifetime - TOKEN_MARGIN
+        self._tokens[endpoint, scope] = header, until
+        while len(self._tokens) > MAX_TOKENS:
+            self._tokens.popitem(last=False)
+
+    async def _send(
+        self, endpoint: Endpoint, method: str, url: URL, headers: dict[str, str], max_bytes: int
+    ) -> Reply:
+        headers = {**headers, "Accept-Encoding": "identity"}
+        try:
+            return await self._exchange(endpoint, method, url, headers, max_bytes)
+        except TimeoutError:
+            raise
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:
+            phrase = next(told for kind, told in _PHRASES if isinstance(error, kind))
+            text = str(error) or type(error).__name__
+            for secret in (headers.get("Authorization", "").partition(" ")[2], endpoint.password):
+                text = _without(secret, text)
+            # Not `from error`: a traceback would show the text as it was.
+            raise UnusableError(phrase, f"{phrase}: {text}") from None
+
+    async def _exchange(
+        self, endpoint: Endpoint, method: str, url: URL, headers: dict[str, str], max_bytes: int
+    ) -> Reply:
+        free = endpoint.private or is_address(url.host or "") or url.host == "localhost"
+        session = self._any if free else self._public
+        assert session is not None, "start() comes first"
+        async with session.request(
+            method, url, headers=headers, allow_redirects=False, ssl=self._context(endpoint)
+        ) as response:
+            body = bytearray()
+            async for chunk in response.content.iter_chunked(65536):
+                body += chunk
+                if len(body) > max_bytes:
+                    raise UnusableError(f"its answer is larger than {max_bytes} bytes")
+            try:
+                links = response.links
+            except ValueError:
+                raise UnusableError("its Link header names no URL") from None
+            return Reply(response.status, response.headers, links, bytes(body))
+
+    def _context(self, endpoint: Endpoint) -> ssl.SSLContext | bool:
+        if not endpoint.ca:
+            return True
+        if endpoint.ca not in self._contexts:
+            self._contexts[endpoint.ca] = ssl.create_default_context(cadata=endpoint.ca)
+        return self._contexts[endpoint.ca]
+
+
+def _without(secret: str, text: str) -> str:
+    """Cut a secret out of a text that may quote it, and break off within it."""
+    begin = re.escape(secret[:8])
+    return re.sub(rf"{begin}[!-~]*", REDACTED, text) if secret else text
+
+
+def _session(resolver: Resolver) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False),
+        timeout=TIMEOUT,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+    )

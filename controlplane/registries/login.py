@@ -1,0 +1,100 @@
+"""What registries say of logging in: their challenges, and the answers of their token services.
+
+All of it may be made to harm whoever reads it. So challenges have a size, and are read by patterns
+that stand at one place and never go back over what they have read.
+"""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+
+from yarl import URL
+
+from controlplane.registries.endpoint import Endpoint, UnusableError, base_url
+
+MAX_CHALLENGE_CHARACTERS = 4096
+"""Of all challenges of an answer; real ones have some hundreds."""
+
+TOKEN_LIFETIME, MAX_TOKEN_LIFETIME = 60.0, 3600.0
+"""Seconds that a token counts as good when its answer does not say, and at most."""
+
+# RFC 9110, section 11.6.1. Possessive: what cannot match fails without trying shorter runs.
+_NAME = r"([!#$%&'*+.^_`|~0-9A-Za-z-]++)"
+_GAP = re.compile(r"[ \t,]*+")
+_PARAMETER = re.compile(rf'{_NAME}[ \t]*+=[ \t]*+(?:"((?:[^"\\]|\\.)*+)"|([^ \t",]++))')
+_SCHEME = re.compile(rf"{_NAME}(?=[ \t,]|\Z)")
+_ESCAPED = re.compile(r"\\(.)")
+_TOKEN = re.compile(r"[!-~]+\Z", re.ASCII)
+
+
+def read_challenges(headers: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Read `WWW-Authenticate` headers: the parameters of each scheme, names in lower case. Pure.
+
+    One header may hold several challenges: where a name stands without `=`, the next one begins.
+    Of a scheme or parameter that comes twice the first counts. What follows something that fits
+    no challenge is not read.
+
+    Raises:
+        UnusableError: They are too long.
+    """
+    if sum(map(len, headers)) > MAX_CHALLENGE_CHARACTERS:
+        raise UnusableError("its challenges are too long")
+    found: dict[str, dict[str, str]] = {}
+    for header in headers:
+        for scheme, parameters in _challenges(header):
+            found.setdefault(scheme, parameters)
+    return found
+
+
+def _challenges(header: str) -> list[tuple[str, dict[str, str]]]:
+    found: list[tuple[str, dict[str, str]]] = []
+    position = 0
+    while gap := _GAP.match(header, position):
+        position = gap.end()
+        # A parameter first: there may be spaces before its `=`.
+        if found and (match := _PARAMETER.match(header, position)):
+            name, quoted, plain = match.groups()
+            value = plain if quoted is None else _ESCAPED.sub(r"\1", quoted)
+            found[-1][1].setdefault(name.lower(), value)
+        elif match := _SCHEME.match(header, position):
+            found.append((match[1].lower(), {}))
+        else:
+            break
+        position = match.end()
+    return found
+
+
+def checked_realm(endpoint: Endpoint, realm: str) -> URL:
+    """Give the URL of a realm of the registry's own host, or of one that the operator named. Pure.
+
+    Raises:
+        UnusableError: It is of another host, or no URL.
+    """
+    try:
+        url = URL(realm)
+        named = (url.scheme, url.host, url.port)
+    except ValueError:
+        raise UnusableError("its realm is no URL") from None
+    allowed = [base_url(host) for host in (endpoint.address, *endpoint.auth_hosts)]
+    if named not in [(base.scheme, base.host, base.port) for base in allowed]:
+        why = f"its realm {url.host!r} is neither its own host nor in auth_hosts"
+        raise UnusableError("it would send us elsewhere to log in", why)
+    return url.with_user(None).with_fragment(None)
+
+
+def read_token(body: bytes) -> tuple[str, float]:
+    """Read a token service's answer: the token, and for how many seconds it is good. Pure.
+
+    Raises:
+        UnusableError: It is no such answer.
+    """
+    try:
+        answer = json.loads(body)
+        token = answer.get("token") or answer["access_token"]
+        lifetime = float(answer.get("expires_in") or TOKEN_LIFETIME)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError):
+        raise UnusableError("its token service answered no token") from None
+    if not isinstance(token, str) or not _TOKEN.match(token) or not math.isfinite(lifetime):
+        raise UnusableError("its token service answered no token")
+    return token, min(lifetime, MAX_TOKEN_LIFETIME)

@@ -1,0 +1,1 @@
+"""The database: stores of transactions on one thread that owns it."""

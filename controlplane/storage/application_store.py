@@ -1,0 +1,280 @@
+"""Applications and their tags in the database."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from sqlite_utils import Database
+
+from controlplane.fleet.contract import NetworkMode, PortRequest, Protocol, Resources
+from controlplane.storage.account_store import AccountGone, has_account
+from controlplane.storage.store import Actor, Event, Store, record_event
+from controlplane.storage.warm_pool_store import remove_pools_elsewhere
+
+MAX_APPLICATIONS = 1000
+"""Of one account: their list is answered whole."""
+
+_COLUMNS = (
+    "account, name, registry, repository, tag_keep, network_mode, node_pool, regions, limits,"
+    " reservation, ports"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What an account runs: an image's repository and how a session of it is made."""
+
+    account: str
+    name: str
+    registry: str
+    repository: str
+    tag_keep: int
+    network_mode: NetworkMode
+    node_pool: str
+    regions: tuple[str, ...]
+    limits: Resources
+    reservation: Resources
+    ports: tuple[PortRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """An enabled tag; `image` is the reference by digest that agents are given."""
+
+    name: str
+    digest: str
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownReferences:
+    """Names in an application that no operator configured."""
+
+    registry: str | None
+    node_pool: str | None
+    regions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The application was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameTaken:
+    """The account has an application of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyApplications:
+    """The account has as many applications as it may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """The application is as was asked."""
+
+
+class ApplicationStore:
+    """Transactions on applications and tags."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def create(
+        self, application: Application, actor: Actor, now_ms: int
+    ) -> Created | NameTaken | TooManyApplications | UnknownReferences | AccountGone:
+        """Make an application if its name is free and everything that it names is known."""
+        return await self._store.run(lambda db: _create(db, application, actor, now_ms))
+
+    async def unknown_references(self, application: Application) -> UnknownReferences | None:
+        """Read which names in an application no operator configured; None when all are known."""
+        return await self._store.run(lambda db: _unknown(db, application))
+
+    async def get(self, account: str, name: str) -> Application | None:
+        """Read one application of an account."""
+        return await self._store.run(lambda db: _read(db, account, name))
+
+    async def edit(
+        self,
+        key: tuple[str, str],
+        change: Callable[[Application], Application],
+        actor: Actor,
+        now_ms: int,
+    ) -> Edited | UnknownReferences | None:
+        """Change the application of an account and name, if all that it names then is known.
+
+        `change` is pure and runs within the transaction; what it raises leaves everything as it
+        was and is raised here. None when there is no such application.
+        """
+        return await self._store.run(lambda db: _edit(db, key, change, actor, now_ms))
+
+    async def all_of(self, account: str) -> list[Application]:
+        """Read all applications of an account by name."""
+
+        def transaction(db: Database) -> list[Application]:
+            sql = f"SELECT {_COLUMNS} FROM application WHERE account=? ORDER BY name"  # noqa: S608
+            return [_application(row) for row in db.execute(sql, (account,))]
+
+        return await self._store.run(transaction)
+
+    async def enable_tag(
+        self, application: Application, tag: Tag, actor: Actor, now_ms: int
+    ) -> bool:
+        """Make a tag the newest, with the digest that it has now.
+
+        False when the application is gone.
+        """
+        return await self._store.run(lambda db: _enable_tag(db, application, tag, actor, now_ms))
+
+    async def enabled_tags(self, account: str, application: str) -> list[Tag]:
+        """Read the enabled tags, highest priority first."""
+
+        def transaction(db: Database) -> list[Tag]:
+            sql = (
+                "SELECT name, digest, image FROM tag WHERE account=? AND application=?"
+                " AND enabled ORDER BY priority DESC"
+            )
+            return [Tag(*row) for row in db.execute(sql, (account, application))]
+
+        return await self._store.run(transaction)
+
+    async def desired_images(self, region: str, node_pool: str) -> set[str]:
+        """Read the references that every host of a region and node pool shall have."""
+
+        def transaction(db: Database) -> set[str]:
+            sql = (
+                "SELECT tag.image FROM tag JOIN application ON application.account = tag.account"
+                " AND application.name = tag.application WHERE tag.enabled AND node_pool = ?"
+                " AND EXISTS (SELECT 1 FROM json_each(regions) WHERE json_each.value = ?)"
+            )
+            return {row[0] for row in db.execute(sql, (node_pool, region))}
+
+        return await self._store.run(transaction)
+
+
+def _create(
+    db: Database, application: Application, actor: Actor, now_ms: int
+) -> Created | NameTaken | TooManyApplications | UnknownReferences | AccountGone:
+    if not has_account(db, application.account):
+        return AccountGone()
+    unknown = _unknown(db, application)
+    if unknown is not None:
+        return unknown
+    if _read(db, application.account, application.name) is not None:
+        return NameTaken()
+    sql = "SELECT count(*) FROM application WHERE account=?"
+    if db.execute(sql, (application.account,)).fetchone()[0] >= MAX_APPLICATIONS:
+        return TooManyApplications()
+    db.execute(
+        f"INSERT INTO application({_COLUMNS}, created_ms)"  # noqa: S608
+        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+        (*_row(application), now_ms),
+    )
+    event = Event(now_ms, "application.created", application.account, actor, application.name)
+    record_event(db, event)
+    return Created()
+
+
+def _edit(
+    db: Database,
+    key: tuple[str, str],
+    change: Callable[[Application], Application],
+    actor: Actor,
+    now_ms: int,
+) -> Edited | UnknownReferences | None:
+    current = _read(db, *key)
+    if current is None:
+        return None
+    changed = change(current)
+    unknown = _unknown(db, changed)
+    if unknown is not None:
+        return unknown
+    fields = [name for name, value in asdict(changed).items() if value != asdict(current)[name]]
+    if fields:
+        db.execute(
+            f"UPDATE application SET ({_COLUMNS}) = (?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
+            " WHERE account=? AND name=?",
+            (*_row(changed), *key),
+        )
+        event = Event(now_ms, "application.edited", key[0], actor, key[1])
+        record_event(db, event, {"fields": fields})
+        remove_pools_elsewhere(db, key, changed.regions, actor, now_ms)
+    return Edited()
+
+
+def _read(db: Database, account: str, name: str) -> Application | None:
+    sql = f"SELECT {_COLUMNS} FROM application WHERE account=? AND name=?"  # noqa: S608
+    row = db.execute(sql, (account, name)).fetchone()
+    return _application(row) if row else None
+
+
+def _unknown(db: Database, application: Application) -> UnknownReferences | None:
+    unknown = UnknownReferences(
+        None if _known(db, "registry", application.registry) else application.registry,
+        None if _known(db, "node_pool", application.node_pool) else application.node_pool,
+        tuple(name for name in application.regions if not _known(db, "region", name)),
+    )
+    return None if unknown == UnknownReferences(None, None, ()) else unknown
+
+
+def _known(db: Database, table: str, name: str) -> bool:
+    sql = f"SELECT 1 FROM {table} WHERE name=?"  # noqa: S608  # one of three constants
+    return db.execute(sql, (name,)).fetchone() is not None
+
+
+def _enable_tag(
+    db: Database, application: Application, tag: Tag, actor: Actor, now_ms: int
+) -> bool:
+    key = (application.account, application.name)
+    if _read(db, *key) is None:
+        return False
+    db.execute(
+        "INSERT INTO tag(account, application, name, digest, image, priority, enabled)"
+        " VALUES (?1,?2,?3,?4,?5,(SELECT coalesce(max(priority), 0) + 1 FROM tag"
+        " WHERE account=?1 AND application=?2),1) ON CONFLICT DO UPDATE SET"
+        " digest=excluded.digest, image=excluded.image, priority=excluded.priority, enabled=1",
+        (*key, tag.name, tag.digest, tag.image),
+    )
+    event = Event(now_ms, "tag.enabled", key[0], actor, f"{key[1]}:{tag.name}")
+    record_event(db, event, {"digest": tag.digest})
+    return True
+
+
+def _row(application: Application) -> tuple[str | int, ...]:
+    """Give the values of `_COLUMNS`."""
+    return (
+        application.account,
+        application.name,
+        application.registry,
+        application.repository,
+        application.tag_keep,
+        application.network_mode,
+        application.node_pool,
+        json.dumps(application.regions),
+        json.dumps(asdict(application.limits)),
+        json.dumps(asdict(application.reservation)),
+        json.dumps([asdict(port) for port in application.ports]),
+    )
+
+
+def _application(row: tuple[str, str, str, str, int, str, str, str, str, str, str]) -> Application:
+    account, name, registry, repository, tag_keep, network_mode, node_pool = row[:7]
+    regions, limits, reservation, ports = (json.loads(text) for text in row[7:])
+    return Application(
+        account,
+        name,
+        registry,
+        repository,
+        tag_keep,
+        NetworkMode(network_mode),
+        node_pool,
+        tuple(regions),
+        Resources(**limits),
+        Resources(**reservation),
+        tuple(_port(port) for port in ports),
+    )
+
+
+def _port(fields: dict[str, object]) -> PortRequest:
+    return PortRequest(**{**fields, "protocol": Protocol(fields["protocol"])})  # type: ignore[arg-type]

@@ -1,0 +1,227 @@
+"""Regions, node pools, registries and agents as operators see and change them, in the database."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sqlite_utils import Database
+
+from controlplane.fleet.placement import Strategy
+from controlplane.storage.fleet_store import Claimed, Registry, find_claim, registry_of
+from controlplane.storage.store import Actor, Event, Store, record_event
+
+_USING_AN_AGENT = {
+    "live sessions": "SELECT count(*) FROM session WHERE agent = ? AND ended_ms IS NULL",
+    "starts whose end is unknown": "SELECT count(*) FROM abandoned"
+    " WHERE agent = ? AND stopped_ms IS NULL",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A region, and how many agents and applications are in it."""
+
+    name: str
+    agents: int
+    applications: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodePool:
+    """A node pool, and how many agents and applications are in it."""
+
+    name: str
+    strategy: Strategy
+    agents: int
+    applications: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRegistry:
+    """A registry, and how many applications have their images there."""
+
+    registry: Registry
+    applications: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """It is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """It stays, because of these: `agents: 1`, `applications: 2`."""
+
+    by: tuple[str, ...]
+
+
+Removal = Removed | InUse | None
+"""What came of a removal; None when there was nothing of that name."""
+
+
+class FleetAdminStore:
+    """Transactions on what the fleet is made of."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def regions(self) -> list[Region]:
+        """Read all regions by name."""
+        sql = (
+            "SELECT name, (SELECT count(*) FROM agent WHERE agent.region = region.name),"
+            " (SELECT count(*) FROM application WHERE EXISTS"
+            " (SELECT 1 FROM json_each(application.regions) WHERE value = region.name))"
+            " FROM region ORDER BY name"
+        )
+        return await self._store.read(sql, (), lambda row: Region(*row))
+
+    async def create_region(self, name: str, actor: Actor, now_ms: int) -> None:
+        """Make a region unless it is there."""
+
+        def transaction(db: Database) -> None:
+            if db.execute("INSERT OR IGNORE INTO region(name) VALUES (?)", (name,)).rowcount:
+                record_event(db, Event(now_ms, "region.created", "", actor, name))
+
+        await self._store.run(transaction)
+
+    async def remove_region(self, name: str, actor: Actor, now_ms: int) -> Removal:
+        """Remove a region that neither an agent nor an application uses."""
+        used = {
+            "agents": "SELECT count(*) FROM agent WHERE region = ?",
+            "applications": "SELECT count(*) FROM application"
+            " WHERE EXISTS (SELECT 1 FROM json_each(regions) WHERE value = ?)",
+        }
+        event = Event(now_ms, "region.removed", "", actor, name)
+        return await self._store.run(lambda db: _remove(db, "region", used, event))
+
+    async def node_pools(self) -> list[NodePool]:
+        """Read all node pools by name."""
+        sql = (
+            "SELECT name, strategy,"
+            " (SELECT count(*) FROM agent WHERE agent.node_pool = pool.name),"
+            " (SELECT count(*) FROM application WHERE application.node_pool = pool.name)"
+            " FROM node_pool AS pool ORDER BY name"
+        )
+        return await self._store.read(
+            sql, (), lambda row: NodePool(row[0], Strategy(row[1]), *row[2:])
+        )
+
+    async def set_node_pool(
+        self,
+        name: str,
+        strategy: Strategy,
+        actor: Actor,
+        now_ms: int,
+        then: Callable[[Strategy], None],
+    ) -> None:
+        """Make a node pool, or change how it fills its hosts.
+
+        `then` is told the strategy once it is so, even when the caller is gone.
+        """
+
+        def transaction(db: Database) -> Strategy:
+            changed = db.execute(
+                "INSERT INTO node_pool(name, strategy) VALUES (?,?) ON CONFLICT(name)"
+                " DO UPDATE SET strategy=excluded.strategy WHERE strategy<>excluded.strategy",
+                (name, strategy),
+            )
+            if changed.rowcount:
+                event = Event(now_ms, "node_pool.set", "", actor, name)
+                record_event(db, event, {"strategy": strategy})
+            return strategy
+
+        await self._store.run(transaction, then)
+
+    async def remove_node_pool(self, name: str, actor: Actor, now_ms: int) -> Removal:
+        """Remove a node pool that neither an agent nor an application uses."""
+        used = {
+            "agents": "SELECT count(*) FROM agent WHERE node_pool = ?",
+            "applications": "SELECT count(*) FROM application WHERE node_pool = ?",
+        }
+        event = Event(now_ms, "node_pool.removed", "", actor, name)
+        return await self._store.run(lambda db: _remove(db, "node_pool", used, event))
+
+    async def registries(self) -> list[CountedRegistry]:
+        """Read all registries by name."""
+        sql = (
+            "SELECT name, address, aliases, (SELECT count(*) FROM application"
+            " WHERE application.registry = registry.name) FROM registry ORDER BY name"
+        )
+        return await self._store.read(
+            sql, (), lambda row: CountedRegistry(registry_of(row[:3]), row[3])
+        )
+
+    async def set_registry(self, wanted: Registry, actor: Actor, now_ms: int) -> Claimed | None:
+        """Make or replace a registry, unless another claims its address or one of its aliases.
+
+        Tags that are enabled go on naming the address that they were enabled with.
+        """
+        return await self._store.run(lambda db: _set_registry(db, wanted, actor, now_ms))
+
+    async def remove_registry(self, name: str, actor: Actor, now_ms: int) -> Removal:
+        """Remove a registry that no application uses."""
+        used = {"applications": "SELECT count(*) FROM application WHERE registry = ?"}
+        event = Event(now_ms, "registry.removed", "", actor, name)
+        return await self._store.run(lambda db: _remove(db, "registry", used, event))
+
+    async def remove_agent(
+        self, name: str, actor: Actor, now_ms: int, then: Callable[[Removal], None]
+    ) -> Removal:
+        """Remove an agent that has no live session and no attempt whose end is unknown.
+
+        Its ended sessions stay. `then` is told the outcome once it is so, even when the caller is
+        gone.
+        """
+        return await self._store.run(lambda db: _remove_agent(db, name, actor, now_ms), then)
+
+
+def _remove(db: Database, table: str, used: Mapping[str, str], event: Event) -> Removal:
+    name = event.object
+    if not db.execute(f"SELECT 1 FROM {table} WHERE name=?", (name,)).fetchone():  # noqa: S608
+        return None
+    in_use = _in_use(db, name, used)
+    if in_use is not None:
+        return in_use
+    db.execute(f"DELETE FROM {table} WHERE name=?", (name,))  # noqa: S608
+    record_event(db, event)
+    return Removed()
+
+
+def _remove_agent(db: Database, name: str, actor: Actor, now_ms: int) -> Removal:
+    known = "SELECT 1 FROM agent WHERE name=? AND removed_ms IS NULL"
+    if not db.execute(known, (name,)).fetchone():
+        return None
+    # An attempt is committed before its call: what is counted here cannot come to run later.
+    in_use = _in_use(db, name, _USING_AN_AGENT)
+    if in_use is not None:
+        return in_use
+    db.execute(
+        "UPDATE agent SET removed_ms=?, region=NULL, node_pool=NULL WHERE name=?", (now_ms, name)
+    )
+    record_event(db, Event(now_ms, "agent.removed", "", actor, name))
+    return Removed()
+
+
+def _in_use(db: Database, name: str, used: Mapping[str, str]) -> InUse | None:
+    counts = {what: db.execute(sql, (name,)).fetchone()[0] for what, sql in used.items()}
+    by = tuple(f"{what}: {count}" for what, count in counts.items() if count)
+    return InUse(by) if by else None
+
+
+def _set_registry(db: Database, wanted: Registry, actor: Actor, now_ms: int) -> Claimed | None:
+    rows = db.execute("SELECT name, address, aliases FROM registry").fetchall()
+    found = {row[0]: registry_of(row) for row in rows}
+    current = found.pop(wanted.name, None)
+    claimed = find_claim(wanted, found.values())
+    if claimed is not None or wanted == current:
+        return claimed
+    aliases = json.dumps(wanted.aliases)
+    db.execute(
+        "INSERT INTO registry(name, address, aliases) VALUES (?,?,?) ON CONFLICT(name)"
+        " DO UPDATE SET address=excluded.address, aliases=excluded.aliases",
+        (wanted.name, wanted.address, aliases),
+    )
+    event = Event(now_ms, "registry.set", "", actor, wanted.name)
+    record_event(db, event, {"address": wanted.address, "aliases": wanted.aliases})
+    return None

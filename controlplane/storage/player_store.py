@@ -1,0 +1,141 @@
+"""Players in the database. A session that is forgotten takes its players with it."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlite_utils import Database
+
+from controlplane.storage.store import Actor, Event, Store, record_event
+
+MAX_PLAYERS = 10_000
+"""Of one session: every join answers with all of them."""
+
+_LIVE = "SELECT id FROM session WHERE account=?1 AND ended_ms IS NULL"
+_JOINED = "SELECT sequence, player FROM player WHERE account=?1 AND session=?2"
+_NAMED = "player IN (SELECT value FROM json_each(?3))"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFull:
+    """So many players would be more than a session may have; none of them joined."""
+
+
+class PlayerStore:
+    """Transactions on the players of sessions."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def joined(self, account: str, session_id: str) -> list[str]:
+        """Read the players of a session in the order of joining."""
+        sql = f"{_JOINED} ORDER BY sequence"
+        return await self._store.read(sql, (account, session_id), lambda row: str(row[1]))
+
+    async def join(
+        self, account: str, session_id: str, players: Sequence[str], actor: Actor, now_ms: int
+    ) -> list[str] | SessionFull | None:
+        """Add players that are not joined yet; return all that are; None when nothing lives."""
+        event = Event(now_ms, "players.joined", account, actor, session_id)
+        added = await self._store.run(lambda db: _join(db, account, session_id, players, event))
+        if added is None or isinstance(added, SessionFull):
+            return added
+        # All of them are read beside the transactions. Who joined later is left out, and who of
+        # this call has left again stays in: the answer tells what the call made.
+        last, named = added
+        sql = f"{_JOINED} AND sequence <= ?3"
+        found = await self._store.read(sql, (account, session_id, last), _numbered)
+        return [player for _, player in sorted({*found, *named})]
+
+    async def leave(
+        self, account: str, session_id: str, players: Sequence[str], actor: Actor, now_ms: int
+    ) -> int | None:
+        """Remove players from a session; return how many are left; None when it is unknown."""
+
+        def transaction(db: Database) -> int | None:
+            removed = db.execute(
+                "DELETE FROM player WHERE account=? AND session=?"
+                " AND player IN (SELECT value FROM json_each(?))",
+                (account, session_id, json.dumps(players)),
+            )
+            _count(
+                db, Event(now_ms, "players.left", account, actor, session_id), -removed.rowcount
+            )
+            return _left(db, account, [session_id])
+
+        return await self._store.run(transaction)
+
+    async def leave_all(
+        self, account: str, players: Sequence[str], actor: Actor, now_ms: int
+    ) -> int | None:
+        """Remove players from every live session; return how many are left in those they left.
+
+        None when no live session had any of them.
+        """
+
+        def transaction(db: Database) -> int | None:
+            rows = db.execute(
+                f"DELETE FROM player WHERE account=?1 AND session IN ({_LIVE})"  # noqa: S608
+                " AND player IN (SELECT value FROM json_each(?2)) RETURNING session",
+                (account, json.dumps(players)),
+            ).fetchall()
+            removed = Counter(session_id for (session_id,) in rows)
+            for session_id, count in removed.items():
+                _count(db, Event(now_ms, "players.left", account, actor, session_id), -count)
+            return _left(db, account, list(removed))
+
+        return await self._store.run(transaction)
+
+
+def _join(
+    db: Database, account: str, session_id: str, players: Sequence[str], event: Event
+) -> tuple[int, list[tuple[int, str]]] | SessionFull | None:
+    """Return the number of the last player of all, and the players of the call with theirs."""
+    live = db.execute(
+        "SELECT player_count FROM session WHERE account=? AND id=? AND ended_ms IS NULL",
+        (account, session_id),
+    ).fetchone()
+    if live is None:
+        return None
+    values = (account, session_id, json.dumps(players))
+    before = db.execute(f"{_JOINED} AND {_NAMED}", values).fetchall()
+    new = len(set(players)) - len(before)
+    if new and live[0] + new > MAX_PLAYERS:
+        return SessionFull()
+    inserted = db.execute(
+        "INSERT OR IGNORE INTO player(account, session, player)"
+        " SELECT ?1, ?2, value FROM json_each(?3) ORDER BY key",
+        values,
+    )
+    _count(db, event, inserted.rowcount)
+    named = [_numbered(row) for row in db.execute(f"{_JOINED} AND {_NAMED}", values)]
+    last = db.execute("SELECT max(sequence) FROM player").fetchone()[0]
+    return int(last), named
+
+
+def _numbered(row: tuple[int, str]) -> tuple[int, str]:
+    return row[0], row[1]
+
+
+def _left(db: Database, account: str, session_ids: Sequence[str]) -> int | None:
+    """Sum up the players of sessions; None when none is known."""
+    sql = (
+        "SELECT sum(player_count) FROM session"
+        " WHERE account=? AND id IN (SELECT value FROM json_each(?))"
+    )
+    row = db.execute(sql, (account, json.dumps(session_ids))).fetchone()
+    return None if row[0] is None else int(row[0])
+
+
+def _count(db: Database, event: Event, change: int) -> None:
+    """Write on the session and in the audit how many players came or went.
+
+    Never who: the audit outlives the session.
+    """
+    if change:
+        db.execute(
+            "UPDATE session SET player_count = player_count + ? WHERE account=? AND id=?",
+            (change, event.account, event.object),
+        )
+        record_event(db, event, {"count": abs(change)})

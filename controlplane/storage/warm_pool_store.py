@@ -1,0 +1,130 @@
+"""Warm pools in the database: what accounts want kept ready, not what is."""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from sqlite_utils import Database
+
+from controlplane.storage.store import Actor, Event, Store, record_event
+
+
+@dataclass(frozen=True, slots=True)
+class WarmPool:
+    """Standbys of an application in a region, and what each of them is started with."""
+
+    account: str
+    application: str
+    location: str
+    size: int
+    enabled: bool = True
+    env: Mapping[str, str] = field(default_factory=dict)
+    args: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class SetOutcome(Enum):
+    """What became of setting a pool."""
+
+    SET = auto()
+    NO_APPLICATION = auto()
+    NO_REGION = auto()
+
+
+class WarmPoolStore:
+    """Transactions on warm pools."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def set(self, pool: WarmPool, actor: Actor, now_ms: int) -> SetOutcome:
+        """Make a pool, or replace what it was, in a region that its application is assigned to."""
+        return await self._store.run(lambda db: _set(db, pool, actor, now_ms))
+
+    async def all_of(self, account: str) -> list[WarmPool]:
+        """Read all pools of an account by application and region."""
+
+        def transaction(db: Database) -> list[WarmPool]:
+            rows = db.execute(
+                "SELECT account, application, location, size, enabled, env, args, labels"
+                " FROM warm_pool WHERE account=? ORDER BY application, location",
+                (account,),
+            )
+            return [_pool(row) for row in rows]
+
+        return await self._store.run(transaction)
+
+    async def remove(
+        self, account: str, application: str, location: str, actor: Actor, now_ms: int
+    ) -> bool:
+        """Remove a pool; False when there is none."""
+
+        def transaction(db: Database) -> bool:
+            where, key = "account=? AND application=? AND location=?", (account, application)
+            return _remove(db, where, (*key, location), actor, now_ms) > 0
+
+        return await self._store.run(transaction)
+
+
+def remove_pools_elsewhere(
+    db: Database, key: tuple[str, str], regions: Sequence[str], actor: Actor, now_ms: int
+) -> None:
+    """Remove within a transaction the pools that an application has outside of its regions."""
+    where = "account=? AND application=? AND location NOT IN (SELECT value FROM json_each(?))"
+    _remove(db, where, (*key, json.dumps(regions)), actor, now_ms)
+
+
+def _set(db: Database, pool: WarmPool, actor: Actor, now_ms: int) -> SetOutcome:
+    assigned = db.execute(
+        "SELECT EXISTS (SELECT 1 FROM json_each(regions) WHERE value=?)"
+        " FROM application WHERE account=? AND name=?",
+        (pool.location, pool.account, pool.application),
+    ).fetchone()
+    if assigned is None:
+        return SetOutcome.NO_APPLICATION
+    if not assigned[0]:
+        return SetOutcome.NO_REGION
+    written = db.execute(
+        "INSERT INTO warm_pool(account, application, location, size, enabled, env, args, labels,"
+        " id, revision) VALUES (?,?,?,?,?,?,?,?,?,1) ON CONFLICT(account, application, location)"
+        " DO UPDATE SET size=excluded.size, enabled=excluded.enabled, env=excluded.env,"
+        " args=excluded.args, labels=excluded.labels, revision=revision+1"
+        " WHERE (size, enabled, env, args, labels) IS NOT (excluded.size, excluded.enabled,"
+        " excluded.env, excluded.args, excluded.labels)",
+        (*_row(pool), str(uuid.uuid4())),
+    )
+    if written.rowcount > 0:
+        place = f"{pool.application}/{pool.location}"
+        event = Event(now_ms, "warm_pool.set", pool.account, actor, place)
+        record_event(db, event, {"size": pool.size, "enabled": pool.enabled})
+    return SetOutcome.SET
+
+
+def _remove(db: Database, where: str, values: tuple[str, ...], actor: Actor, now_ms: int) -> int:
+    sql = f"DELETE FROM warm_pool WHERE {where} RETURNING account, application, location"  # noqa: S608
+    removed = db.execute(sql, values).fetchall()
+    for account, application, location in removed:
+        place = f"{application}/{location}"
+        record_event(db, Event(now_ms, "warm_pool.removed", account, actor, place))
+    return len(removed)
+
+
+def _row(pool: WarmPool) -> tuple[str | int, ...]:
+    return (
+        pool.account,
+        pool.application,
+        pool.location,
+        pool.size,
+        pool.enabled,
+        json.dumps(dict(pool.env)),
+        json.dumps(pool.args),
+        json.dumps(dict(pool.labels)),
+    )
+
+
+def _pool(row: tuple[str, str, str, int, int, str, str, str]) -> WarmPool:
+    account, application, location, size, enabled, *texts = row
+    env, args, labels = (json.loads(text) for text in texts)
+    return WarmPool(account, application, location, size, bool(enabled), env, tuple(args), labels)

@@ -39,6 +39,7 @@ from controlplane.storage.session_list_store import SessionListStore
 from controlplane.storage.session_page_store import SessionPageStore
 from controlplane.storage.session_store import SessionStore
 from controlplane.storage.store import Store
+from controlplane.storage.tag_store import TagStore
 from controlplane.storage.token_store import TokenStore
 from controlplane.storage.warm_pool_store import WarmPoolStore
 from controlplane.tags import Tags
@@ -90,11 +91,12 @@ class ControlPlane:
             clock=clock,
             random=random,
         )
-        self._preloader = Preloader(applications_store, self.fleet, random)
+        tag_store = TagStore(self._store)
+        self._preloader = Preloader(tag_store, self.fleet, random)
         applications = Applications(applications_store, self._fleet_store, self._preloader, clock)
         tags = Tags(
             applications=applications,
-            store=applications_store,
+            store=tag_store,
             fleet_store=self._fleet_store,
             fleet=self.fleet,
             preloader=self._preloader,
@@ -129,7 +131,7 @@ class ControlPlane:
             applications=applications,
             tags=tags,
             warm_pools=WarmPools(WarmPoolStore(self._store), clock),
-            locations=Locations(applications, applications_store, self.fleet),
+            locations=Locations(applications, tag_store, self.fleet),
             starts=self._starts,
             sessions=sessions,
             all_sessions=AllSessions(SessionPageStore(self._store), sessions),

@@ -6,13 +6,13 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.placement import Wanted
 from controlplane.registries.client import TAG
 from controlplane.storage.account_store import Caller
-from controlplane.storage.application_store import ApplicationStore
+from controlplane.storage.tag_store import TagStore
 
 
 class Locations:
     """Use cases on regions and the tags that their hosts have."""
 
-    def __init__(self, applications: Applications, store: ApplicationStore, fleet: Fleet) -> None:
+    def __init__(self, applications: Applications, store: TagStore, fleet: Fleet) -> None:
         self._applications = applications
         self._store = store
         self._fleet = fleet
@@ -29,7 +29,7 @@ class Locations:
         application = await self._applications.get(caller, name)
         if region not in application.regions:
             raise NotFoundError("region", region)
-        tags = await self._store.enabled_tags(application.account, application.name)
+        tags = await self._store.enabled(application.account, application.name)
         return any(
             tag.name == version and self._fleet.has_image(region, application.node_pool, tag.image)
             for tag in tags
@@ -42,7 +42,7 @@ class Locations:
             NotFoundError: The application is unknown.
         """
         application = await self._applications.get(caller, name)
-        tags = await self._store.enabled_tags(application.account, application.name)
+        tags = await self._store.enabled(application.account, application.name)
         ports = application.ports
         found: dict[str, dict[str, None]] = {}
         for region in application.regions:

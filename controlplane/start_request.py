@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from controlplane.errors import InvalidRequestError, Violation
 from controlplane.fleet.contract import Identity, PortRequest, Protocol, SessionSpec
-from controlplane.storage.application_store import Application, Tag
+from controlplane.storage.application_store import Application
+from controlplane.storage.tag_store import Tag
 
 
 @dataclass(frozen=True, slots=True)

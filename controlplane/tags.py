@@ -12,8 +12,9 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.preload import Preloader
 from controlplane.registries.client import TAG, TagResolver
 from controlplane.storage.account_store import Caller
-from controlplane.storage.application_store import Application, ApplicationStore, Tag
+from controlplane.storage.application_store import Application
 from controlplane.storage.fleet_store import FleetStore, Registry
+from controlplane.storage.tag_store import Tag, TagStore
 
 
 class Tags:
@@ -23,7 +24,7 @@ class Tags:
         self,
         *,
         applications: Applications,
-        store: ApplicationStore,
+        store: TagStore,
         fleet_store: FleetStore,
         fleet: Fleet,
         preloader: Preloader,
@@ -57,7 +58,8 @@ class Tags:
         enabled = Tag(tag, digest, image)
         now_ms = self._clock.now_ms()
         try:
-            if not await self._store.enable_tag(application, enabled, caller.actor, now_ms):
+            key = (application.account, application.name)
+            if not await self._store.enable(*key, enabled, caller.actor, now_ms):
                 raise NotFoundError("application", application_name)
         finally:
             # The commit goes on when the caller hangs up; the hosts are compared after it.
@@ -84,7 +86,7 @@ class Tags:
         Raises:
             NotFoundError: It is not enabled, or no healthy host of the region has pulled it.
         """
-        tags = await self._store.enabled_tags(application.account, application.name)
+        tags = await self._store.enabled(application.account, application.name)
         named = [tag for tag in tags if version in {None, tag.name}]
         place = (region, application.node_pool)
         for on_a_host in (self._fleet.can_run_image, self._fleet.has_image):

@@ -48,6 +48,9 @@ TRANSFER_TIMEOUT = 600.0
 PULL_TIMEOUT = 900.0
 """For an image of some gigabytes; the back-off of the preloader comes after."""
 
+REMOVE_TIMEOUT = 90.0
+"""The engine has 60 s for it, and may be asked for another thing first."""
+
 _HUNG_UP = "the control plane has hung up on the agent"
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -152,6 +155,12 @@ class AgentClient:
                 if response.done:
                     return
         raise AgentSilentError("the agent ended the pull without a result")
+
+    async def remove_image(self, image: str) -> None:
+        """Have an image removed that nothing on the host uses. Idempotent. Raises as `watch`."""
+        request = agent_pb2.RemoveImageRequest(image=image)
+        with _translated():
+            await self._stub.RemoveImage(request, timeout=REMOVE_TIMEOUT)
 
 
 @contextmanager

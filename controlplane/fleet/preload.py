@@ -1,36 +1,45 @@
-"""Brings enabled tags to the hosts: pulls what a host shall have and does not have.
+"""Brings enabled tags to the hosts: pulls what is missing, removes what is not wanted any more.
 
-What is wanted is computed anew whenever a host reports or a tag is enabled, so a host that joins
-later catches up by itself.
+What is wanted is computed anew whenever a host reports, a tag is enabled or some time has passed,
+so a host that joins later catches up by itself. Only images that once stood for a tag are removed,
+and only where the host finds that nothing uses them.
 """
 
 import asyncio
 import logging
 from random import Random
 
-from controlplane.errors import AgentRefusedError, AgentSilentError, StoreError
+from controlplane.errors import AgentReason, AgentRefusedError, AgentSilentError, StoreError
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
 from controlplane.fleet.watch import BackOff
-from controlplane.storage.application_store import ApplicationStore
+from controlplane.storage.tag_store import HostImages, TagStore
 
 _log = logging.getLogger(__name__)
+_IN_USE = AgentReason.IMAGE_IN_USE
 
 MAX_PULLS_PER_HOST = 2
 """More would only share the host's network and disk."""
 
 
-class Preloader:
-    """Owns every pull: one task per host and image, at most two at work on a host."""
+LONGEST_WAIT = 60.0
+"""Seconds between tries of a pull that fails, or of removing an image that is still used."""
 
-    def __init__(self, applications: ApplicationStore, fleet: Fleet, random: Random) -> None:
+REVIEW_INTERVAL = 600.0
+"""Seconds after which all hosts are compared, should nothing have been a reason to."""
+
+
+class Preloader:
+    """Owns every pull and removal: one task per host and image, at most two pulls on a host."""
+
+    def __init__(self, tags: TagStore, fleet: Fleet, random: Random) -> None:
         """Listen to `fleet` for hosts that report."""
-        self._applications = applications
+        self._tags = tags
         self._fleet = fleet
         self._random = random
         self._dirty: asyncio.Queue[HostLink] = asyncio.Queue()
         self._queued: set[str] = set()
-        self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._compared: dict[str, frozenset[str]] = {}
         self._back_off = BackOff(random)
@@ -59,19 +68,21 @@ class Preloader:
         return self._fleet.link(link.row.name) is link
 
     def _forget(self, agent: str) -> None:
-        """End the pulls of a host that was removed."""
+        """End the pulls and removals of a host that was removed."""
         self._compared.pop(agent, None)
         self._slots.pop(agent, None)
-        for (name, _), pull in self._pulls.items():
+        for (name, _), task in self._tasks.items():
             if name == agent:
-                pull.cancel()
+                task.cancel()
 
     async def run(self) -> None:
-        """Compare hosts until cancelled, then end the pulls."""
+        """Compare hosts until cancelled, then end the pulls and removals."""
         try:
             while True:
-                link = await self._dirty.get()
-                self._queued.discard(link.row.name)
+                link = await self._next()
+                if link is None:
+                    self.look_at_all()
+                    continue
                 try:
                     await self._compare(link)
                 except StoreError as error:
@@ -81,44 +92,64 @@ class Preloader:
                 else:
                     self._back_off.reset()
         finally:
-            pulls = list(self._pulls.values())
-            for pull in pulls:
-                pull.cancel()
-            await asyncio.gather(*pulls, return_exceptions=True)
+            tasks = list(self._tasks.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _next(self) -> HostLink | None:
+        """Wait for a host to compare; None when there was none for long."""
+        try:
+            async with asyncio.timeout(REVIEW_INTERVAL):
+                link = await self._dirty.get()
+        except TimeoutError:
+            return None
+        self._queued.discard(link.row.name)
+        return link
 
     async def _compare(self, link: HostLink) -> None:
         if link.host is None:
             return
-        name, images = link.row.name, link.host.images
-        wanted = await self._wanted(link)
+        name, present = link.row.name, link.host.images
+        images = await self._images(link, present)
         if not self._serves(link):
             return
-        self._compared[name] = images
-        for image in sorted(wanted - images):
+        self._compared[name] = present
+        for image in sorted((images.wanted - present) | images.surplus):
             key = (name, image)
-            if key not in self._pulls:
-                self._pulls[key] = asyncio.create_task(
-                    self._pull(link, image), name=f"pull {image} on {name}"
+            if key not in self._tasks:
+                self._tasks[key] = asyncio.create_task(
+                    self._settle(link, image), name=f"image {image} on {name}"
                 )
 
-    async def _wanted(self, link: HostLink) -> set[str]:
-        return await self._applications.desired_images(link.row.region, link.row.node_pool)
+    async def _images(self, link: HostLink, present: frozenset[str]) -> HostImages:
+        return await self._tags.images_of(link.row.region, link.row.node_pool, present)
 
-    async def _pull(self, link: HostLink, image: str) -> None:
+    async def _settle(self, link: HostLink, image: str) -> None:
+        """Pull or remove an image until the host has it or has it not, as is wanted then."""
+        back_off = BackOff(self._random, LONGEST_WAIT)
         try:
-            await self._pull_until_there(link, image)
+            while not await self._is_settled(link, image):
+                await back_off.wait()
         finally:
-            del self._pulls[link.row.name, image]
+            del self._tasks[link.row.name, image]
 
-    async def _pull_until_there(self, link: HostLink, image: str) -> None:
-        back_off = BackOff(self._random)
-        slots = self._slots.setdefault(link.row.name, asyncio.Semaphore(MAX_PULLS_PER_HOST))
-        while link.host is not None and image not in link.host.images:
-            try:
-                if image not in await self._wanted(link):
-                    return
+    async def _is_settled(self, link: HostLink, image: str) -> bool:
+        """Tell whether a host has an image as is wanted; if not, do what that takes."""
+        name, present = link.row.name, frozenset() if link.host is None else link.host.images
+        try:
+            images = await self._images(link, present)
+            if image in images.wanted - present:
+                slots = self._slots.setdefault(name, asyncio.Semaphore(MAX_PULLS_PER_HOST))
                 async with slots:
                     await link.client.pull_image(image)
-            except (AgentRefusedError, AgentSilentError, StoreError) as error:
-                _log.warning("agent %s: cannot pull %s: because %s", link.row.name, image, error)
-            await back_off.wait()
+            elif image in images.surplus:
+                await link.client.remove_image(image)
+            else:
+                return True
+        except AgentRefusedError as error:
+            level = logging.DEBUG if error.agent_reason is _IN_USE else logging.WARNING
+            _log.log(level, "agent %s: image %s: %s", name, image, error)
+        except (AgentSilentError, StoreError) as error:
+            _log.warning("agent %s: image %s: %s", name, image, error)
+        return False

@@ -36,9 +36,10 @@ MIN_BACK_OFF, MAX_BACK_OFF = 0.1, 5.0
 
 @dataclass(slots=True)
 class BackOff:
-    """Waits that double from 0.1 s to 5 s, each shortened by chance so that hosts do not march."""
+    """Waits that double from 0.1 s, each shortened by chance so that hosts do not march."""
 
     random: Random
+    longest: float = MAX_BACK_OFF
     _next: float = field(default=MIN_BACK_OFF)
 
     def reset(self) -> None:
@@ -48,7 +49,7 @@ class BackOff:
     async def wait(self) -> None:
         """Wait, and longer the next time."""
         delay = self._next * (0.5 + self.random.random() / 2)
-        self._next = min(MAX_BACK_OFF, self._next * 2)
+        self._next = min(self.longest, self._next * 2)
         await asyncio.sleep(delay)
 
 

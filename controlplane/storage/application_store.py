@@ -1,4 +1,4 @@
-"""Applications and their tags in the database."""
+"""Applications in the database. Their tags are `tag_store.py`."""
 
 import json
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from sqlite_utils import Database
 from controlplane.fleet.contract import NetworkMode, PortRequest, Protocol, Resources
 from controlplane.storage.account_store import AccountGone, has_account
 from controlplane.storage.store import Actor, Event, Store, record_event
+from controlplane.storage.tag_store import withdraw_old_tags
 from controlplane.storage.warm_pool_store import remove_pools_elsewhere
 
 MAX_APPLICATIONS = 1000
@@ -35,15 +36,6 @@ class Application:
     limits: Resources
     reservation: Resources
     ports: tuple[PortRequest, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Tag:
-    """An enabled tag; `image` is the reference by digest that agents are given."""
-
-    name: str
-    digest: str
-    image: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +68,7 @@ class Edited:
 
 
 class ApplicationStore:
-    """Transactions on applications and tags."""
+    """Transactions on applications."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -115,40 +107,6 @@ class ApplicationStore:
         def transaction(db: Database) -> list[Application]:
             sql = f"SELECT {_COLUMNS} FROM application WHERE account=? ORDER BY name"  # noqa: S608
             return [_application(row) for row in db.execute(sql, (account,))]
-
-        return await self._store.run(transaction)
-
-    async def enable_tag(
-        self, application: Application, tag: Tag, actor: Actor, now_ms: int
-    ) -> bool:
-        """Make a tag the newest, with the digest that it has now.
-
-        False when the application is gone.
-        """
-        return await self._store.run(lambda db: _enable_tag(db, application, tag, actor, now_ms))
-
-    async def enabled_tags(self, account: str, application: str) -> list[Tag]:
-        """Read the enabled tags, highest priority first."""
-
-        def transaction(db: Database) -> list[Tag]:
-            sql = (
-                "SELECT name, digest, image FROM tag WHERE account=? AND application=?"
-                " AND enabled ORDER BY priority DESC"
-            )
-            return [Tag(*row) for row in db.execute(sql, (account, application))]
-
-        return await self._store.run(transaction)
-
-    async def desired_images(self, region: str, node_pool: str) -> set[str]:
-        """Read the references that every host of a region and node pool shall have."""
-
-        def transaction(db: Database) -> set[str]:
-            sql = (
-                "SELECT tag.image FROM tag JOIN application ON application.account = tag.account"
-                " AND application.name = tag.application WHERE tag.enabled AND node_pool = ?"
-                " AND EXISTS (SELECT 1 FROM json_each(regions) WHERE json_each.value = ?)"
-            )
-            return {row[0] for row in db.execute(sql, (node_pool, region))}
 
         return await self._store.run(transaction)
 
@@ -199,6 +157,7 @@ def _edit(
         )
         event = Event(now_ms, "application.edited", key[0], actor, key[1])
         record_event(db, event, {"fields": fields})
+        withdraw_old_tags(db, key, changed.tag_keep, actor, now_ms)
         remove_pools_elsewhere(db, key, changed.regions, actor, now_ms)
     return Edited()
 
@@ -221,24 +180,6 @@ def _unknown(db: Database, application: Application) -> UnknownReferences | None
 def _known(db: Database, table: str, name: str) -> bool:
     sql = f"SELECT 1 FROM {table} WHERE name=?"  # noqa: S608  # one of three constants
     return db.execute(sql, (name,)).fetchone() is not None
-
-
-def _enable_tag(
-    db: Database, application: Application, tag: Tag, actor: Actor, now_ms: int
-) -> bool:
-    key = (application.account, application.name)
-    if _read(db, *key) is None:
-        return False
-    db.execute(
-        "INSERT INTO tag(account, application, name, digest, image, priority, enabled)"
-        " VALUES (?1,?2,?3,?4,?5,(SELECT coalesce(max(priority), 0) + 1 FROM tag"
-        " WHERE account=?1 AND application=?2),1) ON CONFLICT DO UPDATE SET"
-        " digest=excluded.digest, image=excluded.image, priority=excluded.priority, enabled=1",
-        (*key, tag.name, tag.digest, tag.image),
-    )
-    event = Event(now_ms, "tag.enabled", key[0], actor, f"{key[1]}:{tag.name}")
-    record_event(db, event, {"digest": tag.digest})
-    return True
 
 
 def _row(application: Application) -> tuple[str | int, ...]:

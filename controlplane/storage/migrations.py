@@ -207,6 +207,12 @@ _PORTIONS = """
 CREATE INDEX session_by_account ON session(account || '');
 """
 
+_IMAGES = """
+-- Every image that ever stood for a tag: hosts are asked to remove those, and no other.
+CREATE TABLE image (reference TEXT PRIMARY KEY) STRICT;
+INSERT OR IGNORE INTO image(reference) SELECT image FROM tag;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
     _LOOKUPS,
@@ -217,6 +223,7 @@ MIGRATIONS: tuple[str, ...] = (
     _WARM_POOLS,
     _BOUNDS,
     _PORTIONS,
+    _IMAGES,
 )
 
 

@@ -59,6 +59,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.started: list[agent_pb2.StartSessionRequest] = []
         self.stopped: list[str] = []
         self.pulled: list[str] = []
+        self.removal_asked: list[str] = []
+        self.images_in_use: set[str] = set()
         self.logs: list[bytes] = [b"line 1\n", b"line 2\n"]
         self.log_follow = asyncio.Event()
         self.log_cancelled = asyncio.Event()
@@ -263,12 +265,23 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             self.add_image(request.image)
         yield agent_pb2.PullImageResponse(layers=1, layers_done=1, done=True)
 
+    async def RemoveImage(  # noqa: N802
+        self, request: agent_pb2.RemoveImageRequest, context: Any
+    ) -> agent_pb2.RemoveImageResponse:
+        self.removal_asked.append(request.image)
+        if request.image in self.images_in_use:
+            await refuse(context, "IMAGE_IN_USE")
+        if request.image in self.host.images:
+            self.host.images.remove(request.image)
+            self.change_host()
+        return agent_pb2.RemoveImageResponse()
+
     async def _refuse_call(self, _: Any, context: Any) -> NoReturn:
         await refuse(context, "UNIMPLEMENTED")
 
     _unimplemented: Any = _refuse_call
     GetHost = GetSession = ListSessions = _unimplemented
-    ClaimSession = RemoveImage = SetWarmPool = SetDrain = RenewCertificate = _unimplemented
+    ClaimSession = SetWarmPool = SetDrain = RenewCertificate = _unimplemented
 
     # ---- inside
 

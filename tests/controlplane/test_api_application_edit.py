@@ -257,7 +257,7 @@ async def test_a_host_gives_up_a_pull_that_nobody_wants_any_more(system: Places)
     await system.edit(regions=["local", "elsewhere"])
     await refused.wait()
     await system.edit(regions=["local"])
-    pulls = system.control_plane._preloader._pulls
+    pulls = system.control_plane._preloader._tasks
     await eventually(lambda: not pulls)
     there.before_pull = None
     await system.edit(regions=["local", "elsewhere"])

@@ -12,6 +12,7 @@ import pytest
 from controlplane.storage.account_admin_store import _OF_AN_ACCOUNT
 from controlplane.storage.application_store import ApplicationStore
 from controlplane.storage.session_store import SessionStore
+from controlplane.storage.tag_store import TagStore
 from controlplane.storage.token_store import TokenStore
 from tests.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
 
@@ -253,7 +254,7 @@ async def test_starts_that_race_with_the_end_of_their_account(system: System) ->
             401,
         ),
         ((ApplicationStore, "create"), ("/application", APPLICATION | {"name": "late"}), 401),
-        ((ApplicationStore, "enable_tag"), ("/application/game/tags", {"tag": "v1"}), 404),
+        ((TagStore, "enable"), ("/application/game/tags", {"tag": "v1"}), 404),
         ((TokenStore, "make"), ("/token", {"name": "late", "scopes": []}), 401),
     ],
     ids=["session", "application", "tag", "token"],

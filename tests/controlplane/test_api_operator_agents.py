@@ -345,10 +345,10 @@ async def test_a_pull_of_a_removed_agent_ends(system: Operated) -> None:
     system.registry.push("studio/game", "v1")
     answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
     assert answer.status == 204
-    await eventually(lambda: any(name.startswith("pull") for name in tasks_about(gone)))
+    await eventually(lambda: any(name.startswith("image") for name in tasks_about(gone)))
     assert (await system.ask("DELETE", "/a1")).status == 204
     await eventually(lambda: not tasks_about(gone))
-    assert any(name.startswith("pull") for name in tasks_about(system.agent))
+    assert any(name.startswith("image") for name in tasks_about(system.agent))
 
 
 async def test_stopping_on_a_removed_agent_has_nothing_to_do(system: Operated) -> None:

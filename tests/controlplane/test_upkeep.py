@@ -16,6 +16,7 @@ from controlplane.applications import ApplicationEdit
 from controlplane.errors import StoreError
 from controlplane.storage.account_store import Caller
 from controlplane.storage.application_store import ApplicationStore
+from controlplane.storage.tag_store import TagStore
 from controlplane.tokens import ACCOUNT_SCOPES
 from tests.controlplane.system import System, eventually
 
@@ -65,7 +66,7 @@ async def test_a_host_whose_images_could_not_be_compared_is_looked_at_again(
     async with System(tmp_path) as system:
         image = await system.make_application()
         # A pull that is not over yet would look again of itself.
-        await eventually(lambda: not system.control_plane._preloader._pulls)
+        await eventually(lambda: not system.control_plane._preloader._tasks)
         await system.rows("ALTER TABLE tag RENAME TO hidden")
         system.agent.host.images.remove(image)
         system.agent.change_host()
@@ -81,7 +82,7 @@ async def test_hosts_pull_a_tag_whose_caller_hung_up(
         await system.make_application(tag=None)
         digest = system.registry.push("studio/game", "v1")
         tags = system.control_plane._services.tags
-        await _hang_up(system, monkeypatch, "enable_tag", tags.enable(ALICE, "game", "v1"))
+        await _hang_up(system, monkeypatch, (TagStore, "enable"), tags.enable(ALICE, "game", "v1"))
         image = f"{system.registry.address}/studio/game@{digest}"
         await eventually(lambda: system.has("a0", image))
 
@@ -96,7 +97,7 @@ async def test_hosts_follow_an_edit_whose_caller_hung_up(
         body = {"tag": "v1"}
         assert (await system.call("POST", "/application/game/tags", json=body)).status == 204
         edit = applications.edit(ALICE, "game", ApplicationEdit(regions=("local",)))
-        await _hang_up(system, monkeypatch, "edit", edit)
+        await _hang_up(system, monkeypatch, (ApplicationStore, "edit"), edit)
         image = f"{system.registry.address}/studio/game@{digest}"
         await eventually(lambda: system.has("a0", image))
 
@@ -104,12 +105,12 @@ async def test_hosts_follow_an_edit_whose_caller_hung_up(
 async def _hang_up(
     system: System,
     monkeypatch: pytest.MonkeyPatch,
-    transaction: str,
+    transaction: tuple[type, str],
     call: Coroutine[Any, Any, None],
 ) -> None:
     """Cancel a call while its transaction waits for the database; the transaction goes on."""
     gate, sent = threading.Event(), asyncio.Event()
-    original, store = getattr(ApplicationStore, transaction), system.control_plane._store
+    original, store = getattr(*transaction), system.control_plane._store
 
     async def behind_the_gate(*arguments: Any) -> Any:
         blocked = asyncio.create_task(store.run(lambda _: gate.wait()))
@@ -121,7 +122,7 @@ async def _hang_up(
             gate.set()
             await blocked
 
-    monkeypatch.setattr(ApplicationStore, transaction, behind_the_gate)
+    monkeypatch.setattr(*transaction, behind_the_gate)
     task = asyncio.create_task(call)
     await sent.wait()
     task.cancel()

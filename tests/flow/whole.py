@@ -10,7 +10,7 @@ from agent.clock import SystemClock
 from agent.config import AgentConfig
 from agent.daemon import Daemon
 from tests.controlplane.system import System, eventually
-from tests.fakes import FakeEngine
+from tests.fakes import FakeClock, FakeEngine
 
 CLOCK = SystemClock()
 
@@ -20,7 +20,7 @@ class WholeAgent:
 
     def __init__(self, folder: Path, name: str, **settings: Any) -> None:
         self.name = name
-        self.engine = FakeEngine()
+        self.engine = FakeEngine(FakeClock(CLOCK.time()))
         self.config = AgentConfig(
             state_dir=folder / name,
             socket=folder / f"{name}.sock",

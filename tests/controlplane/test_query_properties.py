@@ -1,0 +1,118 @@
+"""Queries of any kind are read as a plain model has it, or every bad parameter is named."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any, cast
+from urllib.parse import parse_qsl, quote
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controlplane.api.queries import MAX_KEYS, read_query
+from controlplane.api.session_bodies import SessionsQuery
+from controlplane.errors import InvalidRequestError
+
+SCALARS = ("all", "location", "image", "tag", "host")
+_KEYS = st.sampled_from(
+    [
+        *SCALARS,
+        "playerCount",
+        "playerCount[lt]",
+        "playerCount[gt]",
+        "playerCount[le]",
+        "playerCount[]",
+        "playerCount[lt][x]",
+        "playerCount[lt",
+        "playerCountlt]",
+        "filter",
+        "filter[]",
+        "filter[a]",
+        "filter[b]",
+        "filter[a][b]",
+        "filter[[a]]",
+        "filter[__proto__]",
+        "filter[a",
+        "filter[é]",
+        "filterNot",
+        "filterNot[a]",
+        "filterNothing[a]",
+        "unknown",
+        "unknown[a]",
+        "All",
+    ]
+)
+_VALUES = st.sampled_from(
+    ["", "true", "FALSE", "1", "0", "yes", "-1", "+7", "007", "1.0", "1e9", " 1", "9" * 4000, "x"]
+) | st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+_PAIRS = st.lists(st.tuples(_KEYS, _VALUES), max_size=6)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,4000}", re.ASCII)
+
+
+def _request(pairs: list[tuple[str, str]]) -> web.Request:
+    query = "&".join(f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in pairs)
+    assert parse_qsl(query, keep_blank_values=True) == pairs
+    return make_mocked_request("GET", f"/session?{query}")
+
+
+def _bad(pairs: list[tuple[str, str]]) -> set[str]:
+    """Tell which parameters must be refused, from the rules of the interface alone."""
+    times = Counter(key for key, _ in pairs)
+    bad = set()
+    for key, value in pairs:
+        name, bracket, rest = key.partition("[")
+        if name == "filterNot":
+            bad.add(key)
+        elif key in SCALARS:
+            flag = value.lower() in {"true", "false", "1", "0"}
+            if not (flag if key == "all" else value) or times[key] > 1:
+                bad.add(key)
+        elif name in {"filter", "playerCount"}:
+            inner = rest.removesuffix("]")
+            well_formed = bracket and rest.endswith("]") and inner and not set(inner) & set("[]")
+            fits = name == "filter" or (inner in {"lt", "gt"} and _INTEGER.fullmatch(value))
+            if not well_formed or times[key] > 1 or not fits:
+                bad.add(key)
+    return bad
+
+
+def _read(pairs: list[tuple[str, str]]) -> SessionsQuery | set[str]:
+    try:
+        return read_query(_request(pairs), SessionsQuery)
+    except InvalidRequestError as error:
+        return {violation.field for violation in error.violations if violation.description}
+
+
+@settings(max_examples=1500, deadline=None)
+@given(_PAIRS)
+def test_a_query_is_read_or_every_bad_parameter_is_named(pairs: list[tuple[str, str]]) -> None:
+    bad, read = _bad(pairs), _read(pairs)
+    if bad:
+        assert read == bad
+        return
+    assert isinstance(read, SessionsQuery)
+    sent = dict(pairs)
+    assert {name: getattr(read, name) for name in SCALARS[1:]} == {
+        name: sent.get(name) for name in SCALARS[1:]
+    }
+    assert read.all == (sent.get("all", "0").lower() in {"true", "1"})
+    bounds = cast("Any", read.playerCount)
+    for name in ("lt", "gt"):
+        text = sent.get(f"playerCount[{name}]")
+        assert (bounds and getattr(bounds, name)) == (text and int(text)) or (bounds, text) == (
+            None,
+            None,
+        )
+    filters = {key[7:-1]: value for key, value in pairs if key.startswith("filter[")}
+    assert (read.filter or {}) == filters
+
+
+@pytest.mark.parametrize(("keys", "fits"), [(MAX_KEYS, True), (MAX_KEYS + 1, False)])
+def test_a_deep_object_has_at_most_32_keys(keys: int, fits: bool) -> None:
+    pairs = [(f"filter[k{number}]", "v") for number in range(keys)]
+    read = _read(pairs)
+    assert isinstance(read, SessionsQuery) if fits else read == {"filter"}

@@ -1,0 +1,36 @@
+"""A tag that replaces another, with both programs: games go on, old images go when they may."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.system import eventually
+from tests.flow.whole import Whole
+
+
+async def test_an_old_image_goes_with_the_last_container_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.adoption.PASS_SECONDS", 0.05)
+    monkeypatch.setattr("controlplane.fleet.preload.LONGEST_WAIT", 0.05)
+    async with Whole(tmp_path, agent={"container_retention_hours": 0}) as system:
+        first = await system.make_game(tagKeep=1)
+        assert (await system.start(id="old")).status == 201
+        second = await system.enable("v2")
+        assert (await system.start(id="new")).status == 201
+        described = [await system.call("GET", f"/session/{name}") for name in ("old", "new")]
+        assert [answer.json["tag"] for answer in described] == ["v1", "v2"]
+        assert await system.status_of("old") == "running"
+        assert await system.engine.images() == {first, second}
+
+        assert (await system.call("DELETE", "/session/old")).status == 204
+
+        async def only_the_new_one() -> bool:
+            return await system.engine.images() == {second}
+
+        await eventually(only_the_new_one)
+        assert await system.status_of("new") == "running"
+        assert (await system.call("DELETE", "/session/new")).status == 204
+        assert (await system.start()).status == 201

@@ -14,6 +14,7 @@ from controlplane.errors import (
 )
 from controlplane.fleet.contract import NetworkMode, PortRequest, Resources
 from controlplane.fleet.preload import Preloader
+from controlplane.registries.client import DOCKER_HUB
 from controlplane.storage.account_store import AccountGone, Caller
 from controlplane.storage.application_store import (
     MAX_APPLICATIONS,
@@ -28,7 +29,6 @@ from controlplane.storage.fleet_store import FleetStore, Registry
 MAX_REPOSITORY = 255
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*\Z", re.ASCII)
-_DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 _NOT_A_REPOSITORY = Violation("repository", "is not an OCI repository name")
 
 
@@ -166,7 +166,7 @@ def local_repository(registry: Registry, repository: str) -> str | None:
         if repository.startswith(f"{prefix}/"):
             repository = repository[len(prefix) + 1 :]
             break
-    if _DOCKER_HUB.intersection(registry.prefixes) and "/" not in repository:
+    if DOCKER_HUB.intersection(registry.prefixes) and "/" not in repository:
         repository = f"library/{repository}"
     fits = len(repository) <= MAX_REPOSITORY and _REPOSITORY.match(repository)
     return repository if fits else None

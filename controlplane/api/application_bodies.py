@@ -103,7 +103,7 @@ class ApplicationBody(Body):
     """The body of POST /application."""
 
     name: Annotated[
-        str, AfterValidator(_name), Field(json_schema_extra={"pattern": "^[A-Za-z0-9._-]{1,128}$"})
+        str, AfterValidator(_name), Field(json_schema_extra={"pattern": json_pattern(_NAME)})
     ]
     registry: Text
     repository: Text

@@ -127,6 +127,16 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         return error_response(request, 500, "internal error", "the server's log has the cause")
 
 
+def break_off(request: web.Request, what: str) -> None:
+    """Break the connection off while an error is handled: once the header is out, only that tells.
+
+    So nobody takes a part for all. `what` was being sent, for the log.
+    """
+    _log.warning("request %s: broke %s off", identifier_of(request), what, exc_info=True)
+    if request.transport is not None:
+        request.transport.abort()
+
+
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Put on every answer what every answer carries; a signal of the application."""
     response.headers["X-Request-Id"] = identifier_of(request)

@@ -9,7 +9,6 @@ place of an answer is a 204. Its docstring is the call's summary and description
 
 import inspect
 import json
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
@@ -19,11 +18,9 @@ from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 from aiohttp import web
 
 from controlplane.api.bodies import Body, read_body
-from controlplane.api.errors import identifier_of
+from controlplane.api.errors import break_off
 from controlplane.api.queries import Query, read_query
 from controlplane.tokens import Scope
-
-_log = logging.getLogger(__name__)
 
 JSON = "application/json"
 ANYWHERE = frozenset({400, 503})
@@ -135,10 +132,8 @@ async def _send(request: web.Request, listing: Listing[Any]) -> web.StreamRespon
             async for chunk in chunks:
                 await response.write(chunk)
             await response.write_eof()
-        except Exception:  # noqa: BLE001  # the header is out: only a broken connection can tell
-            _log.warning("request %s: broke a list off", identifier_of(request), exc_info=True)
-            if request.transport is not None:
-                request.transport.abort()
+        except Exception:  # noqa: BLE001  # the header is out
+            break_off(request, "a list")
     return response
 
 

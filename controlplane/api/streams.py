@@ -1,7 +1,6 @@
 """GET /logs and GET /artifacts: bytes as they come; an error only before the first of them."""
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Annotated
@@ -9,13 +8,11 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import AfterValidator, Field
 
-from controlplane.api.errors import identifier_of
+from controlplane.api.errors import break_off
 from controlplane.api.fields import Text
 from controlplane.api.operation import operation
 from controlplane.api.queries import Flag, Query
 from controlplane.api.services import SERVICES, caller_of, services_of
-
-_log = logging.getLogger(__name__)
 
 FIRST_BYTE_WAIT = 1.0
 """So long a follower of a silent game waits for its header, and a failure can still be told."""
@@ -89,10 +86,7 @@ async def _send(
     except Exception:
         if not response.prepared:
             raise
-        # The header is out: only a broken connection can tell.
-        _log.warning("request %s: broke a stream off", identifier_of(request), exc_info=True)
-        if request.transport is not None:
-            request.transport.abort()
+        break_off(request, "a stream")
     return response
 
 

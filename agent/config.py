@@ -21,6 +21,10 @@ from pydantic import (
     model_validator,
 )
 
+from agent import firewall_rules
+
+LARGEST_SPOOL_BYTES = 101_000_000
+"""The largest artifact as it waits on disk: bytes that cannot be packed grow by 0.04 %."""
 ENVIRONMENT_PREFIX = "TILTYARD_AGENT_"
 SMALLEST_PORT = 1024
 DEFAULT_CONFIG = Path("/etc/tiltyard/agent.toml")
@@ -45,6 +49,15 @@ def _absolute(value: Path) -> Path:
 
 def _ipv4(value: str) -> str:
     return str(ipaddress.IPv4Address(value))
+
+
+def _network(value: str) -> str:
+    return str(ipaddress.ip_network(value))
+
+
+def _service(value: str) -> str:
+    firewall_rules.service(value)
+    return value
 
 
 def _prefix(value: str) -> str:
@@ -93,6 +106,16 @@ class AgentConfig(BaseModel):
     env_prefixes: Annotated[
         tuple[Annotated[str, AfterValidator(_prefix)], ...], BeforeValidator(_split)
     ] = ("TILTYARD",)
+    firewall_bridges: Annotated[
+        tuple[Annotated[str, AfterValidator(firewall_rules.checked_bridge)], ...],
+        BeforeValidator(_split),
+    ] = ("docker0", "tiltyard0")
+    firewall_blocked: Annotated[
+        tuple[Annotated[str, AfterValidator(_network)], ...], BeforeValidator(_split)
+    ] = ()
+    firewall_allowed: Annotated[
+        tuple[Annotated[str, AfterValidator(_service)], ...], BeforeValidator(_split)
+    ] = ()
     cpu: Annotated[float, Field(gt=0)] | None = None
     ram: Annotated[int, Field(gt=0)] | None = None
     gpus: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
@@ -102,6 +125,7 @@ class AgentConfig(BaseModel):
         default_factory=lambda: 2 * (os.cpu_count() or 1)
     )
     stop_grace: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    artifact_spool_bytes: Annotated[int, Field(ge=LARGEST_SPOOL_BYTES)] = 1_000_000_000
     container_retention_hours: Annotated[float, Field(ge=0)] = 4.0
     log_retention_days: Annotated[float, Field(ge=0)] = 7.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -123,6 +147,16 @@ class AgentConfig(BaseModel):
         if not SMALLEST_PORT <= first <= last <= 65535:
             raise ValueError(f"port_range must be FIRST-LAST within {SMALLEST_PORT}-65535")
         return first, last
+
+    def firewall(self) -> firewall_rules.Plan:
+        """What sessions may reach."""
+        return firewall_rules.Plan(
+            bridges=self.firewall_bridges,
+            blocked=tuple(map(ipaddress.ip_network, self.firewall_blocked)),
+            allowed=tuple(map(firewall_rules.service, self.firewall_allowed)),
+            public_address=ipaddress.ip_address(self.public_address),
+            ports=self.ports(),
+        )
 
     def pinged(self) -> tuple[str, ...]:
         """The addresses for latency measurement: as set, else the public one if it is IPv4."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agent.engine import ContainerSpec
+from agent.engine import LOG_BYTES, ContainerSpec
 from agent.session import NetworkMode, Port
 
 PUBLIC_DIR = "/run/tiltyard"
@@ -27,10 +27,12 @@ _MIN_SHARES = 2
 _MAX_SHARES = 2**18
 """The kernel's bounds of a weight."""
 
-# `local` keeps every byte, and segments this large seldom rotate under a reader (M25).
+LOG_DRIVER = "local"
+"""It keeps every byte (M25)."""
+# With two files of LOG_BYTES it drops none that are to be kept.
 _LOG_CONFIG = {
-    "Type": "local",
-    "Config": {"max-size": "32m", "max-file": "2", "compress": "false"},
+    "Type": LOG_DRIVER,
+    "Config": {"max-size": str(LOG_BYTES), "max-file": "2", "compress": "false"},
 }
 
 
@@ -66,6 +68,7 @@ def _isolation() -> dict[str, Any]:
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"],
         "IpcMode": "private",
+        "CgroupnsMode": "private",
         "LogConfig": _LOG_CONFIG,
     }
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
+import socket
 from collections.abc import AsyncIterator
 from importlib import metadata
 from pathlib import Path
@@ -15,19 +17,26 @@ from agent.adoption import Reconciler, Timekeeper
 from agent.artifacts import Artifacts
 from agent.capacity import Capacity
 from agent.clock import Clock
-from agent.config import AgentConfig
+from agent.config import LARGEST_SPOOL_BYTES, AgentConfig
+from agent.conntrack import Conntrack
 from agent.deadlines import Deadlines
+from agent.drain import HostDrain
 from agent.engine import Engine, EngineInfo
 from agent.failpoints import failpoint
 from agent.feed import Feed
+from agent.firewall import Firewall
+from agent.firewall_watch import FirewallWatch, published_ports
 from agent.host import Host, HostReport, HostSettings
 from agent.images import Images
 from agent.policy import load_policy
+from agent.port_probe import PortProbe
 from agent.ports import PortPool
 from agent.record import Records
 from agent.rpc import AgentService, Services
 from agent.session import Protocol, Resources
 from agent.sessions import SessionManager
+from agent.spool_room import RoomLimits
+from agent.usage import UsageMeter
 from tiltyard.agent.v1 import agent_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -54,6 +63,8 @@ class Daemon:
         self._feed = Feed()
         self._policy = load_policy(config.policy)
         self._images = Images(engine, self._feed, self._policy)
+        self._conntrack = Conntrack()
+        self._usage = UsageMeter(clock)
         self._info: EngineInfo | None = None
         self.serving = asyncio.Event()
         """Set once the socket answers; the records need not have been compared by then."""
@@ -63,6 +74,8 @@ class Daemon:
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._records.close)
             stack.push_async_callback(self._engine.close)
+            stack.push_async_callback(self._conntrack.close)
+            stack.push_async_callback(self._usage.close)
             host = await self._make_host()
             sessions = SessionManager(host)
             await sessions.load()
@@ -76,11 +89,24 @@ class Daemon:
                 container_retention=self._config.container_retention_hours * 3600,
                 log_retention=self._config.log_retention_days * 86400,
             )
+            stack.push_async_callback(self._reconciler.close)
+            self._firewall = FirewallWatch(
+                Firewall(self._config.firewall()),
+                self._clock,
+                version=ipaddress.ip_address(self._config.bind_address).version,
+                published=lambda: published_ports(sessions.all()),
+                tell=self._feed.tell_host,
+            )
+            stack.push_async_callback(self._firewall.close)
             await stack.enter_async_context(self._served(host, sessions))
             self.serving.set()
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(self._reconciler.run(), name="reconciler")
+                loops.create_task(self._reconciler.listen(), name="listener")
+                loops.create_task(self._usage.run(), name="usage")
                 loops.create_task(Timekeeper(host, sessions).run(), name="timekeeper")
+                if self._config.firewall_bridges:
+                    loops.create_task(self._firewall.run(), name="firewall")
 
     async def _make_host(self) -> Host:
         config = self._config
@@ -88,6 +114,7 @@ class Daemon:
             nano_cpus=round((config.cpu or 0) * 10**9),
             memory_bytes=(config.ram or 0) * MEBIBYTE,
         )
+        deadlines = Deadlines()
         return Host(
             settings=HostSettings(
                 agent_id=await self._records.open(),
@@ -100,12 +127,15 @@ class Daemon:
             engine=self._engine,
             records=self._records,
             capacity=Capacity(total, config.max_sessions, config.gpus),
-            ports=PortPool(*config.ports()),
-            deadlines=Deadlines(),
+            ports=PortPool(*config.ports(), PortProbe(config.bind_address).is_free),
+            deadlines=deadlines,
+            drain=HostDrain(self._records, deadlines, self._feed, self._clock),
             feed=self._feed,
             clock=self._clock,
             start_slots=asyncio.Semaphore(config.start_slots),
             policy=self._policy,
+            usage=self._usage,
+            forget_flows=self._conntrack.forget,
             reach=failpoint(config.failpoint),
         )
 
@@ -121,9 +151,14 @@ class Daemon:
         services = Services(
             sessions=sessions,
             images=self._images,
-            artifacts=Artifacts(self._engine, self._records),
+            artifacts=Artifacts(
+                self._engine,
+                self._records,
+                RoomLimits(self._config.artifact_spool_bytes, LARGEST_SPOOL_BYTES),
+            ),
             engine=self._engine,
             records=self._records,
+            clock=self._clock,
             feed=self._feed,
             describe_host=lambda: self._report(host),
         )
@@ -174,11 +209,20 @@ class Daemon:
             engine_available=self._reconciler.engine_available,
             engine_version=info.version if info else "",
             start_slots=config.start_slots,
-            warnings=info.warnings if info else (),
+            drain=host.drain.now,
+            warnings=(info.warnings if info else ())
+            + self._conntrack.warnings
+            + self._firewall.warnings,
         )
 
 
-def _make_way(socket: Path) -> None:
-    """Make the socket's folder, and remove a socket that a killed agent left."""
-    socket.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    socket.unlink(missing_ok=True)
+def _make_way(path: Path) -> None:
+    """Make the socket's folder, and remove a socket that a killed agent left.
+
+    RuntimeError when somebody serves there.
+    """
+    path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
+        probe.connect(str(path))
+        raise RuntimeError(f"another agent serves on {path}")
+    path.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.engine import Container, ContainerStatus
 from agent.session import Process
@@ -73,42 +73,77 @@ def status_of(state: str) -> ContainerStatus:
     return ContainerStatus.RUNNING if state in _RUNNING else ContainerStatus.ENDED
 
 
-def references(images: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """References by digest of listed images."""
-    return frozenset(
-        reference
+def references(images: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """References by digest of listed images, with the bytes that each takes unpacked."""
+    return {
+        reference: int(image.get("Size", 0))
         for image in images
         for reference in image.get("RepoDigests") or ()
         if not reference.startswith("<none>")
-    )
+    }
+
+
+class Lack(NamedTuple):
+    """What an engine or its kernel does without: why that matters, and what to do about it."""
+
+    why: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.mend}"
 
 
 def warnings_of(info: Mapping[str, Any], *, own_network: bool) -> tuple[str, ...]:
     """What is amiss with an engine, a sentence each with its mend."""
-    found = [sentence for key, sentence in _WANTED.items() if not info.get(key)]
+    found = [lack for key, lack in WANTED.items() if not info.get(key)]
     if not any("name=seccomp" in option for option in info.get("SecurityOptions") or ()):
-        found.append(_NO_SECCOMP)
+        found.append(NO_SECCOMP)
     if own_network:
-        found.append(_ICC)
-    return tuple(found)
+        found.append(ICC)
+    if open_listeners(info):
+        found.append(OPEN_LISTENER)
+    return tuple(map(str, found))
 
 
-_WANTED = {
-    "LiveRestoreEnabled": "a crash or restart of the Docker daemon ends every session: set "
-    '"live-restore": true in /etc/docker/daemon.json and run `systemctl reload docker`',
-    "MemoryLimit": "the kernel does not limit the memory of containers: boot with "
-    "cgroup_enable=memory",
-    "SwapLimit": "the kernel does not limit the swap of containers: boot with swapaccount=1",
-    "CpuCfsQuota": "the kernel does not limit the cores of containers: it needs "
-    "CONFIG_CFS_BANDWIDTH",
-    "PidsLimit": "the kernel does not limit the processes of containers: it needs "
-    "CONFIG_CGROUP_PIDS",
+def open_listeners(info: Mapping[str, Any]) -> tuple[str, ...]:
+    """Addresses on which anybody may order containers, as the engine warns of them."""
+    found = map(_OPEN_LISTENER.match, info.get("Warnings") or ())
+    return tuple(match["address"] for match in found if match is not None)
+
+
+_OPEN_LISTENER = re.compile(r"WARNING: API is accessible on (?P<address>https?://\S+) without ")
+"""Without encryption, or without looking at the caller's certificate. Docker 20.10 to 28."""
+
+WANTED: Mapping[str, Lack] = {
+    "LiveRestoreEnabled": Lack(
+        "a crash or restart of the Docker daemon ends every session",
+        'set "live-restore": true in /etc/docker/daemon.json and run `systemctl reload docker`',
+    ),
+    "MemoryLimit": Lack(
+        "the kernel does not limit the memory of containers", "boot with cgroup_enable=memory"
+    ),
+    "SwapLimit": Lack(
+        "the kernel does not limit the swap of containers", "boot with swapaccount=1"
+    ),
+    "CpuCfsQuota": Lack(
+        "the kernel does not limit the cores of containers", "it needs CONFIG_CFS_BANDWIDTH"
+    ),
+    "PidsLimit": Lack(
+        "the kernel does not limit the processes of containers", "it needs CONFIG_CGROUP_PIDS"
+    ),
 }
-_NO_SECCOMP = (
-    "containers run without a seccomp profile: use a Docker Engine and a kernel that have seccomp"
+"""What must be true in the engine's `info`."""
+NO_SECCOMP = Lack(
+    "containers run without a seccomp profile",
+    "use a Docker Engine and a kernel that have seccomp",
 )
-_ICC = (
+ICC = Lack(
     "containers on the default bridge reach each other, so sessions use the bridge tiltyard0 and "
-    'start about 80 ms later: set "icc": false in /etc/docker/daemon.json and restart the daemon '
-    "once live-restore is on"
+    "start about 80 ms later",
+    'set "icc": false in /etc/docker/daemon.json and restart the daemon once live-restore is on',
+)
+OPEN_LISTENER = Lack(
+    "whoever reaches the Docker daemon's TCP port is root on this host",
+    "take the tcp:// address out of `hosts` in /etc/docker/daemon.json and of dockerd's `-H`, or "
+    'set "tlsverify": true with certificates',
 )

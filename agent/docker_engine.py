@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal as signals
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TypeVar
@@ -25,6 +25,7 @@ from agent.engine import (
     ContainerSpec,
     Credentials,
     EngineInfo,
+    LogPiece,
     PullProgress,
     container_name,
 )
@@ -131,6 +132,10 @@ class DockerEngine:
 
     async def images(self) -> frozenset[str]:
         """References by digest of all images on the host."""
+        return frozenset(await self.image_sizes())
+
+    async def image_sizes(self) -> Mapping[str, int]:
+        """Bytes that each image on the host takes unpacked, by its references by digest."""
         return references(
             await self._ask(Call("images"), self._timeouts.read, lambda api: api.images())
         )
@@ -145,10 +150,15 @@ class DockerEngine:
         )
 
     def logs(
-        self, container: str, *, follow: bool = False
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Read stdout and stderr, each in order; with `follow` until the container's run ends."""
-        return self._streams.logs(container, follow=follow)
+        self,
+        container: str,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        longest: float | None = None,
+    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[LogPiece]]]:
+        """Read stdout and stderr in the order of recording, all of it or the last pieces."""
+        return self._streams.logs(container, follow=follow, tail=tail, longest=longest)
 
     def archive(
         self, container: str, path: str

@@ -18,12 +18,14 @@ from agent.errors import (
     EngineError,
     EngineTimeout,
     EngineUnavailable,
+    FirewallFailed,
     ImageCannotRun,
     ImageInUse,
     ImageMissing,
     ImageNotFound,
     PathNotFound,
     PortTaken,
+    RegistryRefused,
     RegistryTimeout,
     RegistryUnavailable,
 )
@@ -66,7 +68,7 @@ def error_of_answer(call: Call, status: int, message: str) -> AgentError:
 def error_of_pull(image: str, message: str) -> AgentError:
     """The error that a failed pull means, told by status or within the stream."""
     text = message.strip()
-    lower = text.lower()
+    lower = _without_names(image, text).lower()
     if _disk_full(lower):
         return DiskFull(STORAGE, _short(text))
     for parts, make in _PULL_FAILURES:
@@ -109,21 +111,26 @@ def being_removed(status: int, message: str) -> bool:
 
 _NOT_RUNNING = ("is not running", "process already finished", "no such process")
 
+_REGISTRY_LIMITS = ("toomanyrequests", "error parsing http 429", "429 too many requests")
 _REGISTRY_REFUSES = (
     "unauthorized",
     "authentication required",
     "no basic auth credentials",
-    "access denied",
+    "access denied",  # also for an image that is not there
     "access to the resource is denied",
-    "toomanyrequests",
+    "denied: ",
     "incorrect username or password",
+    "error parsing http 401",
+    "error parsing http 403",
 )
 _IMAGE_NOT_FOUND = (
     "manifest unknown",
     "name unknown",
     "repository name not known",
     "blob unknown",
+    "unknown blob",
     "not found",
+    "error parsing http 404",
 )
 _REGISTRY_LATE = (
     "timeout",  # of a TLS handshake, of the client, of a connection's input or output
@@ -145,6 +152,8 @@ _REGISTRY_FAILS = (
     "digest verification failed",
     "verification failed for digest",
     "unsupported manifest",
+    "invalid character",  # of what should be JSON
+    "unexpected end of json input",
     "received unexpected http status",
     "error parsing http",
     "internal server error",
@@ -158,6 +167,8 @@ _PORT_FORMS = (
     re.compile(r"host port (?:for )?\S*?:(?P<port>\d+)(?::\S+)?/(?P<protocol>tcp|udp)"),
     re.compile(r"Bind for \S*:(?P<port>\d+) failed"),
 )
+
+_FIREWALL = ("iptables failed", "xtables lock")
 
 _CANNOT_RUN = (
     "executable file not found",
@@ -211,13 +222,12 @@ def _read_refusal(call: Call, text: str) -> AgentError | None:
     return None
 
 
-def _start_refusal(_: Call, text: str) -> AgentError | None:
+def _start_refusal(call: Call, text: str) -> AgentError | None:
     lower = text.lower()
     if any(part in lower for part in _TAKEN):
-        found = next((match for form in _PORT_FORMS if (match := form.search(text))), None)
-        if found is None:
-            return PortTaken("", 0)
-        return PortTaken(found.groupdict().get("protocol") or "", int(found["port"]))
+        return _port_taken(text)
+    if any(part in lower for part in _FIREWALL):
+        return FirewallFailed(call.name, _short(text))
     if (user := _NO_USER.search(text)) is not None:
         return ImageCannotRun(_short(user[0]))
     if _PLATFORM in lower:
@@ -229,6 +239,19 @@ def _start_refusal(_: Call, text: str) -> AgentError | None:
     return ImageCannotRun(f"{program['program'][:100]}: {cause}")
 
 
+def _port_taken(text: str) -> AgentError:
+    found = next((match for form in _PORT_FORMS if (match := form.search(text))), None)
+    if found is None:
+        return PortTaken("", 0)
+    return PortTaken(found.groupdict().get("protocol") or "", int(found["port"]))
+
+
+def _without_names(image: str, text: str) -> str:
+    """Leave out what callers named: a repository `timeout` is no reason."""
+    host, _, repository = image.partition("@")[0].partition("/")
+    return text.replace(f"{host}/{repository}", "").replace(f"/v2/{repository}/", "/")
+
+
 def _disk_full(lower: str) -> bool:
     return "no space left on device" in lower or "disk quota exceeded" in lower
 
@@ -237,7 +260,13 @@ def _short(text: str) -> str:
     return text if len(text) <= _MAX_CAUSE else f"{text[:_MAX_CAUSE]}…"
 
 
-_NO_PATH = ("could not find the file", "no such file or directory", "not a directory")
+_NO_PATH = (
+    "could not find the file",
+    "no such file or directory",
+    "not a directory",
+    "file name too long",
+    "too many links",  # symbolic ones that lead in a circle
+)
 
 _REFUSALS: Mapping[str, Callable[[Call, str], AgentError | None]] = {
     "create": _create_refusal,
@@ -247,10 +276,11 @@ _REFUSALS: Mapping[str, Callable[[Call, str], AgentError | None]] = {
 }
 
 _PULL_FAILURES: Sequence[tuple[Sequence[str], Callable[[str, str], AgentError]]] = (
-    (_REGISTRY_REFUSES, RegistryUnavailable),
+    (_REGISTRY_LIMITS, RegistryUnavailable),
+    (_REGISTRY_REFUSES, RegistryRefused),
     (_IMAGE_NOT_FOUND, lambda image, _: ImageNotFound(image)),
     (("no matching manifest for",), lambda _, cause: ImageCannotRun(cause)),
-    (_REGISTRY_LATE, lambda image, _: RegistryTimeout(image)),
+    (_REGISTRY_LATE, RegistryTimeout),
     (_REGISTRY_FAILS, RegistryUnavailable),
 )
 """What a failed pull means, the first that fits."""

@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent.engine import PullProgress
+from agent.engine import LONGEST_PIECE_BYTES, LogPiece, PullProgress
 
 _HEADER_BYTES = 8
-PIECE_BYTES = 16 * 1024
-"""The engine records a longer line in pieces of this size, a frame each."""
+_TIME_BYTES = 30
+"""Of a time in UTC with nine digits behind the second; a space follows it."""
+_LONGEST_FRAME = 2**20
+"""The engine's are a little longer than LONGEST_PIECE_BYTES."""
 _SYSTEM = 3
-"""Frames of this kind carry the engine's own words about the log."""
+"""Frames of this kind carry the engine's own words about the log, without a time."""
 _MAX_LINE = 2**20
 """Bytes of one line of JSON; the engine's are a few hundred."""
 _MAX_WORDS = 4096
@@ -22,65 +24,58 @@ _MAX_WORDS = 4096
 class Demultiplexer:
     """Takes the frames of stdout and stderr apart, whatever the pieces they arrive in.
 
-    A frame is a kind, three zero bytes, a length in big-endian order and so many bytes. Payload
-    is handed on as it comes: a frame may be larger than memory.
+    A frame is a kind, three zero bytes, a length in big-endian order and so many bytes: a time, a
+    space, and a line or a piece of one.
 
-    The driver `local` of older engines leaves out the newline after the last piece of a long line:
-    a short frame without one, behind a whole piece, gets it back. A line whose length is a
-    multiple of PIECE_BYTES has no short last piece and stays without.
+    The driver `local` of older engines leaves out the newline behind the last piece of a long
+    line: it is put back.
     """
 
     def __init__(self) -> None:
-        self._header = bytearray()
-        self._left = 0
-        self._kind = 0
-        self._size = 0
+        self._rest = b""
         self._within_line: dict[int, bool] = {}
         self._words = bytearray()
 
     @property
     def between_frames(self) -> bool:
         """True when a stream may end here."""
-        return not self._left and not self._header
+        return not self._rest
 
     @property
     def complaint(self) -> str:
         """What the engine said about the log itself, as when it cannot be read to its end."""
         return self._words.decode(errors="replace").strip()
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield what of `data` the container wrote; ValueError when these are no frames."""
-        view = memoryview(data)
-        while view:
-            if not self._left:
-                view = self._feed_header(view)
-                continue
-            payload, view = view[: self._left], view[self._left :]
-            self._left -= len(payload)
-            if self._kind == _SYSTEM:
-                self._words += payload[: _MAX_WORDS - len(self._words)]
+    def feed(self, data: bytes) -> list[LogPiece]:
+        """Take in bytes and return what they complete; ValueError when these are no frames."""
+        data = self._rest + data
+        pieces: list[LogPiece] = []
+        begin = 0
+        while len(data) - begin >= _HEADER_BYTES:
+            kind, payload = data[begin], begin + _HEADER_BYTES
+            end = payload + int.from_bytes(data[begin + 4 : payload], "big")
+            if kind > _SYSTEM or any(data[begin + 1 : begin + 4]) or end - begin > _LONGEST_FRAME:
+                raise ValueError(f"no frame begins with {data[begin:payload].hex()}")
+            if end > len(data):
+                break
+            if kind == _SYSTEM:
+                self._words += data[payload:end][: _MAX_WORDS - len(self._words)]
             else:
-                written = bytes(payload)
-                yield written
-                if not self._left and self._ends_long_line(newline=written.endswith(b"\n")):
-                    yield b"\n"
+                pieces.append(self._piece(kind, data[payload:end]))
+            begin = end
+        self._rest = data[begin:]
+        return pieces
 
-    def _ends_long_line(self, *, newline: bool) -> bool:
-        """Take note of a frame that is complete; True when the newline of its line is missing."""
-        behind_piece = self._within_line.get(self._kind, False)
-        self._within_line[self._kind] = self._size == PIECE_BYTES and not newline
-        return behind_piece and self._size < PIECE_BYTES and not newline
-
-    def _feed_header(self, view: memoryview) -> memoryview:
-        wanted = _HEADER_BYTES - len(self._header)
-        self._header += view[:wanted]
-        if len(self._header) == _HEADER_BYTES:
-            self._kind = self._header[0]
-            if self._kind > _SYSTEM or any(self._header[1:4]):
-                raise ValueError(f"no frame begins with {self._header.hex()}")
-            self._left = self._size = int.from_bytes(self._header[4:], "big")
-            self._header.clear()
-        return view[wanted:]
+    def _piece(self, stream: int, payload: bytes) -> LogPiece:
+        time, data = payload[:_TIME_BYTES], payload[_TIME_BYTES + 1 :]
+        if payload[_TIME_BYTES : _TIME_BYTES + 1] != b" ":
+            raise ValueError("a frame bears no time")
+        begins_line = not self._within_line.get(stream, False)
+        ends_line = data.endswith(b"\n") or len(data) < LONGEST_PIECE_BYTES
+        self._within_line[stream] = not ends_line
+        if ends_line and not begins_line and not data.endswith(b"\n"):
+            data += b"\n"
+        return LogPiece(stream, time, data, begins_line, ends_line)
 
 
 class JsonLines:

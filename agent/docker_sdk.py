@@ -33,6 +33,7 @@ from agent.docker_errors import (
 from agent.dockerd import daemon_pid, grantable_nofile
 from agent.engine import LABEL_FORMAT, Container
 from agent.errors import EngineError, EngineTimeout, ImageCannotRun
+from agent.image_settings import why_refused
 from agent.processes import live_process
 from agent.program import why_not_run
 from agent.session import FORMAT
@@ -42,7 +43,7 @@ Client = docker.APIClient
 OWN_NETWORK = "tiltyard0"
 """Bridge network and interface of sessions where the default bridge lets containers talk."""
 
-_MIN_API = "1.41"
+MIN_API = "1.41"
 _MAX_API = "1.47"
 """API versions of Docker Engine 20.10 to 27; a newer engine speaks the latter too."""
 _ICC = "com.docker.network.bridge.enable_icc"
@@ -112,10 +113,10 @@ class Clients:
 
 def find_out(clients: Clients, seconds: float) -> EngineFacts:
     """Ask an engine what is asked once; EngineError when it is too old."""
-    first = clients.mine(_MIN_API, seconds)
+    first = clients.mine(MIN_API, seconds)
     spoken = first.version(api_version=False)["ApiVersion"]
-    if _number(spoken) < _number(_MIN_API):
-        raise EngineError("info", f"the engine speaks API {spoken}, and {_MIN_API} is needed")
+    if _number(spoken) < _number(MIN_API):
+        raise EngineError("info", f"the engine speaks API {spoken}, and {MIN_API} is needed")
     version = min(spoken, _MAX_API, key=_number)
     client = clients.mine(version, seconds)
     daemon = daemon_pid(clients.socket_path)
@@ -131,12 +132,17 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
+def keeps_apart(client: docker.APIClient) -> bool:
+    """Tell whether containers of the default bridge cannot reach each other."""
+    default = client.networks(names=["bridge"])
+    return any(
+        found["Options"].get(_ICC) == "false" for found in default if found["Name"] == "bridge"
+    )
+
+
 def _network(client: docker.APIClient) -> str:
     """The network of sessions: one in which they do not reach each other."""
-    default = client.networks(names=["bridge"])
-    if any(
-        found["Options"].get(_ICC) == "false" for found in default if found["Name"] == "bridge"
-    ):
+    if keeps_apart(client):
         return "bridge"
     try:
         found = client.inspect_network(OWN_NETWORK)
@@ -168,7 +174,14 @@ def _ignoring_conflict() -> Iterator[None]:
 
 
 def create(api: docker.APIClient, config: dict[str, Any], name: str) -> str:
-    """Create a container from a whole body and return its id."""
+    """Create a container from a whole body and return its id.
+
+    ImageCannotRun when the image brings along what no container gets.
+    """
+    image = api.inspect_image(config["Image"])  # type: ignore[no-untyped-call]
+    cause = why_refused(image["Config"] or {})
+    if cause is not None:
+        raise ImageCannotRun(cause)
     answer = api.create_container_from_config(config, name)  # type: ignore[no-untyped-call]
     return str(answer["Id"])
 

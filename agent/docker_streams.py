@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ import aiohttp
 
 from agent.docker_errors import Call, error_of_answer, error_of_pull
 from agent.docker_frames import Demultiplexer, JsonLines, PullSteps, error_in
-from agent.engine import LABEL_AGENT, LABEL_SESSION, Credentials, PullProgress
+from agent.engine import LABEL_AGENT, LABEL_SESSION, Credentials, LogPiece, PullProgress
 from agent.errors import (
     AgentError,
     EngineError,
@@ -47,17 +48,22 @@ class DockerStreams:
         self._session: aiohttp.ClientSession | None = None
 
     @contextlib.asynccontextmanager
-    async def logs(self, container: str, *, follow: bool) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a container's log."""
+    async def logs(
+        self, container: str, *, follow: bool, tail: int | None, longest: float | None
+    ) -> AsyncIterator[AsyncIterator[Sequence[LogPiece]]]:
+        """Open a container's log, for at most `longest` seconds."""
         call = Call("logs", container=container)
-        params = {"stdout": "1", "stderr": "1", "follow": "1" if follow else "0"}
+        params = {"stdout": "1", "stderr": "1", "timestamps": "1"}
+        params |= {"follow": "1"} if follow else {}
+        params |= {} if tail is None else {"tail": str(tail)}
         path = f"/containers/{quote(container, safe='')}/logs"
         silence = None if follow else self._silence
         async with (
             self._open(call, "GET", path, params, silence=silence) as response,
-            aclosing(_payload(call, response)) as chunks,
+            aclosing(_pieces(call, response)) as pieces,
         ):
-            yield chunks
+            with _closed_after(longest, response):
+                yield pieces
 
     @contextlib.asynccontextmanager
     async def archive(self, container: str, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -160,15 +166,16 @@ async def _body(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[
         yield data
 
 
-async def _payload(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+async def _pieces(
+    call: Call, response: aiohttp.ClientResponse
+) -> AsyncGenerator[Sequence[LogPiece]]:
     frames = Demultiplexer()
     async with aclosing(_body(call, response)) as body:
         async for data in body:
             with _readable(call):
-                # Together: a frame is a line, and each would cost its reader a step of its own.
-                written = b"".join(frames.feed(data))
-            if written:
-                yield written
+                pieces = frames.feed(data)
+            if pieces:
+                yield pieces
     if frames.complaint:
         raise EngineError(call.name, frames.complaint)
     if not frames.between_frames:
@@ -235,8 +242,23 @@ def _translated(call: Call) -> Iterator[None]:
         if call.name == "pull" and late:
             raise RegistryTimeout(call.image) from error
         raise EngineTimeout(call.name) from error
+    except aiohttp.ClientPayloadError as error:
+        raise EngineUnavailable("it broke its answer off") from error
     except (aiohttp.ClientError, OSError) as error:
         raise EngineUnavailable(str(error) or type(error).__name__) from error
+
+
+@contextlib.contextmanager
+def _closed_after(seconds: float | None, response: aiohttp.ClientResponse) -> Iterator[None]:
+    """Let go of the engine in time, whether or not somebody reads; the reader learns of it."""
+    if seconds is None:
+        yield
+        return
+    closing = asyncio.get_running_loop().call_later(seconds, response.close)
+    try:
+        yield
+    finally:
+        closing.cancel()
 
 
 @contextlib.contextmanager

@@ -26,18 +26,23 @@ def daemon_pid(socket_path: str) -> int | None:
     Under systemd the socket's peer may be systemd itself, which made it; the pid file speaks only
     for the daemon of the default socket.
     """
-    pid: int | None = None
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(_CONNECT_SECONDS)
-        connection.connect(socket_path)
-        answer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        pid = _CREDENTIALS.unpack(answer)[0]
+    pid = peer_pid(socket_path)
     if pid is not None and _is_daemon(pid):
         return pid
     if socket_path in _DEFAULT_SOCKETS:
         with contextlib.suppress(OSError, ValueError):
             pid = int(_PID_FILE.read_text("ascii"))
             return pid if _is_daemon(pid) else None
+    return None
+
+
+def peer_pid(socket_path: str) -> int | None:
+    """The process that made a unix socket listen; None when nobody does, or we may not connect."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_CONNECT_SECONDS)
+        connection.connect(socket_path)
+        answer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return int(_CREDENTIALS.unpack(answer)[0])
     return None
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from signal import SIGKILL
 
 from agent import logs
-from agent.engine import Container, ContainerStatus, container_name
+from agent.engine import Container, ContainerStatus, name_of
 from agent.errors import AgentError, ContainerGone, EngineError
+from agent.history import Run, signal_of, with_run
 from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
 from agent.race import comes_first
 from agent.session import EndReason, Process, Session, State
@@ -69,7 +71,7 @@ async def ended_container(host: Host, session: Session) -> Container | None:
     running without a process for CONFIRM_SECONDS is answered as it is. An engine that does not
     answer is asked again: how a process ended is unknown until then.
     """
-    name, clock = container_name(session.internal_id), host.clock
+    name, clock = name_of(session), host.clock
     step, first_lie = CONFIRM_STEP_SECONDS, None
     while True:
         try:
@@ -88,6 +90,26 @@ async def ended_container(host: Host, session: Session) -> Container | None:
         step = min(step * 2, 1.0)
 
 
+def failed(session: Session, container: Container | None, *, delay: float, now: float) -> Session:
+    """The session as it is once a run has failed, and it is to start again after `delay` seconds.
+
+    `container` is as the engine describes it, None when it does not.
+    """
+    end_time = container.end_time if container and container.end_time else now
+    exit_code = container.exit_code if container else None
+    oom_killed = container is not None and _oom_killed(session, container)
+    run = Run(session.start_time, end_time, exit_code, oom_killed, delay)
+    return session.to(
+        State.RESTARTING,
+        at=end_time,
+        process=None,
+        exit_code=exit_code,
+        oom_killed=oom_killed,
+        restart_delay=delay,
+        failed_runs=with_run(session.failed_runs, run),
+    )
+
+
 def ended(session: Session, container: Container | None, *, now: float) -> Session:
     """The session as it is once its container has ended for good.
 
@@ -101,11 +123,14 @@ def ended(session: Session, container: Container | None, *, now: float) -> Sessi
     else:
         detail = container.error
     known = container is not None and container.status is not ContainerStatus.RUNNING
+    end_time = container.end_time if container and container.end_time else now
     return session.to(
         State.EXITED if known else State.DEAD,
+        at=end_time,
         process=None,
-        end_time=container.end_time if container and container.end_time else now,
+        end_time=end_time,
         exit_code=container.exit_code if container else session.exit_code,
+        oom_killed=_oom_killed(session, container) if container else session.oom_killed,
         end_reason=_reason(session, container if known else None),
         detail=detail,
     )
@@ -120,7 +145,7 @@ async def seal_log(host: Host, session: Session) -> bool:
     while True:
         try:
             final = failures >= SEAL_TRIES
-            await logs.seal(host.engine, host.records, session.internal_id, partly=final)
+            await logs.seal(host.engine, host.records, session, host.reach, partly=final)
         except ContainerGone:
             return False
         except AgentError as error:
@@ -137,13 +162,23 @@ def _reason(session: Session, container: Container | None) -> EndReason:
         return session.stop_reason
     if container is None:
         return EndReason.ENGINE_ERROR
-    return EndReason.OOM if container.oom_killed else EndReason.EXITED
+    return EndReason.OOM if _oom_killed(session, container) else EndReason.EXITED
+
+
+def _oom_killed(session: Session, container: Container) -> bool:
+    """True when the run ended for want of memory.
+
+    An engine may be told of the end before it is told of the want, and then never says so; the
+    kernel's own count is gone when the run was too short to be looked at.
+    """
+    killed = signal_of(container.exit_code) == SIGKILL
+    return container.oom_killed or (killed and bool(session.run_usage.oom_kills))
 
 
 async def _signal(host: Host, session: Session, process: Process, signal: str) -> bool:
     """Send a signal, past the engine if that does not answer; False when neither can."""
     try:
-        await host.engine.kill(container_name(session.internal_id), signal)
+        await host.engine.kill(name_of(session), signal)
     except AgentError as error:
         log.warning("session %s: cannot send %s: %s", session.internal_id, signal, error)
     else:

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from typing import Protocol as Interface
 
-from agent.session import FORMAT, NetworkMode, Port, Process, Resources
+from agent.session import FORMAT, NetworkMode, Port, Process, Resources, Session
 
 LABEL_AGENT = "io.tiltyard.agent"
 """Id of the agent that owns the container; nothing without it is ever touched."""
@@ -22,10 +23,23 @@ LABEL_FORMAT = "io.tiltyard.format"
 LABEL_RECORD = "io.tiltyard.record"
 """The session's record as of its creation, without arguments and environment."""
 
+LOG_BYTES = 64 * 2**20
+"""What is kept of a session's output. An engine drops no older bytes while it holds fewer."""
+LONGEST_PIECE_BYTES = 16 * 1024
+"""A longer line comes in pieces of this size."""
+
 
 def container_name(internal_id: str) -> str:
     """The name of a session's container; one name, one session, so a repeated create shows."""
     return f"tiltyard-{internal_id}"
+
+
+def name_of(session: Session) -> str:
+    """What a session's container is called by: its id once that is known, its name until then.
+
+    Anybody on the host may rename a container.
+    """
+    return session.container or container_name(session.internal_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +115,15 @@ class EngineInfo:
 
 @dataclass(frozen=True, slots=True)
 class PullProgress:
-    """How far a pull has come: layers known, layers on the host, compressed bytes received."""
+    """How far a pull has come: layers known, layers on the host, compressed bytes received.
+
+    A pull that is `waiting` has not begun, since others are under way.
+    """
 
     layers: int = 0
     layers_done: int = 0
     received_bytes: int = 0
+    waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +132,31 @@ class Credentials:
 
     username: str
     password: str = field(repr=False)
+
+
+class LogPiece(NamedTuple):
+    """A line of a log with its newline, or a piece of a long one.
+
+    `time` is the engine's mark of when the line began, to the nanosecond: lines of one stream
+    differ in it, pieces of one line do not. It may jump, as the wall clock does.
+    """
+
+    stream: int
+    time: bytes
+    data: bytes
+    begins_line: bool = True
+    ends_line: bool = True
+
+    @property
+    def size(self) -> int:
+        """Bytes that the engine needs for it, or a few more: what LOG_BYTES is counted in."""
+        line = self.begins_line and self.data.endswith(b"\n")
+        return len(self.data) + (_LINE_OVERHEAD if line else _PIECE_OVERHEAD)
+
+
+_LINE_OVERHEAD = 32
+_PIECE_OVERHEAD = 128
+"""The driver `local` of Docker 20.10 writes 29 bytes at most beside a line, 102 beside a piece."""
 
 
 class Engine(Interface):
@@ -172,12 +215,21 @@ class Engine(Interface):
         ...
 
     def logs(
-        self, container: str, *, follow: bool = False
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Read stdout and stderr, each in order; with `follow` until the container's run ends.
+        self,
+        container: str,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        longest: float | None = None,
+    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[LogPiece]]]:
+        """Read stdout and stderr, all of it or the last `tail` pieces, in the order of recording.
 
-        The log is the container's: a later run goes on where the one before ended. Raises
-        ContainerGone.
+        The log is the container's: a later run goes on where the one before ended. With `follow`
+        the answer lasts until the run ends; it is right for the first LOG_BYTES of a log alone:
+        where the engine has begun a new file it repeats lines, or leaves a whole file out (M25).
+        Without, an answer may begin anew once. Raises ContainerGone, and EngineUnavailable when it
+        is read for longer than `longest` seconds: files that the engine has dropped meanwhile keep
+        their room on its disk until then.
         """
         ...
 
@@ -202,6 +254,13 @@ class Engine(Interface):
 
     async def images(self) -> frozenset[str]:
         """References by digest of all images on the host."""
+        ...
+
+    async def image_sizes(self) -> Mapping[str, int]:
+        """Bytes that each image on the host takes unpacked, by its references by digest.
+
+        Layers that images share are counted with each.
+        """
         ...
 
     async def remove_image(self, image: str) -> None:

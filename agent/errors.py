@@ -160,6 +160,24 @@ class StartQueueFull(AgentError):
 
 
 @dataclass(eq=False)
+class Draining(AgentError):
+    """The host takes no new sessions."""
+
+    reason = ErrorReason.DRAINING
+    template = "cannot start a session: the host is drained"
+
+
+@dataclass(eq=False)
+class StaleRevision(AgentError):
+    """A newer order has come before this one."""
+
+    revision: int
+    known: int
+    reason = ErrorReason.STALE_REVISION
+    template = "cannot take revision {revision}: {known} is known"
+
+
+@dataclass(eq=False)
 class NotReconciled(AgentError):
     """The agent has not yet compared its records with the engine."""
 
@@ -205,12 +223,20 @@ class RegistryUnavailable(AgentError):
 
 
 @dataclass(eq=False)
+class RegistryRefused(RegistryUnavailable):
+    """The registry asks for a log-in, or refuses it the image."""
+
+    template = "cannot pull {image}: the registry refuses access: {cause}"
+
+
+@dataclass(eq=False)
 class RegistryTimeout(AgentError):
     """The registry did not answer in time."""
 
     image: str
+    cause: str = "the registry did not answer in time"
     reason = ErrorReason.REGISTRY_TIMEOUT
-    template = "cannot pull {image}: the registry did not answer in time"
+    template = "cannot pull {image}: {cause}"
 
 
 @dataclass(eq=False)
@@ -262,6 +288,11 @@ class EngineError(AgentError):
 
 
 @dataclass(eq=False)
+class FirewallFailed(EngineError):
+    """The engine could not write the firewall's rules; others who write them get in its way."""
+
+
+@dataclass(eq=False)
 class CannotKill(AgentError):
     """The container does not end, not even by SIGKILL."""
 
@@ -299,11 +330,38 @@ class PathNotFound(AgentError):
 
 @dataclass(eq=False)
 class ArtifactTooLarge(AgentError):
-    """The artifact is larger than a download may be; `limit` in bytes of uncompressed tar."""
+    """The artifact is larger than a download may be: `limit` counts bytes of tar, or `what`."""
 
     limit: int
+    what: str = "bytes"
     reason = ErrorReason.ARTIFACT_TOO_LARGE
-    template = "cannot send the artifact: it is larger than {limit} bytes"
+    template = "cannot send the artifact: it has more than {limit} {what}"
+
+
+@dataclass(eq=False)
+class ArtifactsBusy(AgentError):
+    """Other artifacts take the room that there is for them; it passes with their readers."""
+
+    cause: str
+    reason = ErrorReason.NO_CAPACITY
+    template = "cannot fetch the artifact now: {cause}"
+
+
+@dataclass(eq=False)
+class ReaderTooSlow(AgentError):
+    """A reader took so long over an artifact that it is not kept for it any more."""
+
+    reason = ErrorReason.NO_CAPACITY
+    template = "cannot keep the artifact any longer: it is read too slowly"
+
+
+@dataclass(eq=False)
+class UnreadableTar(AgentError):
+    """The engine's archive is cut off, or is not as the engine writes it."""
+
+    cause: str
+    reason = ErrorReason.ENGINE_ERROR
+    template = "cannot read the engine's archive: {cause}"
 
 
 @dataclass(eq=False)

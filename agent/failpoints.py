@@ -8,6 +8,27 @@ import signal
 
 from agent.host import Reach
 
+START_STEPS = (
+    "start.reserved",
+    "start.recorded",
+    "start.created",
+    "start.started",
+    "start.saved",
+)
+RESTART_STEPS = ("restart.started", "restart.saved")
+STOP_STEPS = (
+    "stop.recorded",
+    "stop.killed",
+    "end.confirmed",
+    "end.saved",
+    "log.copied",
+    "log.sealed",
+    "report.sealed",
+)
+REMOVAL_STEPS = ("container.removed", "discard.buried")
+STEPS = (*START_STEPS, *RESTART_STEPS, *STOP_STEPS, *REMOVAL_STEPS)
+"""Every step, in the order in which a session goes through them."""
+
 HANG_SECONDS = 3600.0
 
 
@@ -24,8 +45,9 @@ def failpoint(setting: str) -> Reach:
     if not setting:
         return _go_on
     name, _, action = setting.partition(":")
-    if not name or action not in {"kill", "hang", "fail"}:
-        raise ValueError("failpoint must be NAME:kill, NAME:hang or NAME:fail")
+    if name not in STEPS or action not in {"kill", "hang", "fail"}:
+        names = ", ".join(STEPS)
+        raise ValueError(f"failpoint must be NAME:kill, NAME:hang or NAME:fail, of {names}")
 
     async def reach(step: str) -> None:
         if step != name:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from agent.capacity import Capacity
 from agent.clock import Clock
 from agent.deadlines import Deadlines
+from agent.drain import HostDrain
 from agent.engine import Engine
 from agent.feed import Feed
 from agent.policy import Policy
 from agent.ports import PortPool
 from agent.record import Records
-from agent.session import Resources
+from agent.session import Drain, Port, Resources
+from agent.usage import UsageMeter
 
 Reach = Callable[[str], Awaitable[None]]
 """Called at each named step of a session; a test makes it fail, wait or kill there."""
+
+ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
+"""Has datagrams to these ports routed anew; called whenever the engine has published them."""
 
 RETRY_FIRST_SECONDS = 0.5
 RETRY_LONGEST_SECONDS = 30.0
@@ -46,10 +51,13 @@ class Host:
     capacity: Capacity
     ports: PortPool
     deadlines: Deadlines
+    drain: HostDrain
     feed: Feed
     clock: Clock
     start_slots: asyncio.Semaphore
     policy: Policy
+    usage: UsageMeter
+    forget_flows: ForgetFlows
     reach: Reach
 
 
@@ -72,3 +80,4 @@ class HostReport:
     engine_version: str
     start_slots: int
     warnings: tuple[str, ...]
+    drain: Drain

@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 
 from agent.engine import Credentials, Engine, PullProgress
-from agent.errors import AgentError, ImageInUse, InvalidArgument, RegistryTimeout
+from agent.errors import (
+    AgentError,
+    EngineError,
+    EngineTimeout,
+    EngineUnavailable,
+    ImageInUse,
+    InvalidArgument,
+    RegistryTimeout,
+)
 from agent.feed import Feed
 from agent.policy import Policy
+from agent.registry_address import LONGEST_HOST, LONGEST_PORT, why_refused
 
 log = logging.getLogger(__name__)
 
@@ -20,17 +29,24 @@ CONCURRENT_PULLS = 2
 PULL_SECONDS = 1800.0
 """How long a pull may take: 10 GB at 45 Mbit/s. A trickle would hold a slot for ever."""
 
-_REFERENCE = re.compile(
-    r"[A-Za-z0-9.\-_]+(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+"
-    r"@sha256:[0-9a-f]{64}"
+LONGEST_REPOSITORY = 255
+"""The control plane takes no longer ones; engines that count the host in say so themselves."""
+
+_REPOSITORY = re.compile(
+    r"(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+@sha256:[0-9a-f]{64}", re.ASCII
 )
-LONGEST_REFERENCE = 512
+LONGEST_REFERENCE = LONGEST_HOST + LONGEST_PORT + 1 + LONGEST_REPOSITORY + len("@sha256:") + 64
+"""Characters: 253 + 6 + 1 + 255 + 72 = 587, the longest that a control plane can enable."""
 
 
 def checked_reference(image: str) -> str:
-    """The reference when it is one by digest; InvalidArgument otherwise."""
-    if len(image) > LONGEST_REFERENCE or not _REFERENCE.fullmatch(image):
+    """The reference when it is one by digest at a registry; InvalidArgument otherwise."""
+    registry, slash, rest = image.partition("/")
+    if len(image) > LONGEST_REFERENCE or not _REPOSITORY.fullmatch(slash + rest):
         raise InvalidArgument("image", "it is not host[:port]/repository@sha256:digest")
+    cause = why_refused(registry)
+    if cause is not None:
+        raise InvalidArgument("image", f"its registry is {registry!r}: {cause}")
     return image
 
 
@@ -76,6 +92,19 @@ class Images:
         """References by digest."""
         return self._here
 
+    @property
+    def pulls(self) -> dict[str, PullProgress]:
+        """How far each pull under way has come."""
+        return {image: pull.progress for image, pull in self._pulls.items()}
+
+    async def sizes(self) -> Mapping[str, int]:
+        """Bytes that each image takes, by reference; empty while the engine does not tell."""
+        try:
+            return await self._engine.image_sizes()
+        except (EngineError, EngineTimeout, EngineUnavailable) as error:
+            log.info("the sizes of images are not known: %s", error)
+            return {}
+
     async def refresh(self) -> None:
         """Read the engine's list again; raises its errors."""
         here = await self._engine.images()
@@ -97,9 +126,13 @@ class Images:
             return
         pull = self._pulls.get(image) or self._begin(image, credentials)
         assert pull.task is not None
-        while not pull.task.done():
-            await pull.wait()
-            yield pull.progress
+        told = None
+        while self._pulls.get(image) is pull:
+            if told is pull.progress:
+                await pull.wait()
+            else:
+                told = pull.progress
+                yield told
         await asyncio.shield(pull.task)
 
     async def remove(self, image: str) -> None:
@@ -130,16 +163,23 @@ class Images:
         return pull
 
     async def _run(self, image: str, credentials: Credentials | None, pull: _Pull) -> None:
+        if self._slots.locked():
+            log.info("the pull of %s waits: %d are under way", image, CONCURRENT_PULLS)
+            pull.tell(PullProgress(waiting=True))
         async with self._slots:
             log.info("pulling %s", image)
+            pull.tell(PullProgress())
             try:
                 async with asyncio.timeout(self._pull_timeout):
                     async with self._engine.pull(image, credentials) as steps:
                         async for progress in steps:
                             pull.tell(progress)
             except TimeoutError:
-                raise RegistryTimeout(image) from None
+                cause = f"it was given up after {self._pull_timeout:g} s"
+                raise RegistryTimeout(image, cause) from None
             await self.refresh()
+            if image not in self._here:
+                raise EngineError("pull", f"{image} is not there after it")
             log.info("pulled %s", image)
 
     def _done(self, image: str, pull: _Pull, task: asyncio.Task[None]) -> None:
@@ -149,6 +189,6 @@ class Images:
             return
         error = task.exception()
         if isinstance(error, AgentError):
-            log.warning("%s", error)
+            log.warning("the pull of %s failed: %s", image, error)
         elif error is not None:
             log.error("the pull of %s failed by a defect", image, exc_info=error)

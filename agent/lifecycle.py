@@ -10,19 +10,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 
-from agent import ending, restarts, starting
+from agent import ending, restarts, sealed_report, starting
 from agent.deadlines import due_boottime
-from agent.engine import Container, ContainerStatus, container_name
+from agent.engine import Container, ContainerStatus, name_of
 from agent.errors import (
     AgentError,
     DiskFull,
     EngineTimeout,
     EngineUnavailable,
+    FirewallFailed,
     SessionStopped,
 )
 from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
 from agent.race import comes_first
-from agent.session import EndReason, Process, Session, State
+from agent.session import Drain, EndReason, Process, Session, State
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,6 @@ class Lifecycle:
     def __init__(self, host: Host, session: Session) -> None:
         self._host = host
         self._session = session
-        self._name = container_name(session.internal_id)
         self._stop_reason = session.stop_reason
         self._stop_asked = asyncio.Event()
         if self._stop_reason is not None:
@@ -92,8 +92,17 @@ class Lifecycle:
         else:
             self._set(session)
             self._arm()
+            if self._host.drain.now != Drain():  # it may have begun or ended meanwhile
+                await self.publish()
             self._start_settled.set()
             await self._stay()
+
+    async def publish(self) -> None:
+        """Have the game read what holds now; a failure leaves it what it knew."""
+        try:
+            await self._host.records.publish(self._session, self._host.drain.now)
+        except DiskFull as error:
+            log.warning("session %s: it is not told: %s", self._session.internal_id, error)
 
     async def run_adopted(self, container: Container | None) -> None:
         """Go on with a session that an earlier run of the agent left; `container` as it is now."""
@@ -102,20 +111,43 @@ class Lifecycle:
             if container is None or container.status is ContainerStatus.CREATED:
                 await self._undo(SessionStopped(session.internal_id))
                 return
+            await self._host.forget_flows(session.ports)
             await self._save_and_set(
                 starting.running(self._host, session, container, deadline=session.deadline)
             )
             self._start_settled.set()
         elif not session.state.ended:
             process = container.process if container is not None else None
-            self._set(session.with_changes(process=process))
+            if process not in {None, session.process}:
+                await self._host.forget_flows(session.ports)
+                session = session.with_next_run(process)
+            container_id = session.container if container is None else container.container
+            self._set(session.with_changes(process=process, container=container_id))
+            if process is None and session.boot_id not in {"", self._host.clock.boot_id}:
+                await self._outlast_reboot(container)
         if not self._session.state.ended:
             self._arm()
         await self._stay()
 
+    async def _outlast_reboot(self, container: Container | None) -> None:
+        """Start again what asks for restarts; the rest ended with the host (design.md, Time)."""
+        session = self._session
+        if not session.spec.restart:
+            self.ask_stop(EndReason.HOST_RESTART)
+        elif session.state is State.RUNNING:
+            await self._save_and_set(
+                ending.failed(
+                    session,
+                    container,
+                    delay=restarts.FIRST_DELAY_SECONDS,
+                    now=self._host.clock.time(),
+                )
+            )
+
     async def forget_container(self) -> None:
         """Remove an ended container whose log is sealed; raises the engine's errors."""
-        await self._host.engine.remove(self._name)
+        await self._host.engine.remove(name_of(self._session))
+        await self._reach("container.removed")
         await self._save_and_set(self._session.with_changes(container_removed=True))
 
     # -- from state to state -------------------------------------------------------------------
@@ -133,18 +165,28 @@ class Lifecycle:
         if not (self._session.log_sealed or self._session.container_removed):
             sealed = await ending.seal_log(self._host, self._session)
             await self._reach("log.sealed")
+            await sealed_report.seal(self._host, self._session)
+            await self._reach("report.sealed")
             await self._save_and_set(
                 self._session.with_changes(log_sealed=sealed, container_removed=not sealed)
             )
 
     async def _live_on(self) -> None:
         """Do what the state asks for, until the next one."""
-        state = self._session.state
+        state, process = self._session.state, self._session.process
+        if process is not None:
+            await self._host.usage.watch(process)
         if state is State.SHUTTINGDOWN:
             await self._shut_down()
         elif self._stop_reason is not None:
+            if process is not None:
+                await self._measure(process)
             await self._save_and_set(
-                self._session.to(State.SHUTTINGDOWN, stop_reason=self._stop_reason)
+                self._session.to(
+                    State.SHUTTINGDOWN,
+                    at=self._host.clock.time(),
+                    stop_reason=self._stop_reason,
+                )
             )
             await self._reach("stop.recorded")
         elif state is State.RUNNING:
@@ -154,30 +196,26 @@ class Lifecycle:
 
     async def _run(self) -> None:
         """Wait for the end of the process, or for a stop; then restart or finish."""
+        process = self._session.process
+        if process is not None:
+            if not await self._unless_stopped(self._host.engine.wait_end(process)):
+                return
+            await self._measure(process, last=True)
         session = self._session
-        if session.process is not None and not await self._unless_stopped(
-            self._host.engine.wait_end(session.process)
-        ):
-            return
         container = await ending.ended_container(self._host, session)
         if container is not None and container.process is not None:
             # Somebody else started it again; it is still this session.
-            await self._save_and_set(session.with_changes(process=container.process))
+            await self._host.forget_flows(session.ports)
+            await self._save_and_set(session.with_next_run(container.process))
         elif container is not None and restarts.should_restart(
             wanted=session.spec.restart,
             exit_code=container.exit_code,
             stopping=self._stop_reason is not None,
         ):
-            ran_for = self._host.clock.time() - (session.start_time or 0)
+            now = self._host.clock.time()
+            ran_for = now - (session.start_time or 0)
             delay = restarts.next_delay(session.restart_delay, ran_for)
-            await self._save_and_set(
-                session.to(
-                    State.RESTARTING,
-                    process=None,
-                    exit_code=container.exit_code,
-                    restart_delay=delay,
-                )
-            )
+            await self._save_and_set(ending.failed(session, container, delay=delay, now=now))
         else:
             await self._finish(container)
 
@@ -188,24 +226,28 @@ class Lifecycle:
             return
         try:
             async with host.start_slots:
-                await host.engine.start(self._name)
-        except (EngineUnavailable, EngineTimeout) as error:
+                await starting.start_container(host, name_of(session))
+        except (EngineUnavailable, EngineTimeout, FirewallFailed) as error:
             log.warning("session %s: cannot restart yet: %s", session.internal_id, error)
             return
         except AgentError as error:
             self._session = session.with_changes(detail=f"cannot restart: {error}")
             await self._finish(None)
             return
+        if session.process is None:  # else it ran when it was adopted, and has players by now
+            await host.forget_flows(session.ports)
+        await self._reach("restart.started")
         try:
-            container = await host.engine.inspect(self._name)
+            container = await host.engine.inspect(name_of(session))
         except AgentError as error:
             log.warning("session %s: restarted, but how: %s", session.internal_id, error)
             return
         await self._save_and_set(
-            session.to(
+            session.with_next_run(container.process).to(
                 State.RUNNING,
-                process=container.process,
+                at=container.start_time or host.clock.time(),
                 start_time=container.start_time,
+                boot_id=host.clock.boot_id,
                 restart_count=session.restart_count + 1,
             )
         )
@@ -217,11 +259,14 @@ class Lifecycle:
         if process is not None and not await ending.end_process(host, session, process):
             await self._die_unkillable()
             return
+        if process is not None:
+            await self._measure(process, last=True)
+        session = self._session
         await self._reach("stop.killed")
         container = await ending.ended_container(host, session)
         if container is not None and container.process is not None:
             # It runs after all, as after a restart whose answer was lost: end that process.
-            await self._save_and_set(session.with_changes(process=container.process))
+            await self._save_and_set(session.with_next_run(container.process))
         else:
             await self._finish(container)
 
@@ -229,10 +274,12 @@ class Lifecycle:
         """Call the session dead; it keeps its process, and with that its ports and reservation."""
         self.unkillable = True
         self._host.deadlines.clear(self._session.internal_id)
+        now = self._host.clock.time()
         await self._save_and_set(
             self._session.to(
                 State.DEAD,
-                end_time=self._host.clock.time(),
+                at=now,
+                end_time=now,
                 end_reason=self._session.stop_reason,
                 detail="its process survives SIGKILL",
             )
@@ -244,6 +291,7 @@ class Lifecycle:
         while not await ending.kill_process(self._host, self._session, process):
             continue
         self.unkillable = False
+        await self._measure(process, last=True)
         self._release()
         await self._save_and_set(self._session.with_changes(process=None))
 
@@ -288,6 +336,11 @@ class Lifecycle:
         """Wait for something (True) or for a stop to be asked (False)."""
         name = f"wait-{self._session.internal_id}"
         return await comes_first(waited, self._stop_asked.wait(), name)
+
+    async def _measure(self, process: Process, *, last: bool = False) -> None:
+        """Note what the run has used; it is recorded with the next change."""
+        usage = self._session.run_usage | await self._host.usage.read(process, last=last)
+        self._session = self._session.with_changes(run_usage=usage)
 
     async def _step(self, name: str) -> None:
         """A named step of the start; a stop that came meanwhile ends the start there."""

@@ -12,13 +12,21 @@ import tomllib
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from agent.errors import NotAllowed
+from agent.registry_address import why_refused
 from agent.session import NetworkMode, SessionSpec
 
 _MEBIBYTE = 1024**2
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def _registry(entry: str) -> str:
+    cause = why_refused(entry)
+    if cause is not None:
+        raise ValueError(f"{entry!r}: {cause}")
+    return entry.lower()
 
 
 class PolicyError(Exception):
@@ -28,13 +36,13 @@ class PolicyError(Exception):
 class Policy(BaseModel):
     """Limits of what may be asked of this host; what is left out is not limited.
 
-    `allowed_registries` are `host[:port]`; `max_cpu` in cores, `max_ram` in MiB and `max_gpus` are
-    those of one session's limits.
+    `allowed_registries` are `host[:port]`, in whatever case; `max_cpu` in cores, `max_ram` in MiB
+    and `max_gpus` are those of one session's limits.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    allowed_registries: tuple[str, ...] | None = None
+    allowed_registries: tuple[Annotated[str, AfterValidator(_registry)], ...] | None = None
     max_cpu: Annotated[float, Field(gt=0)] | None = None
     max_ram: Annotated[float, Field(gt=0)] | None = None
     max_gpus: Annotated[int, Field(ge=0)] | None = None
@@ -43,7 +51,8 @@ class Policy(BaseModel):
     def check_image(self, image: str) -> None:
         """Refuse an image of a registry that is not allowed; raises NotAllowed."""
         registry = image.partition("/")[0]
-        if self.allowed_registries is not None and registry not in self.allowed_registries:
+        allowed = self.allowed_registries
+        if allowed is not None and registry.lower() not in allowed:
             raise NotAllowed(f"use registry {registry}", "does not list it in allowed_registries")
 
     def check_spec(self, spec: SessionSpec) -> None:
@@ -78,5 +87,8 @@ def load_policy(path: Path | None) -> Policy:
     try:
         return Policy.model_validate(settings)
     except ValidationError as error:
-        found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        found = [
+            f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}"
+            for one in error.errors()
+        ]
         raise PolicyError(f"policy: {path}: {'; '.join(found)}") from error

@@ -1,31 +1,44 @@
-"""The host ports of a range, and who holds them. Pure.
+"""The host ports of a range, and who holds them. Pure: whether others have a port is asked.
 
 Free ports queue: the next one taken is the one that has been free longest. So a port returns
 within 180 s of its release only when no other port is free (decisions.md, host ports), without
-a timer. TCP and UDP are separate spaces.
+a timer. One that somebody else on the host has goes to the end of the queue. TCP and UDP are
+separate spaces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from agent.errors import NoFreePort, PortOutOfRange, PortTaken
 from agent.session import Port, PortRequest, Protocol
 
+TRIES = 256
+"""Ports of others that are passed over for one request; it takes 20 ms to find so many in use."""
+
 
 class PortPool:
-    """The ports `first` to `last` of a host, both included."""
+    """The ports `first` to `last` of a host, both included.
 
-    def __init__(self, first: int, last: int) -> None:
+    `is_free` tells whether nobody else on the host has a port.
+    """
+
+    def __init__(
+        self,
+        first: int,
+        last: int,
+        is_free: Callable[[Protocol, int], bool] = lambda _protocol, _port: True,
+    ) -> None:
         self.first = first
         self.last = last
+        self._is_free = is_free
         self._free: dict[Protocol, dict[int, None]] = {
             protocol: dict.fromkeys(range(first, last + 1)) for protocol in Protocol
         }
         self._held: dict[str, tuple[Port, ...]] = {}
 
     def free(self, protocol: Protocol) -> int:
-        """How many ports of the range nobody holds."""
+        """How many ports of the range no session holds."""
         return len(self._free[protocol])
 
     def reserve(self, internal_id: str, requests: Sequence[PortRequest]) -> tuple[Port, ...]:
@@ -56,30 +69,41 @@ class PortPool:
         """Put a session's ports at the end of the queue; nothing happens when it holds none."""
         for port in self._held.pop(internal_id, ()):
             if self.first <= port.host <= self.last:
-                self._free[port.protocol][port.host] = None
+                self._put_last(port.protocol, port.host)
 
     def avoid(self, ports: Sequence[Port]) -> None:
-        """Put ports at the end of the queue: released a while ago, or found to be in use."""
+        """Put free ports at the end of the queue, as if they were released now in this order."""
         for port in ports:
-            free = self._free[port.protocol]
-            if port.host in free:
-                del free[port.host]
-                free[port.host] = None
+            if port.host in self._free[port.protocol]:
+                self._put_last(port.protocol, port.host)
 
     def _take(self, request: PortRequest) -> int:
-        free = self._free[request.protocol]
-        if not request.pinned:
-            if not free:
-                raise NoFreePort(request.protocol.value)
-            port = next(iter(free))
-        else:
+        free, protocol = self._free[request.protocol], request.protocol
+        if request.pinned:
             port = request.pinned
             if not self.first <= port <= self.last:
                 raise PortOutOfRange(port, self.first, self.last)
-            if port not in free:
-                raise PortTaken(request.protocol.value, port)
-        del free[port]
-        return port
+            if port in free and self._took(protocol, port):
+                return port
+            raise PortTaken(protocol.value, port)
+        for _ in range(min(len(free), TRIES)):
+            port = next(iter(free))
+            if self._took(protocol, port):
+                return port
+        raise NoFreePort(protocol.value)
+
+    def _took(self, protocol: Protocol, port: int) -> bool:
+        """Take a free port out of the queue, or put it at its end when somebody else has it."""
+        if self._is_free(protocol, port):
+            del self._free[protocol][port]
+            return True
+        self._put_last(protocol, port)
+        return False
+
+    def _put_last(self, protocol: Protocol, port: int) -> None:
+        free = self._free[protocol]
+        free.pop(port, None)
+        free[port] = None
 
     def _give_back_first(self, ports: Sequence[Port]) -> None:
         """Undo: the ports were never used, so they keep their place at the head."""

@@ -2,10 +2,12 @@
 
     <state_dir>/                 0700
       agent_id                   made once
+      drain.json                 whether the host is drained, if ever it was
       lock                       held while an agent runs on this directory
       sessions/<internal id>/    0700
         record.json              the session, whole
         log                      its output, once sealed
+        report.json              how it ended, once its log is sealed
         public/                  0755, seen by the container at /run/tiltyard
           session.json           0644, what the game may know of itself
       tombstones/<internal id>   stops that came before their start
@@ -24,23 +26,23 @@ import fcntl
 import functools
 import json
 import logging
-import os
 import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, ParamSpec, TypeVar
+from typing import IO, Any, ParamSpec, Protocol, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from agent.errors import DiskFull
-from agent.session import FORMAT, Session
+from agent.durable import disk, flush_folder, write
+from agent.session import FORMAT, Deadline, Drain, Session
 
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound="Closable")
 
 TOMBSTONE_SECONDS = 3600.0
 """How long a stop refuses a start that comes after it (design.md, POST /session, step 6)."""
@@ -48,6 +50,7 @@ THREADS = 4
 """Enough that one slow flush does not hold up the others; a disk gains nothing from more."""
 
 _SESSION = TypeAdapter(Session)
+_DRAIN = TypeAdapter(Drain)
 
 
 def encode_session(session: Session) -> bytes:
@@ -63,6 +66,13 @@ def decode_session(data: bytes) -> Session:
     return _SESSION.validate_python(record.get("session"), strict=False)
 
 
+def _decode_drain(data: bytes) -> Drain:
+    found = json.loads(data)
+    if found["format"] != FORMAT:
+        raise ValueError("its format is unknown")
+    return _DRAIN.validate_python(found["drain"])
+
+
 def encode_label(session: Session) -> str:
     """The record for the container's label, as of its creation, without what may be secret.
 
@@ -71,10 +81,9 @@ def encode_label(session: Session) -> str:
     return encode_session(session.with_changes(spec=session.spec.tells_no_secrets)).decode()
 
 
-def public_view(session: Session) -> bytes:
-    """The content of session.json (decisions.md, session file). `expire_time` in milliseconds."""
+def public_view(session: Session, drain: Drain) -> bytes:
+    """The content of session.json (decisions.md, session file). Times are in milliseconds."""
     identity = session.spec.identity
-    expire = session.deadline.expire_time if session.deadline else None
     return _dump(
         {
             "id": identity.session_id,
@@ -85,9 +94,22 @@ def public_view(session: Session) -> bytes:
             ],
             "labels": dict(identity.labels),
             "external_id": identity.external_id or None,
-            "expire_time": None if expire is None else round(expire * 1000),
+            "expire_time": _expire_ms(session.deadline),
+            "draining": drain.draining,
+            "drain_time": _expire_ms(drain.deadline),
         }
     )
+
+
+def _expire_ms(deadline: Deadline | None) -> int | None:
+    return None if deadline is None else round(deadline.expire_time * 1000)
+
+
+class Closable(Protocol):
+    """A file, or what is made of one."""
+
+    def close(self) -> None:
+        """Let go of it; blocks."""
 
 
 class Records:
@@ -129,7 +151,7 @@ class Records:
         return await asyncio.shield(running)
 
     @contextlib.asynccontextmanager
-    async def opened(self, opener: Callable[[], IO[bytes]]) -> AsyncIterator[IO[bytes]]:
+    async def opened(self, opener: Callable[[], F]) -> AsyncIterator[F]:
         """Open a file on the pool and close it there, however the wait for either ends."""
         opening = asyncio.ensure_future(self.run(opener))
         try:
@@ -149,29 +171,45 @@ class Records:
         """
         return await self.run(self._open)
 
-    async def create(self, session: Session) -> None:
+    async def create(self, session: Session, drain: Drain) -> None:
         """Make a session's directory with its first record."""
-        await self.run(self._create, session)
+        await self.run(self._create, session, drain)
 
     async def save(self, session: Session) -> None:
         """Replace a session's record."""
         await self.run(self._save, session)
 
-    async def publish(self, session: Session) -> None:
-        """Replace what the container sees of its session."""
-        await self.run(self._publish, session)
+    async def publish(self, session: Session, drain: Drain) -> None:
+        """Replace what the container sees of its session and its host."""
+        await self.run(self._publish, session, drain)
 
     async def delete(self, internal_id: str) -> None:
         """Remove a session's directory; nothing happens when there is none."""
         await self.run(shutil.rmtree, self.directory(internal_id), ignore_errors=True)
 
+    async def delete_old(self, internal_ids: list[str], before: float) -> list[str]:
+        """Remove directories last written to before that Unix time; returns the others."""
+        return await self.run(self._delete_old, internal_ids, before)
+
     async def load(self) -> tuple[list[Session], list[str]]:
         """All sessions on disk by creation, and the ids of directories that cannot be read."""
         return await self.run(self._load)
 
+    async def save_drain(self, drain: Drain) -> None:
+        """Remember what was asked of the host."""
+        await self.run(self._save_drain, drain)
+
+    async def load_drain(self) -> Drain:
+        """What was asked of the host last; nothing when that cannot be read."""
+        return await self.run(self._load_drain)
+
     async def add_tombstone(self, internal_id: str, now: float) -> None:
         """Remember that this session must not start."""
         await self.run(self._add_tombstone, internal_id, now)
+
+    async def remove_tombstones(self, internal_ids: list[str]) -> None:
+        """Forget that these must not start."""
+        await self.run(self._remove_tombstones, internal_ids)
 
     async def load_tombstones(self, now: float) -> dict[str, float]:
         """When each stop was remembered, in Unix time; those too old are removed."""
@@ -185,7 +223,7 @@ class Records:
         self._pool.shutdown(wait=False)
 
     def _open(self) -> str:
-        with _disk(self._root):
+        with disk(self._root):
             for path in (self._root, self._root / "sessions", self._root / "tombstones"):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock()
@@ -193,7 +231,7 @@ class Records:
             self.spool_dir.mkdir(mode=0o700)
             id_file = self._root / "agent_id"
             if not id_file.exists():
-                _write(id_file, str(uuid.uuid4()).encode() + b"\n", 0o600)
+                write(id_file, str(uuid.uuid4()).encode() + b"\n", 0o600)
             return id_file.read_text("ascii").strip()
 
     def _lock(self) -> None:
@@ -204,26 +242,26 @@ class Records:
             self._locked.close()
             raise RuntimeError(f"another agent runs on {self._root}") from None
 
-    def _create(self, session: Session) -> None:
+    def _create(self, session: Session, drain: Drain) -> None:
         directory = self.directory(session.internal_id)
-        with _disk(directory):
+        with disk(directory):
             directory.mkdir(mode=0o700, exist_ok=True)
             public = self.public_dir(session.internal_id)
             public.mkdir(exist_ok=True)
             public.chmod(0o755)
-            _write(public / "session.json", public_view(session), 0o644, durable=False)
-            _write(directory / "record.json", encode_session(session), 0o600)
-            _flush_folder(directory.parent)
+            write(public / "session.json", public_view(session, drain), 0o644, durable=False)
+            write(directory / "record.json", encode_session(session), 0o600)
+            flush_folder(directory.parent)
 
     def _save(self, session: Session) -> None:
         path = self.directory(session.internal_id) / "record.json"
-        with _disk(path):
-            _write(path, encode_session(session), 0o600)
+        with disk(path):
+            write(path, encode_session(session), 0o600)
 
-    def _publish(self, session: Session) -> None:
+    def _publish(self, session: Session, drain: Drain) -> None:
         path = self.public_dir(session.internal_id) / "session.json"
-        with _disk(path):
-            _write(path, public_view(session), 0o644, durable=False)
+        with disk(path):
+            write(path, public_view(session, drain), 0o644, durable=False)
 
     def _load(self) -> tuple[list[Session], list[str]]:
         sessions: list[Session] = []
@@ -238,13 +276,47 @@ class Records:
                 sessions.append(session)
         return sorted(sessions, key=lambda session: session.create_time), damaged
 
+    def _save_drain(self, drain: Drain) -> None:
+        path = self._root / "drain.json"
+        with disk(path):
+            content = {"format": FORMAT, "drain": _DRAIN.dump_python(drain, mode="json")}
+            write(path, _dump(content), 0o600)
+
+    def _load_drain(self) -> Drain:
+        path = self._root / "drain.json"
+        try:
+            return _decode_drain(path.read_bytes())
+        except FileNotFoundError:
+            return Drain()
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            log.error("cannot read %s, so the host is not drained: %s", path, error)  # noqa: TRY400 - the text says it all
+            return Drain()
+
+    def _delete_old(self, internal_ids: list[str], before: float) -> list[str]:
+        young = []
+        for internal_id in internal_ids:
+            directory = self.directory(internal_id)
+            try:
+                if directory.stat().st_mtime >= before:
+                    young.append(internal_id)
+                    continue
+            except FileNotFoundError:
+                continue
+            log.warning("removing %s: it has no record that can be read", directory)
+            shutil.rmtree(directory, ignore_errors=True)
+        return young
+
     def _tombstone(self, internal_id: str) -> Path:
         return self._root / "tombstones" / internal_id
 
     def _add_tombstone(self, internal_id: str, now: float) -> None:
         path = self._tombstone(internal_id)
-        with _disk(path):
-            _write(path, str(now).encode(), 0o600)
+        with disk(path):
+            write(path, str(now).encode(), 0o600)
+
+    def _remove_tombstones(self, internal_ids: list[str]) -> None:
+        for internal_id in internal_ids:
+            self._tombstone(internal_id).unlink(missing_ok=True)
 
     def _load_tombstones(self, now: float) -> dict[str, float]:
         made: dict[str, float] = {}
@@ -257,43 +329,10 @@ class Records:
         return made
 
 
-def _close_late(opening: asyncio.Future[IO[bytes]]) -> None:
+def _close_late(opening: asyncio.Future[F]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
 
 
 def _dump(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
-
-
-def _write(path: Path, data: bytes, mode: int, *, durable: bool = True) -> None:
-    beside = path.with_name(f".{path.name}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)
-        file.write(data)
-        file.flush()
-        if durable:
-            os.fsync(descriptor)
-    beside.replace(path)
-    if durable:
-        _flush_folder(path.parent)
-
-
-def _flush_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-class _disk(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
-    """Turns the operating system's refusals into DiskFull."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, OSError):
-            raise DiskFull(str(self._path), error.strerror or str(error)) from error

@@ -14,9 +14,10 @@ from typing import Any, NoReturn, TypeVar
 
 import grpc
 
-from agent import logs, wire
+from agent import logs, sealed_report, wire
 from agent.artifacts import Artifacts, checked_path
-from agent.engine import Credentials, Engine, container_name
+from agent.clock import Clock
+from agent.engine import Credentials, Engine, name_of
 from agent.errors import (
     AgentError,
     ContainerGone,
@@ -39,7 +40,8 @@ log = logging.getLogger(__name__)
 
 ERROR_REASON_KEY = "tiltyard-error-reason"
 HEARTBEAT_SECONDS = 2.0
-SNAPSHOT_CHUNK_BYTES = 1024 * 1024
+BATCH_BYTES = 1024 * 1024
+"""Of sessions in one message, however many were asked for."""
 PAGE_DEFAULT = 100
 PAGE_LARGEST = 1000
 
@@ -133,6 +135,7 @@ class Services:
     artifacts: Artifacts
     engine: Engine
     records: Records
+    clock: Clock
     feed: Feed
     describe_host: Callable[[], HostReport]
 
@@ -223,10 +226,12 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             if (session.create_time, session.internal_id) > after
             and not (request.live_only and session.state.ended)
         ]
-        page = found[:size]
+        page = next(wire.batches(found[:size], limit=BATCH_BYTES), pb.SessionBatch()).sessions
         return pb.ListSessionsResponse(
-            sessions=[wire.session_to_proto(session) for session in page],
-            next_page_token=wire.page_to_token(page[-1]) if len(found) > size else "",
+            sessions=page,
+            next_page_token=wire.page_to_token(found[len(page) - 1])
+            if len(page) < len(found)
+            else "",
             incarnation=self._parts.feed.incarnation,
         )
 
@@ -236,26 +241,42 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> AsyncGenerator[pb.StreamLogsResponse]:
         """Stream a session's output."""
         life = self._parts.sessions.life(request.internal_id)
-        parts, follow = self._parts, request.follow
-        async with aclosing(logs.read(parts.engine, parts.records, life, follow=follow)) as chunks:
+        parts = self._parts
+        output = logs.read(parts.engine, parts.records, parts.clock, life, follow=request.follow)
+        async with aclosing(output) as chunks:
             async for chunk in chunks:
                 yield pb.StreamLogsResponse(data=chunk)
 
-    @_streams
-    async def FetchArtifact(
+    @_answers
+    async def GetReport(
+        self, request: pb.GetReportRequest, context: Context
+    ) -> pb.GetReportResponse:
+        """Read how a session ended."""
+        life = self._parts.sessions.life(request.internal_id)
+        return wire.report_to_proto(
+            *await sealed_report.read(self._parts.records, self._parts.clock, life)
+        )
+
+    @_answers
+    async def FetchArtifact(  # type: ignore[override]  # gRPC takes a coroutine that writes, too
         self, request: pb.FetchArtifactRequest, context: Context
-    ) -> AsyncGenerator[pb.FetchArtifactResponse]:
-        """Stream a file or folder of an ended session."""
+    ) -> None:
+        """Stream a file or folder of an ended session.
+
+        It writes by itself, so that it knows how long a caller takes over a chunk.
+        """
         path = checked_path(request.path)
         session = self._parts.sessions.life(request.internal_id).session
         if not session.state.ended:
             raise SessionLive(session.internal_id)
-        name = container_name(session.internal_id)
+        container = name_of(session)
         if session.container_removed:
-            raise ContainerGone(name)
-        async with aclosing(self._parts.artifacts.fetch(name, path)) as chunks:
-            async for chunk in chunks:
-                yield pb.FetchArtifactResponse(data=chunk)
+            raise ContainerGone(container)
+
+        async def send(chunk: bytes) -> None:
+            await context.write(pb.FetchArtifactResponse(data=chunk))
+
+        await self._parts.artifacts.fetch(container, path, send)
 
     @_streams
     async def PullImage(
@@ -267,11 +288,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             credentials = Credentials(request.credentials.username, request.credentials.password)
         async with aclosing(self._parts.images.pull(request.image, credentials)) as steps:
             async for progress in steps:
-                yield pb.PullImageResponse(
-                    layers=progress.layers,
-                    layers_done=progress.layers_done,
-                    received_bytes=progress.received_bytes,
-                )
+                yield wire.progress_to_proto(progress)
         yield pb.PullImageResponse(done=True)
 
     @_answers
@@ -280,6 +297,14 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> pb.ClaimSessionResponse:
         """Claim a standby."""
         raise Unimplemented("ClaimSession")
+
+    @_answers
+    async def ListImages(
+        self, request: pb.ListImagesRequest, context: Context
+    ) -> pb.ListImagesResponse:
+        """Read which images are on the host and on their way."""
+        images = self._parts.images
+        return wire.images_to_proto(images.here, await images.sizes(), images.pulls)
 
     @_answers
     async def RemoveImage(
@@ -301,7 +326,16 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     @_answers
     async def SetDrain(self, request: pb.SetDrainRequest, context: Context) -> pb.SetDrainResponse:
         """Begin or call off a drain."""
-        raise Unimplemented("SetDrain")
+        expire_time = None
+        if request.HasField("deadline_time"):
+            expire_time = request.deadline_time.ToNanoseconds() / 1e9
+        empty_time, sessions = await self._parts.sessions.set_drain(
+            request.revision, draining=request.draining, expire_time=expire_time
+        )
+        response = pb.SetDrainResponse(sessions=sessions)
+        if empty_time is not None:
+            response.empty_time.FromNanoseconds(round(empty_time * 1e9))
+        return response
 
     @_answers
     async def RenewCertificate(
@@ -339,8 +373,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
 
     def _batches(self, sessions: list[Session] | tuple[Session, ...]) -> list[pb.WatchResponse]:
         return [
-            self._message(sessions=batch)
-            for batch in wire.batches(sessions, limit=SNAPSHOT_CHUNK_BYTES)
+            self._message(sessions=batch) for batch in wire.batches(sessions, limit=BATCH_BYTES)
         ]
 
     def _message(self, **event: Any) -> pb.WatchResponse:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.errors import InvalidArgument
+from agent.history import Run, Usage
 
 FORMAT = 1
 """Number of the layout of records and labels; a reader refuses one that it does not know."""
@@ -171,11 +172,33 @@ class Deadline:
 
 
 @dataclass(frozen=True, slots=True)
+class Drain:
+    """What was asked of a host; without a deadline its sessions end when they end.
+
+    `revision` grows with every change in the control plane's store.
+    """
+
+    revision: int = 0
+    draining: bool = False
+    deadline: Deadline | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A state, and since when the session was in it, in seconds of Unix time."""
+
+    state: State
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """A session as its host records it; immutable, so a reader's copy never changes.
 
-    Times are seconds of Unix time, `restart_delay` is in seconds. `sequence` is the agent's
-    counter at the last change.
+    Times are seconds of Unix time, `restart_delay` is in seconds. `boot_id` is that of the boot
+    on which its container last started. `sequence` is the agent's counter at the last change.
+    `exit_code` and `oom_killed` are of the last run that ended; `run_usage` is what the last run
+    used, ended or not, as far as that is recorded, and `earlier_usage` what those before it did.
     """
 
     internal_id: str
@@ -189,6 +212,7 @@ class Session:
     container: str = ""
     process: Process | None = None
     start_time: float | None = None
+    boot_id: str = ""
     deadline: Deadline | None = None
     end_time: float | None = None
     exit_code: int | None = None
@@ -200,19 +224,50 @@ class Session:
     container_removed: bool = False
     detail: str = ""
     sequence: int = 0
+    oom_killed: bool = False
+    failed_runs: tuple[Run, ...] = ()
+    timeline: tuple[Moment, ...] = ()
+    earlier_usage: Usage = field(default_factory=Usage)
+    run_usage: Usage = field(default_factory=Usage)
 
-    def to(self, state: State, **changes: object) -> Session:
-        """A copy in `state` with `changes`; ValueError when the table does not allow it."""
+    def to(self, state: State, *, at: float, **changes: object) -> Session:
+        """A copy in `state` since `at`, with `changes`.
+
+        ValueError when the table does not allow it.
+        """
         if state not in TRANSITIONS[self.state]:
             msg = f"session {self.internal_id} cannot go from {self.state.value} to {state.value}"
             raise ValueError(msg)
-        return replace(self, state=state, **changes)  # type: ignore[arg-type]  # names are checked
+        timeline = self.timeline or (Moment(self.state, self.create_time),)
+        return replace(self, state=state, timeline=_extended(timeline, state, at), **changes)  # type: ignore[arg-type]  # names are checked
+
+    def with_next_run(self, process: Process | None) -> Session:
+        """A copy whose container was started again, in the same state."""
+        return replace(
+            self,
+            process=process,
+            earlier_usage=self.earlier_usage + self.run_usage,
+            run_usage=Usage(),
+        )
 
     def with_changes(self, **changes: object) -> Session:
         """A copy with `changes` in the same state."""
         if "state" in changes:
             raise ValueError("a state changes by `to` alone")
         return replace(self, **changes)  # type: ignore[arg-type]  # names are checked
+
+
+def _extended(timeline: tuple[Moment, ...], state: State, at: float) -> tuple[Moment, ...]:
+    """A timeline with one more state; of many restarts it has the first run and the last restart.
+
+    So it stays short, and a path of the table. A time before that of the last state, as after the
+    wall clock was set back, counts as that.
+    """
+    at = max(at, timeline[-1].time)
+    restarted = [moment.state for moment in timeline[-2:]] == [State.RESTARTING, State.RUNNING]
+    if state is State.RESTARTING and restarted:
+        timeline = timeline[:-2]
+    return (*timeline, Moment(state, at))
 
 
 def injected_environment(

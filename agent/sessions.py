@@ -8,10 +8,12 @@ import logging
 import re
 from collections.abc import Coroutine
 
+from agent.drain import DRAIN
 from agent.engine import LABEL_RECORD, LABEL_SESSION, Container, ContainerStatus
 from agent.errors import (
     AgentError,
     CannotKill,
+    Draining,
     InvalidArgument,
     NotReconciled,
     SessionNotFound,
@@ -44,6 +46,11 @@ def checked_internal_id(internal_id: str) -> str:
     return internal_id
 
 
+def _holds(session: Session) -> bool:
+    """True while a session has its ports and reservation; a dead one may still have a process."""
+    return not session.state.ended or session.process is not None
+
+
 class SessionManager:
     """Starts, stops and knows the sessions of a host.
 
@@ -56,6 +63,7 @@ class SessionManager:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._discards: dict[str, asyncio.Task[None]] = {}
         self._tombstones: dict[str, float] = {}
+        self._damaged: list[str] = []
         self.reconciled = False
         """True once the records have been compared with the engine; starts wait for it."""
 
@@ -125,10 +133,14 @@ class SessionManager:
 
     async def load(self) -> None:
         """Remember what the disk knows, before anything is served."""
-        sessions, _ = await self._host.records.load()
+        await self._host.drain.load()
+        sessions, self._damaged = await self._host.records.load()
         self._tombstones = await self._host.records.load_tombstones(self._host.clock.time())
         for session in sessions:
             self._remember(session)
+        # What was released last is used again last.
+        for session in sorted(sessions, key=lambda found: found.end_time or found.create_time):
+            self._host.ports.avoid(session.ports)
 
     async def adopt(self, containers: list[Container]) -> None:
         """Go on with every remembered session, given all containers of this agent.
@@ -144,7 +156,9 @@ class SessionManager:
                 self._own(internal_id, life.run_adopted(by_session.get(internal_id)))
         for internal_id, life in list(self._lives.items()):
             # A start that took place is told with the first complete snapshot, not after it.
-            if not life.settled and internal_id in by_session:
+            container = by_session.get(internal_id)
+            started = container is not None and container.status is not ContainerStatus.CREATED
+            if started and not life.settled:
                 with contextlib.suppress(AgentError):
                     await life.settled_start()
         log.info(
@@ -159,13 +173,55 @@ class SessionManager:
         """True for a session that this agent answers for."""
         return internal_id in self._lives
 
+    def looks_after(self, internal_id: str) -> bool:
+        """True while a session's task sees for itself what becomes of its container."""
+        life = self._lives.get(internal_id)
+        return life is not None and not life.session.state.ended
+
+    def is_over(self, internal_id: str) -> bool:
+        """True for a session that has ended and left no process."""
+        life = self._lives.get(internal_id)
+        return life is not None and life.settled and not _holds(life.session)
+
     def expire_due(self) -> None:
         """End every session whose lifetime is over."""
         for internal_id in self._host.deadlines.pop_due(self._host.clock.boottime()):
+            if internal_id == DRAIN:
+                self._end_drain()
+                continue
             life = self._lives.get(internal_id)
             if life is not None:
                 log.info("session %s: its lifetime is over", internal_id)
                 life.ask_stop(EndReason.TTL)
+
+    async def set_drain(
+        self, revision: int, *, draining: bool, expire_time: float | None
+    ) -> tuple[float | None, int]:
+        """Begin or call off a drain, and have every game read of it in its session.json.
+
+        Returns when the host will be empty at the latest, in Unix time, None when nothing says so,
+        and how many sessions it has. Raises StaleRevision and DiskFull.
+        """
+        drain = self._host.drain
+        if await drain.set(revision, draining=draining, expire_time=expire_time):
+            for life in list(self._lives.values()):
+                if life.settled and not life.session.state.ended:
+                    await life.publish()
+        live = [session for session in self.all() if not session.state.ended]
+        return drain.empty_time(live), len(live)
+
+    def _end_drain(self) -> None:
+        """End all that is left, and soon whatever turns up after that."""
+        for life in self._lives.values():
+            if not life.session.state.ended:
+                log.info("session %s: its host is drained", life.session.internal_id)
+                life.ask_stop(EndReason.DRAIN)
+        self._host.drain.renew()
+
+    async def sweep(self, before: float) -> None:
+        """Remove directories without a good record that nothing has written to since `before`."""
+        lost = [internal_id for internal_id in self._damaged if not self.knows(internal_id)]
+        self._damaged = await self._host.records.delete_old(lost, before)
 
     async def forget(self, internal_id: str) -> None:
         """Remove an ended session's directory, and with it the last that is known of it."""
@@ -196,6 +252,8 @@ class SessionManager:
             raise NotReconciled
         if now - self._tombstones.get(internal_id, -TOMBSTONE_SECONDS) < TOMBSTONE_SECONDS:
             raise SessionStopped(internal_id)
+        if host.drain.now.draining:
+            raise Draining
         host.policy.check_spec(spec)
         self._check_environment(spec)
         gpu_ids = host.capacity.reserve(internal_id, spec.reservation)
@@ -241,10 +299,7 @@ class SessionManager:
         self._lives[session.internal_id] = Lifecycle(
             self._host, session.with_changes(sequence=self._host.feed.stamp())
         )
-        if session.state.ended and session.process is None:
-            # What was released last is used again last.
-            self._host.ports.avoid(session.ports)
-        else:
+        if _holds(session):
             self._host.ports.adopt(session.internal_id, session.ports)
             self._host.capacity.adopt(
                 session.internal_id, session.spec.reservation, session.gpu_ids
@@ -260,15 +315,20 @@ class SessionManager:
         if session.internal_id != internal_id or internal_id in self._tombstones:
             return
         log.warning("session %s: rebuilt from the label of its container", internal_id)
-        await self._host.records.create(session)
+        await self._host.records.create(session, self._host.drain.now)
         self._remember(session)
 
     def _begin_discard(self, life: Lifecycle) -> asyncio.Task[None]:
         internal_id = life.session.internal_id
         task = asyncio.create_task(self._discard(life), name=f"discard-{internal_id}")
         self._discards[internal_id] = task
-        task.add_done_callback(lambda _: self._discards.pop(internal_id))
+        task.add_done_callback(lambda done: self._discard_done(internal_id, done))
         return task
+
+    def _discard_done(self, internal_id: str, task: asyncio.Task[None]) -> None:
+        del self._discards[internal_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("session %s: cannot be discarded yet: %s", internal_id, error)
 
     async def _discard(self, life: Lifecycle) -> None:
         """Remove an ended session for good; whoever gets an error asks again."""
@@ -277,13 +337,14 @@ class SessionManager:
         if not life.session.container_removed:
             await life.forget_container()
         await self._bury(internal_id)
+        await self._host.reach("discard.buried")
         await self.forget(internal_id)
 
     async def _bury(self, internal_id: str) -> None:
         now = self._host.clock.time()
-        self._tombstones = {
-            known: made
-            for known, made in self._tombstones.items()
-            if now - made < TOMBSTONE_SECONDS
-        } | {internal_id: now}
+        self._tombstones[internal_id] = now
         await self._host.records.add_tombstone(internal_id, now)
+        old = [i for i, made in self._tombstones.items() if now - made >= TOMBSTONE_SECONDS]
+        for known in old:
+            del self._tombstones[known]
+        await self._host.records.remove_tombstones(old)

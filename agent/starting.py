@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 from asyncio import timeout
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agent.deadlines import deadline_after
 from agent.engine import Container, ContainerSpec, ContainerStatus, container_name
-from agent.errors import ContainerExists, EngineTimeout, PortTaken, StartQueueFull
+from agent.errors import (
+    ContainerExists,
+    EngineTimeout,
+    FirewallFailed,
+    PortTaken,
+    StartQueueFull,
+)
 from agent.host import Host
 from agent.record import encode_label
 from agent.session import (
@@ -26,6 +33,10 @@ START_WAIT_SECONDS = 2.0
 """A start that cannot begin within this is refused at once (decisions.md, time limits)."""
 PORT_TRIES = 3
 """Starts tried with other ports when the engine finds one in use by somebody else (M10)."""
+FIREWALL_TRIES = 4
+FIREWALL_FIRST_SECONDS = 0.2
+"""The mean wait after the first failure; it doubles, so that all waits are 2.1 s at most: less
+than a caller gives a host. Each is random by half, so that many starts do not collide again."""
 
 Step = Callable[[str], Awaitable[None]]
 """Called between the steps; raises when the start must not go on."""
@@ -40,15 +51,16 @@ async def start(host: Host, session: Session, step: Step) -> Session:
     async with _slot(host):
         await step("start.reserved")
         session = _prepared(host, session)
-        await host.records.create(session)
+        await host.records.create(session, host.drain.now)
         await step("start.recorded")
         session = await _create_and_start(host, session, step)
+        await host.forget_flows(session.ports)
         await step("start.started")
         container = await host.engine.inspect(container_name(session.internal_id))
         session = running(host, session, container, deadline=_deadline(host, session))
         await host.records.save(session)
         if session.deadline is not None:
-            await host.records.publish(session)
+            await host.records.publish(session, host.drain.now)
         await step("start.saved")
         return session
 
@@ -57,13 +69,34 @@ def running(
     host: Host, session: Session, container: Container, *, deadline: Deadline | None
 ) -> Session:
     """The session as it is once its container has started."""
+    start_time = container.start_time or host.clock.time()
     return session.to(
         State.RUNNING,
+        at=start_time,
         container=container.container,
         process=container.process,
-        start_time=container.start_time or host.clock.time(),
+        start_time=start_time,
+        boot_id=host.clock.boot_id,
         deadline=deadline,
     )
+
+
+async def start_container(host: Host, name: str) -> None:
+    """Start a container, again and again for a moment while the firewall is in others' hands.
+
+    Raises the engine's errors, FirewallFailed after FIREWALL_TRIES.
+    """
+    wait = FIREWALL_FIRST_SECONDS
+    for _ in range(FIREWALL_TRIES - 1):
+        try:
+            await host.engine.start(name)
+        except FirewallFailed as error:
+            log.warning("container %s: %s; trying again", name, error)
+            await host.clock.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+            wait *= 2
+        else:
+            return
+    await host.engine.start(name)
 
 
 async def undo(host: Host, session: Session) -> None:
@@ -117,7 +150,7 @@ async def _create_and_start(host: Host, session: Session, step: Step) -> Session
         await _create(host, session)
         await step("start.created")
         try:
-            await _start_container(host, name)
+            await _start_created(host, name)
         except PortTaken as error:
             if pinned or tries == PORT_TRIES:
                 raise
@@ -139,9 +172,9 @@ async def _create(host: Host, session: Session) -> None:
         await host.engine.create(spec)
 
 
-async def _start_container(host: Host, name: str) -> None:
+async def _start_created(host: Host, name: str) -> None:
     try:
-        await host.engine.start(name)
+        await start_container(host, name)
     except EngineTimeout:
         if (await host.engine.inspect(name)).status is ContainerStatus.CREATED:
             raise
@@ -152,7 +185,7 @@ async def _with_other_ports(host: Host, session: Session) -> Session:
     ports = host.ports.reserve(session.internal_id, session.spec.ports)
     session = _prepared(host, session.with_changes(ports=ports))
     await host.records.save(session)
-    await host.records.publish(session)
+    await host.records.publish(session, host.drain.now)
     return session
 
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from agent.engine import PullProgress
 from agent.errors import InvalidArgument
+from agent.history import Run
 from agent.host import HostReport
 from agent.images import checked_reference
+from agent.report import Report
+from agent.sealed_report import Tail
 from agent.session import (
     FORMAT,
     EndReason,
@@ -83,19 +90,64 @@ def session_to_proto(session: Session) -> pb.Session:
         host=session.host,
         pid=session.process.pid if session.process else 0,
         log_sealed=session.log_sealed,
+        create_time=_timestamp(session.create_time),
+        start_time=_timestamp(session.start_time),
+        expire_time=_timestamp(session.deadline.expire_time if session.deadline else None),
+        end_time=_timestamp(session.end_time),
     )
     if session.end_reason is not None:
         message.end_reason = _REASONS[session.end_reason]
-    expire_time = session.deadline.expire_time if session.deadline else None
-    for field, seconds in (
-        (message.create_time, session.create_time),
-        (message.start_time, session.start_time),
-        (message.expire_time, expire_time),
-        (message.end_time, session.end_time),
-    ):
-        if seconds is not None:
-            field.FromNanoseconds(round(seconds * 1e9))
     return message
+
+
+def report_to_proto(report: Report, tail: Tail | None) -> pb.GetReportResponse:
+    """Write a report, and what there is of the log."""
+    message = pb.Report(
+        format=FORMAT,
+        internal_id=report.internal_id,
+        state=_STATES[report.state],
+        end_reason=_REASONS[report.end_reason],
+        detail=report.detail,
+        create_time=_timestamp(report.create_time),
+        end_time=_timestamp(report.end_time),
+        exit_code=report.exit_code,
+        signal=report.signal,
+        oom_killed=report.oom_killed,
+        restart_count=report.restart_count,
+        failed_runs=[_failed_run_to_proto(run) for run in report.failed_runs],
+        timeline=[
+            pb.Moment(state=_STATES[moment.state], time=_timestamp(moment.time))
+            for moment in report.timeline
+        ],
+        cpu_time=_duration(report.usage.cpu_seconds),
+        peak_memory_bytes=report.usage.peak_memory_bytes,
+    )
+    if tail is None:
+        return pb.GetReportResponse(report=message)
+    return pb.GetReportResponse(report=message, log=tail.data, log_truncated=tail.cut)
+
+
+def progress_to_proto(progress: PullProgress) -> pb.PullImageResponse:
+    """How far a pull has come, as others see it."""
+    return pb.PullImageResponse(
+        layers=progress.layers,
+        layers_done=progress.layers_done,
+        received_bytes=progress.received_bytes,
+        waiting=progress.waiting,
+    )
+
+
+def images_to_proto(
+    here: Iterable[str], sizes: Mapping[str, int], pulls: Mapping[str, PullProgress]
+) -> pb.ListImagesResponse:
+    """The images of a host as others see them."""
+    return pb.ListImagesResponse(
+        images=[pb.Image(image=image, size_bytes=sizes.get(image)) for image in sorted(here)],
+        pulls=[
+            pb.Pull(image=image, progress=progress_to_proto(progress))
+            for image, progress in sorted(pulls.items())
+        ],
+    )
 
 
 def host_to_proto(report: HostReport) -> pb.Host:
@@ -119,6 +171,8 @@ def host_to_proto(report: HostReport) -> pb.Host:
         engine_version=report.engine_version,
         start_slots=report.start_slots,
         warnings=report.warnings,
+        draining=report.drain.draining,
+        drain_revision=report.drain.revision,
     )
 
 
@@ -174,6 +228,32 @@ def page_from_token(token: str) -> tuple[float, str]:
         return (float.fromhex(time), internal_id)
     except (ValueError, OverflowError):
         raise InvalidArgument("page_token", "it is not one of this agent") from None
+
+
+def _failed_run_to_proto(run: Run) -> pb.FailedRun:
+    return pb.FailedRun(
+        start_time=_timestamp(run.start_time),
+        end_time=_timestamp(run.end_time),
+        exit_code=run.exit_code,
+        oom_killed=run.oom_killed,
+        restart_delay=_duration(run.delay),
+    )
+
+
+def _timestamp(seconds: float | None) -> Timestamp | None:
+    if seconds is None:
+        return None
+    time = Timestamp()
+    time.FromNanoseconds(round(seconds * 1e9))
+    return time
+
+
+def _duration(seconds: float | None) -> Duration | None:
+    if seconds is None:
+        return None
+    span = Duration()
+    span.FromNanoseconds(round(seconds * 1e9))
+    return span
 
 
 def _identity(identity: pb.Identity) -> Identity:

@@ -24,6 +24,8 @@ from controlplane.locations import Locations
 from controlplane.open_streams import OpenStreams
 from controlplane.players import Players
 from controlplane.registries.client import RegistryClient
+from controlplane.registries.logins import Logins
+from controlplane.registries.vault import Vault
 from controlplane.sessions import Sessions
 from controlplane.start_rate import StartRate
 from controlplane.starts import Starts
@@ -70,7 +72,11 @@ class ControlPlane:
         self._fleet_store = FleetStore(self._store)
         applications_store = ApplicationStore(self._store)
         reports = ReportStore(self._store)
-        self._registry = RegistryClient()
+        vault = Vault(config.state_dir / "registry.key")
+        self._logins = Logins(self._fleet_store, vault)
+        self._registry = RegistryClient(
+            self._logins.endpoint_of, max_image_bytes=config.max_image_bytes
+        )
         accounts_store, tokens = AccountStore(self._store), TokenStore(self._store)
         audit, account_admin = AuditStore(self._store), AccountAdminStore(self._store)
         streams = OpenStreams(accounts_store, clock)
@@ -92,7 +98,9 @@ class ControlPlane:
             random=random,
         )
         tag_store = TagStore(self._store)
-        self._preloader = Preloader(tag_store, self.fleet, random)
+        self._preloader = Preloader(
+            tag_store, self.fleet, login_for=self._logins.login_for, clock=clock, random=random
+        )
         applications = Applications(applications_store, self._fleet_store, self._preloader, clock)
         tags = Tags(
             applications=applications,
@@ -138,8 +146,8 @@ class ControlPlane:
             players=Players(PlayerStore(self._store), clock),
             fleet=self.fleet,
             fleet_store=self._fleet_store,
-            fleet_admin=FleetAdmin(fleet_admin, self.fleet, declared, clock),
-            agents=Agents(fleet_admin, self.fleet, declared.agents, clock),
+            fleet_admin=FleetAdmin(fleet_admin, self.fleet, self._logins, declared, clock),
+            agents=Agents(fleet_admin, self.fleet, self._preloader, declared.agents, clock),
         )
         self._runner: web.AppRunner | None = None
         self.base_url = ""
@@ -187,7 +195,8 @@ class ControlPlane:
 
     async def _open_store(self) -> None:
         await self._store.open()
-        await self._fleet_store.declare(self._config)
+        sealed = await self._logins.start(self._config.registries)
+        await self._fleet_store.declare(self._config, sealed)
         await self._sessions.drop_unattempted()
         await self.fleet.load()
         await self._registry.start()
@@ -215,4 +224,5 @@ class ControlPlane:
             await self._runner.cleanup()
         await self.fleet.close()
         await self._registry.stop()
+        self._logins.close()
         await self._store.close()

@@ -13,22 +13,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from controlplane.errors import ConfigError
-from controlplane.names import ADDRESS_RULE, NAME_RULE, is_name, is_registry_address
+from controlplane.names import NAME_RULE, is_name
+from controlplane.registry_settings import RegistryConfig, read_files
 
 ENV_PREFIX = "TILTYARD_CONTROLPLANE_"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LOG_LEVELS = ("debug", "info", "warning", "error")
 NOT_AGENTS = frozenset({"controlplane", "init"})
 """The audit names the product itself by these, where it names an agent by its name."""
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryConfig:
-    """A registry that the file declares: its name, `host[:port]`, and prefixes that mean it."""
-
-    name: str
-    address: str
-    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +55,7 @@ class Config:
     unreachable_after: float = 30.0
     ended_retention_days: int = 7
     audit_retention_days: int = 90
+    max_image_bytes: int = 20_000_000_000
     log_level: str = "info"
     regions: tuple[str, ...] = ("local",)
     node_pools: tuple[str, ...] = ("default",)
@@ -80,13 +73,11 @@ class Config:
         positive = ("start_rate", "placement_silence", "unreachable_after", "start_burst")
         connections = ("max_connections", "max_connections_per_address")
         retention = ("ended_retention_days", "audit_retention_days")
-        for name in (*positive, *retention, *connections):
+        for name in (*positive, *retention, *connections, "max_image_bytes"):
             _check(getattr(self, name) > 0, name, "must be more than 0")
         self._check_names()
         for registry in self.registries:
-            _check(is_registry_address(registry.address), "registries.address", ADDRESS_RULE)
-            addressed = all(map(is_registry_address, registry.aliases))
-            _check(addressed, "registries.aliases", ADDRESS_RULE)
+            registry.check()
         for agent in self.agents:
             where = f"agents.{agent.name}"
             product = agent.name in NOT_AGENTS
@@ -171,10 +162,12 @@ class Config:
 
 
 def load_config(path: Path, env: Mapping[str, str] | None = None) -> Config:
-    """Read the file, the environment and, to know that it can be used, the certificate.
+    """Read the file, those that it names for registries, the environment and the certificate.
+
+    The certificate only to know that it can be used.
 
     Raises:
-        ConfigError: The file cannot be read, or a key is unknown or its value does not fit.
+        ConfigError: A file cannot be read, or a key is unknown or its value does not fit.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -219,7 +212,7 @@ def _parse(text: str, default: object) -> object:
 
 def _read(key: str, value: object, default: object) -> object:
     if key == "registries":
-        return tuple(_entry(RegistryConfig, f"{key}[{i}]", v) for i, v in _items(key, value))
+        return tuple(_registry(f"{key}[{i}]", v) for i, v in _items(key, value))
     if key == "agents":
         return tuple(_entry(AgentConfig, f"{key}[{i}]", v) for i, v in _items(key, value))
     if isinstance(default, tuple):
@@ -233,6 +226,11 @@ def _read(key: str, value: object, default: object) -> object:
     return value
 
 
+def _registry(where: str, value: object) -> RegistryConfig:
+    table = read_files(where, value) if isinstance(value, dict) else value
+    return _entry(RegistryConfig, where, table)
+
+
 def _entry(kind: type[_Entry], where: str, value: object) -> _Entry:
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: must be a table")
@@ -241,8 +239,7 @@ def _entry(kind: type[_Entry], where: str, value: object) -> _Entry:
     for key, item in value.items():
         if key not in known:
             raise ConfigError(f"unknown key {where + '.' + key!r}")
-        many = isinstance(known[key].default, tuple)
-        values[key] = _strings(f"{where}.{key}", item) if many else _string(f"{where}.{key}", item)
+        values[key] = _item(f"{where}.{key}", item, known[key].default)
     for key, field in known.items():
         _check(key in values or field.default is not MISSING, f"{where}.{key}", "is missing")
     return kind(**values)
@@ -252,6 +249,13 @@ def _items(key: str, value: object) -> list[tuple[int, object]]:
     if not isinstance(value, list):
         raise ConfigError(f"{key}: must be a list")
     return list(enumerate(value))
+
+
+def _item(key: str, value: object, default: object) -> object:
+    if isinstance(default, bool):
+        _check(isinstance(value, bool), key, "must be true or false")
+        return value
+    return _strings(key, value) if isinstance(default, tuple) else _string(key, value)
 
 
 def _string(key: str, value: object) -> str:

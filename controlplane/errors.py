@@ -91,6 +91,10 @@ class AgentSilentError(Exception):
         return self.text
 
 
+class ImageRefusedError(Exception):
+    """What a tag names may not be pulled; the text says why, to follow "its image"."""
+
+
 class TiltyardError(Exception):
     """Base of what a caller is told; a subclass is a dataclass of the fields of its templates."""
 
@@ -241,6 +245,17 @@ class HostUnavailableError(TiltyardError):
 
 
 @dataclass(eq=False)
+class HostBusyError(TiltyardError):
+    """The session's host has no room for what is asked just now; `retry_after` in seconds."""
+
+    why: str
+    retry_after: int
+    reason = Reason.UNAVAILABLE
+    template = "host of the session busy"
+    detail_template = "{why}"
+
+
+@dataclass(eq=False)
 class NotReadyError(TiltyardError):
     """The control plane has not yet heard from every agent."""
 
@@ -251,10 +266,12 @@ class NotReadyError(TiltyardError):
 
 @dataclass(eq=False)
 class ArtifactTooLargeError(TiltyardError):
-    """The artifact is larger than may be downloaded."""
+    """The artifact is larger than may be downloaded: in bytes, entries or the length of names."""
 
+    why: str
     reason = Reason.TOO_LARGE
-    template = "artifact larger than 100000000 bytes"
+    template = "artifact too large"
+    detail_template = "{why}"
 
 
 @dataclass(eq=False)

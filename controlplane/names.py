@@ -1,6 +1,8 @@
-"""What operators may call things, and how a registry is addressed. Pure."""
+"""What operators may call things, and how a registry is addressed and logged in to. Pure."""
 
+import ipaddress
 import re
+import unicodedata
 
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 NAME_RULE = (
@@ -8,15 +10,30 @@ NAME_RULE = (
 )
 """So that no name is `.` or `..`, which clients take out of a path."""
 
-ADDRESS_RULE = "must be host[:port]"
+ADDRESS_RULE = "must be host[:port], with the port unless there is a '.' in the host"
+FAMILIAR_RULE = (
+    "must be registry-1.docker.io, with the aliases docker.io and index.docker.io: engines list"
+    " images of those under other names"
+)
+_FAMILIAR = frozenset({"docker.io", "index.docker.io"})
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 ADDRESS_PATTERN = rf"{_LABEL}(?:\.{_LABEL})*(?::[1-9][0-9]{{0,4}})?"
 """A DNS name or an IPv4 address, and a port: what stands before the `/` of an image's name."""
 
 MAX_HOST = 253
 MAX_PORT = 65535
+
+MAX_USERNAME, MAX_PASSWORD = 256, 4096
+"""Characters; tokens of clouds that are used as passwords have some 3,000."""
+
+MAX_AUTH_HOSTS = 16
+USERNAME_RULE = f"must be 1 to {MAX_USERNAME} characters, none of them ':' or a control character"
+"""A colon ends the name in a header for a log-in (RFC 7617)."""
+
+PASSWORD_RULE = f"must be 1 to {MAX_PASSWORD} characters, none of them a control character"
 _NAME = re.compile(rf"{NAME_PATTERN}\Z", re.ASCII)
 _ADDRESS = re.compile(rf"{ADDRESS_PATTERN}\Z", re.ASCII)
+_NUMBER = re.compile(r"(?:[0-9]+|0[xX][0-9A-Fa-f]*)\Z")
 
 
 def is_name(text: str) -> bool:
@@ -25,10 +42,49 @@ def is_name(text: str) -> bool:
 
 
 def is_registry_address(text: str) -> bool:
-    """Tell whether this is `host[:port]`: no scheme, no user, no path."""
+    """Tell whether this is `host[:port]`: no scheme, no user, no path.
+
+    And everybody must take it for the same host: engines look for `name/repository` at Docker Hub,
+    and a name that ends in a number is an IPv4 address in one of its old ways to write it (WHATWG
+    URL standard, "ends in a number").
+    """
     host, _, port = text.partition(":")
     return (
         _ADDRESS.match(text) is not None
         and len(host) <= MAX_HOST
         and int(port or MAX_PORT) <= MAX_PORT
+        and (bool(port) or "." in host or host == "localhost")
+        and (_NUMBER.match(host.rpartition(".")[2]) is None or _is_ipv4(host))
     )
+
+
+def is_familiar(address: str) -> bool:
+    """Tell whether engines leave this address out of the names of images that they list.
+
+    What was pulled from there is never found again. So it can be another name of a registry, and
+    not the one that hosts are given.
+    """
+    return address.lower() in _FAMILIAR
+
+
+def _is_ipv4(host: str) -> bool:
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_username(text: str) -> bool:
+    """Tell whether one may log in to a registry by this name."""
+    return 1 <= len(text) <= MAX_USERNAME and ":" not in text and not has_controls(text)
+
+
+def is_password(text: str) -> bool:
+    """Tell whether this may be the password for a registry."""
+    return 1 <= len(text) <= MAX_PASSWORD and not has_controls(text)
+
+
+def has_controls(text: str) -> bool:
+    """Tell whether there are control characters in a text."""
+    return any(unicodedata.category(character) == "Cc" for character in text)

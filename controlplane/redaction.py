@@ -9,9 +9,13 @@ indented.
 import copy
 import logging
 import re
+from itertools import takewhile
+from urllib.parse import quote
 
 REDACTED = "[redacted]"
 _INDENT = "    "
+_TELLTALE = 8
+"""Characters of a secret that are taken for its begin wherever they stand."""
 
 # Also of a token that was cut off, or whose checksum is wrong: what is there of its secret is
 # the secret's. An underscore may have been percent-encoded.
@@ -25,6 +29,31 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 def redact(text: str) -> str:
     """Cut out the secrets of tokens, and whatever follows the name of the header for them."""
     return _CREDENTIALS.sub(rf"\1{REDACTED}", _SECRET.sub(rf"\1{REDACTED}", text))
+
+
+def cut_out(secret: str, text: str) -> str:
+    """Cut a secret out of a text in which another program may quote it. Pure.
+
+    Quoted it may be in part, in another case (in the name of a host), as bytes or in a URL. So
+    whatever follows its begin goes, too, as far as it goes on or there is no space.
+    """
+    for form in (secret, repr(secret.encode())[2:-1], quote(secret, safe="")):
+        text = _cut_form(form, text)
+    return text
+
+
+def _cut_form(form: str, text: str) -> str:
+    begin, rest = form[:_TELLTALE], form[_TELLTALE:]
+    if not begin:
+        return text
+    before, *parts = re.split(re.escape(begin), text, flags=re.IGNORECASE)
+    return before + "".join(REDACTED + _after(rest, part) for part in parts)
+
+
+def _after(rest: str, text: str) -> str:
+    pairs = zip(rest.lower(), text.lower(), strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return re.sub(r"\A[!-~]*", "", text[same:])
 
 
 class RedactingFormatter(logging.Formatter):

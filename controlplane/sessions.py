@@ -1,8 +1,8 @@
-"""Sessions: reading, stopping, logs and artifacts. Starting is `starts.py`."""
+"""Sessions: reading, stopping, logs, reports and artifacts. Starting is `starts.py`."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
 from controlplane.clock import Clock
@@ -12,6 +12,7 @@ from controlplane.errors import (
     AgentSilentError,
     ArtifactTooLargeError,
     ConflictError,
+    HostBusyError,
     HostUnavailableError,
     NotFoundError,
     TiltyardError,
@@ -19,6 +20,7 @@ from controlplane.errors import (
 from controlplane.fleet.contract import State
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.session_report import SessionReport
 from controlplane.fleet.status import DEFAULT_LIST, SessionStatus, shown_status
 from controlplane.starts import Starts
 from controlplane.storage.account_store import Caller
@@ -27,6 +29,9 @@ from controlplane.storage.session_store import Session, SessionStore
 
 STOP_WAIT = 11.0
 """DELETE answers within 12 s; the rest is for the commit and the answer."""
+
+BUSY_RETRY_AFTER = 10
+"""Seconds until it is worth to ask a busy host again: so long it had the caller wait already."""
 
 AT_ONCE = 500
 """Sessions of a long list that are shown before others have their turn: some 10 ms."""
@@ -130,6 +135,21 @@ class Sessions:
         link, internal_id = self._where(found, "log")
         return _translated(link.client.stream_logs(internal_id, follow=follow), session_id)
 
+    async def report(self, found: ShownSession) -> SessionReport:
+        """Read how a session ended.
+
+        Raises:
+            NotFoundError: Its host is gone, or has forgotten it.
+            ConflictError: It has not ended.
+            HostUnavailableError: Its host does not answer.
+        """
+        session = found.session
+        link, internal_id = self._where(found, "report")
+        if not session.state.ended:
+            raise ConflictError("the session has not ended")
+        with _translation(session.id):
+            return await link.client.get_report(internal_id)
+
     async def artifact(
         self, caller: Caller, session_id: str, path: str
     ) -> AsyncGenerator[bytes, None]:
@@ -188,26 +208,39 @@ async def _translated(
     chunks: AsyncGenerator[bytes, None], session_id: str
 ) -> AsyncGenerator[bytes, None]:
     async with aclosing(chunks):
-        try:
+        with _translation(session_id):
             async for chunk in chunks:
                 yield chunk
-        except AgentRefusedError as error:
-            raise _told(error, session_id) from error
-        except AgentSilentError as error:
-            raise HostUnavailableError(f"the host does not answer: {error}") from error
+
+
+@contextmanager
+def _translation(session_id: str) -> Iterator[None]:
+    """Say to a caller what came of asking an agent."""
+    try:
+        yield
+    except AgentRefusedError as error:
+        raise _told(error, session_id) from error
+    except AgentSilentError as error:
+        raise HostUnavailableError(f"the host does not answer: {error}") from error
+
+
+_GONE = {
+    AgentReason.SESSION_NOT_FOUND: "session",
+    AgentReason.CONTAINER_GONE: "session",
+    AgentReason.LOG_GONE: "log",
+    AgentReason.PATH_NOT_FOUND: "path",
+}
 
 
 def _told(error: AgentRefusedError, session_id: str) -> TiltyardError:
     """Say to a caller what an agent refused."""
+    if (what := _GONE.get(error.agent_reason)) is not None:
+        return NotFoundError(what, session_id)
     match error.agent_reason:
-        case AgentReason.SESSION_NOT_FOUND | AgentReason.CONTAINER_GONE:
-            return NotFoundError("session", session_id)
-        case AgentReason.LOG_GONE:
-            return NotFoundError("log", session_id)
-        case AgentReason.PATH_NOT_FOUND:
-            return NotFoundError("path", session_id)
         case AgentReason.SESSION_LIVE:
             return ConflictError("the session has not ended")
         case AgentReason.ARTIFACT_TOO_LARGE:
-            return ArtifactTooLargeError()
+            return ArtifactTooLargeError(error.text)
+        case AgentReason.NO_CAPACITY:
+            return HostBusyError(error.text, retry_after=BUSY_RETRY_AFTER)
     return HostUnavailableError(f"the host cannot: {error}")

@@ -3,6 +3,7 @@
 from controlplane.applications import Applications
 from controlplane.clock import Clock
 from controlplane.errors import (
+    ImageRefusedError,
     InvalidRequestError,
     NotFoundError,
     RegistryUnavailableError,
@@ -43,27 +44,26 @@ class Tags:
         """Make a tag the newest of an application and have its hosts pull it.
 
         Raises:
-            InvalidRequestError: The name cannot be a tag.
+            InvalidRequestError: The name cannot be a tag, or is that of what may not be pulled.
             NotFoundError: The application is unknown or the registry has no such tag.
             RegistryUnavailableError: The registry fails.
             RegistryTimeoutError: The registry is silent.
         """
         if not TAG.match(tag):
             raise InvalidRequestError((Violation("tag", "cannot be a tag"),))
-        application, registry = await self._source(caller, application_name)
-        digest = await self._resolver.resolve(registry, application.repository, tag)
-        if digest is None:
-            raise NotFoundError("tag", tag)
-        image = f"{registry.address}/{application.repository}@{digest}"
-        enabled = Tag(tag, digest, image)
-        now_ms = self._clock.now_ms()
-        try:
-            key = (application.account, application.name)
-            if not await self._store.enable(*key, enabled, caller.actor, now_ms):
-                raise NotFoundError("application", application_name)
-        finally:
-            # The commit goes on when the caller hangs up; the hosts are compared after it.
-            self._preloader.look_at_all()
+        for _ in range(2):
+            application, registry = await self._source(caller, application_name)
+            found = await self._resolve(registry, application.repository, tag)
+            now_ms = self._clock.now_ms()
+            try:
+                key = (application.account, application.name)
+                if await self._store.enable(*key, found, caller.actor, now_ms):
+                    return
+            finally:
+                # The commit goes on when the caller hangs up; the hosts are compared after it.
+                self._preloader.look_at_all()
+            # The registry took its time, and the application's images are elsewhere now.
+        raise RegistryUnavailableError(application.registry, "it was changed meanwhile")
 
     async def available(
         self, caller: Caller, application_name: str, page: int, page_size: int
@@ -94,6 +94,15 @@ class Tags:
                 if on_a_host(*place, tag.image):
                     return tag
         raise NotFoundError("tag", version or "any")
+
+    async def _resolve(self, registry: Registry, repository: str, name: str) -> Tag:
+        try:
+            digest = await self._resolver.resolve(registry, repository, name)
+        except ImageRefusedError as error:
+            raise InvalidRequestError((Violation("tag", f"its image {error}"),)) from None
+        if digest is None:
+            raise NotFoundError("tag", name)
+        return Tag(name, digest, f"{registry.address}/{repository}@{digest}")
 
     async def _source(self, caller: Caller, name: str) -> tuple[Application, Registry]:
         """Read an application, and the registry that it names."""

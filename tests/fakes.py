@@ -11,16 +11,18 @@ import io
 import itertools
 import tarfile
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from agent.engine import (
+    LONGEST_PIECE_BYTES,
     Container,
     ContainerSpec,
     ContainerStatus,
     Credentials,
     EngineInfo,
+    LogPiece,
     PullProgress,
     container_name,
 )
@@ -43,6 +45,8 @@ from tests.fake_clock import FakeClock
 
 __all__ = ["FakeClock", "FakeEngine"]
 
+IMAGE_BYTES = 10 * 2**20
+"""What each image takes."""
 _CHUNK = 64 * 1024
 
 
@@ -60,13 +64,15 @@ class _Held:
     end_time: float | None = None
     error: str = ""
     removed: bool = False
-    log: list[bytes] = field(default_factory=list)
+    renamed: str = ""
+    log: list[LogPiece] = field(default_factory=list)
+    dropped: int = 0
     files: dict[str, bytes] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def name(self) -> str:
-        return container_name(self.spec.internal_id)
+        return self.renamed or container_name(self.spec.internal_id)
 
     def poke(self) -> None:
         """Wake whoever reads the log."""
@@ -136,6 +142,10 @@ class FakeEngine:
     def add_image(self, image: str) -> None:
         self._images.add(image)
 
+    def lose_image(self, image: str) -> None:
+        """Let somebody on the host remove an image from under its containers."""
+        self._images.discard(image)
+
     def occupy(self, protocol: str, port: int) -> None:
         """Let somebody else on the host have a port."""
         self._occupied.add((protocol, port))
@@ -182,10 +192,31 @@ class FakeEngine:
         self._ends.pop(held.process).set()
         held.process = None
 
-    def write_log(self, container: str, data: bytes) -> None:
+    def rename(self, container: str, name: str) -> None:
+        """Let somebody else on the host call a container otherwise."""
         held = self._find(container)
-        held.log.append(data)
+        del self._ids[held.name]
+        held.renamed = name
+        self._ids[name] = held.id
+
+    def write_log(self, container: str, data: bytes, *, stream: int = 1) -> None:
+        """Let the program write lines, and perhaps the beginning of one."""
+        held = self._find(container)
+        for line in io.BytesIO(data):
+            time = b"%030d" % next(self._numbers)
+            size = LONGEST_PIECE_BYTES
+            pieces = [line[begin : begin + size] for begin in range(0, len(line), size)]
+            held.log += [
+                LogPiece(stream, time, piece, piece is pieces[0], piece is pieces[-1])
+                for piece in pieces
+            ]
         held.poke()
+
+    def drop_log(self, container: str, pieces: int) -> None:
+        """Let the engine drop the oldest pieces of a log."""
+        held = self._find(container)
+        del held.log[:pieces]
+        held.dropped += pieces
 
     def put_file(self, container: str, path: str, data: bytes) -> None:
         self._find(container).files[path] = data
@@ -261,12 +292,17 @@ class FakeEngine:
 
     @contextlib.asynccontextmanager
     async def logs(
-        self, container: str, *, follow: bool = False
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        self,
+        container: str,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        longest: float | None = None,
+    ) -> AsyncIterator[AsyncIterator[Sequence[LogPiece]]]:
         async with self._call("logs", container):
             held = self._find(container)
         async with contextlib.aclosing(
-            self._read_log(held, follow=follow and held.process is not None)
+            self._read_log(held, follow=follow and held.process is not None, tail=tail)
         ) as found:
             yield found
 
@@ -298,6 +334,10 @@ class FakeEngine:
     async def images(self) -> frozenset[str]:
         async with self._call("images"):
             return frozenset(self._images)
+
+    async def image_sizes(self) -> dict[str, int]:
+        async with self._call("image_sizes"):
+            return dict.fromkeys(self._images, IMAGE_BYTES)
 
     @contextlib.asynccontextmanager
     async def events(self, agent_id: str) -> AsyncIterator[AsyncIterator[str]]:
@@ -364,15 +404,21 @@ class FakeEngine:
             if agent_id == held.spec.agent_id:
                 queue.put_nowait(held.spec.internal_id)
 
-    async def _read_log(self, held: _Held, *, follow: bool) -> AsyncGenerator[bytes]:
+    async def _read_log(
+        self, held: _Held, *, follow: bool, tail: int | None
+    ) -> AsyncGenerator[Sequence[LogPiece]]:
         run = held.process
-        for index in itertools.count():
-            while index >= len(held.log):
+        begin = 0 if tail is None else max(0, len(held.log) - tail)
+        next_piece = held.dropped + begin
+        while True:
+            while next_piece >= held.dropped + len(held.log):
                 if not follow or held.process != run or held.removed:
                     return
                 await held.changed.wait()
                 self._check_available()
-            yield held.log[index]
+            next_piece = max(next_piece, held.dropped)
+            yield [held.log[next_piece - held.dropped]]
+            next_piece += 1
 
     async def _read_events(self, queue: asyncio.Queue[str | None]) -> AsyncGenerator[str]:
         while (internal_id := await queue.get()) is not None:
@@ -388,20 +434,27 @@ class FakeEngine:
 
 
 def _tar(files: dict[str, bytes], path: str) -> bytes:
+    """Pack what is there below `path`, each folder before what is in it, as Docker does."""
     wanted = PurePosixPath("/") / path
     inside = {p: data for p, data in files.items() if PurePosixPath(p).is_relative_to(wanted)}
     if not inside:
         raise PathNotFound(path)
+    folders = {parent for p in inside for parent in PurePosixPath(p).parents}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        if str(wanted) not in inside:
-            folder = tarfile.TarInfo(wanted.name or ".")
-            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
-            tar.addfile(folder)
-        for name, data in inside.items():
-            member = tarfile.TarInfo(str(PurePosixPath(name).relative_to(wanted.parent)))
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
+        for place in sorted(folders | set(map(PurePosixPath, inside))):
+            if not place.is_relative_to(wanted):
+                continue
+            # The whole container begins with a slash, anything else with its last component.
+            root = wanted.name or "/"
+            member = tarfile.TarInfo(str(root / place.relative_to(wanted)))
+            if place in folders:
+                member.type, member.mode = tarfile.DIRTYPE, 0o755
+                tar.addfile(member)
+            else:
+                data = inside[str(place)]
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
     return buffer.getvalue()
 
 

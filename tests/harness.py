@@ -24,7 +24,13 @@ from typing import Self
 
 from tests.api_client import ApiClient
 from tests.demo_game import Image, build_image
-from tests.real_engine import DockerEngine, Unavailable, engine_unavailable, remove_traces
+from tests.real_engine import (
+    DockerEngine,
+    Unavailable,
+    accepts,
+    engine_unavailable,
+    remove_traces,
+)
 
 __all__ = [
     "AgentProcess",
@@ -197,14 +203,18 @@ class _Part:
 
 
 class Registry(_Part):
-    """A registry without authentication on a free port of the loopback address."""
+    """A registry without authentication on a free port of an address of this machine.
 
-    def __init__(self) -> None:
+    `settings` add to or replace those made here.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", **settings: object) -> None:
         reason = registry_unavailable()
         if reason:
             raise Unavailable(reason)
         super().__init__("registry")
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address = f"{host}:{free_port()}"
+        self.settings = settings
 
     def start(self) -> None:
         config = self.folder / "config.yml"
@@ -216,6 +226,7 @@ class Registry(_Part):
                 "delete": {"enabled": True},
             },
             "http": {"addr": self.address},
+            **self.settings,
         }
         config.write_text(json.dumps(settings))  # every JSON text is YAML
         self.process.launch(
@@ -229,6 +240,8 @@ class AgentProcess(_Part):
 
     def __init__(self, docker_socket: Path, **settings: object) -> None:
         super().__init__("agent")
+        self.wrapper: Sequence[str] = ()
+        """A command that runs the agent's as its last arguments, from the next start on."""
         self.state_dir = self.folder / "state"
         self.socket = self.folder / "agent.sock"
         self.config = self.folder / "agent.toml"
@@ -240,6 +253,7 @@ class AgentProcess(_Part):
             "public_address": "127.0.0.1",
             "bind_address": "127.0.0.1",
             "latency_addresses": ["127.0.0.1"],
+            "firewall_bridges": [],  # the machine's firewall is nobody's to write here
             **settings,
         }
 
@@ -251,8 +265,8 @@ class AgentProcess(_Part):
     def start(self) -> None:
         self.config.write_text(to_toml(self.settings))
         self.process.launch(
-            [sys.executable, "-m", "agent", "serve", "--config", str(self.config)],
-            lambda: _accepts(self.socket),
+            [*self.wrapper, sys.executable, "-m", "agent", "serve", "--config", str(self.config)],
+            lambda: accepts(self.socket),
         )
 
 
@@ -359,12 +373,3 @@ def _http_status(address: str, path: str) -> int:
         return 0
     finally:
         connection.close()
-
-
-def _accepts(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-        return True

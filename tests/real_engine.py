@@ -9,6 +9,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -39,10 +40,20 @@ class Unavailable(Exception):
     """A real part that this machine or user cannot have; the message says what to do."""
 
 
+def accepts(path: Path) -> bool:
+    """Tell whether somebody accepts connections on this unix socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
 def engine_answers(socket: Path) -> bool:
     """Tell whether an engine answers `info` on this socket."""
-    if not socket.is_socket():
-        return False
+    if not accepts(socket):
+        return False  # the SDK would leave a socket to the garbage collector, which warns
     try:
         client = docker.DockerClient(base_url=f"unix://{socket}", timeout=_ANSWER_TIMEOUT)
         with contextlib.closing(client):

@@ -5,8 +5,8 @@ from typing import ClassVar, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from controlplane.api.json_reader import read_json
 from controlplane.errors import BodyTooLargeError, InvalidRequestError, Violation
+from controlplane.json_reader import read_json
 
 MAX_BODY = 1024 * 1024
 _Body = TypeVar("_Body", bound="Body")

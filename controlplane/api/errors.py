@@ -12,6 +12,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from controlplane.errors import (
+    HostBusyError,
     InvalidRequestError,
     NoCapacityError,
     Reason,
@@ -152,7 +153,7 @@ def _from_ours(request: web.Request, error: TiltyardError) -> web.Response:
             {"field": v.field, "description": v.description} for v in error.violations
         ]
     response = error_response(request, status, error.message, error.details, **more)
-    if isinstance(error, NoCapacityError):
+    if isinstance(error, NoCapacityError | HostBusyError):
         response.headers["Retry-After"] = str(error.retry_after)
     if error.reason is Reason.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = "Bearer"

@@ -2,12 +2,12 @@
 
 import json
 import re
-import unicodedata
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from controlplane.durations import parse_duration
+from controlplane.names import has_controls
 
 MAX_LABELS_BYTES = 64 * 1024
 """Of a session's labels as JSON: every list shows them."""
@@ -17,7 +17,7 @@ _RESERVED = re.compile(r"TILTYARD_(?:SESSION_ID|CONTAINER|HOST|IP|PORT_(?:TCP|UD
 
 
 def _no_control_characters(text: str) -> str:
-    if any(unicodedata.category(character) == "Cc" for character in text):
+    if has_controls(text):
         raise ValueError("must not hold control characters")
     return text
 

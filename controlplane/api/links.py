@@ -36,6 +36,7 @@ LINKS: Mapping[str, tuple[Link, ...]] = {
         Link("get_session", {"id": _SESSION}),
         Link("stop_session", {"id": _SESSION}),
         Link("stream_logs", {"id": _SESSION}),
+        Link("get_report", {"id": _SESSION}),
         Link("fetch_artifact", {"session": _SESSION}),
         Link("join_players", {}, {"session": _SESSION, "players": ["player-1", "player-2"]}),
         Link("leave_players", {}, {"session": _SESSION, "players": ["player-1"]}),
@@ -44,6 +45,7 @@ LINKS: Mapping[str, tuple[Link, ...]] = {
     "stop_session": (
         Link("get_session", {"id": "$request.path.id"}),
         Link("stream_logs", {"id": "$request.path.id"}),
+        Link("get_report", {"id": "$request.path.id"}),
         Link("fetch_artifact", {"session": "$request.path.id"}),
     ),
     "join_players": (

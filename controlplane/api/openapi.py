@@ -49,14 +49,16 @@ _HEADERS: dict[str, Any] = {
         "schema": {"type": "string", "format": "uuid"},
     },
 }
+_RETRY_AFTER = {
+    "Retry-After": {
+        "description": "Seconds; absent where trying again is no use, or nobody knows when it is.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+}
 _ERROR_HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"required": True, "schema": {"const": "Bearer"}}},
-    420: {
-        "Retry-After": {
-            "description": "Seconds; absent where trying again is no use.",
-            "schema": {"type": "integer", "minimum": 1},
-        },
-    },
+    420: _RETRY_AFTER,
+    503: _RETRY_AFTER,
 }
 
 

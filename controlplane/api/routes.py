@@ -31,16 +31,19 @@ from controlplane.api.operator.fleet import (
     create_region,
     describe_regions,
     list_node_pools,
-    list_registries,
     remove_node_pool,
     remove_region,
-    remove_registry,
     set_node_pool,
+)
+from controlplane.api.operator.registries import (
+    list_registries,
+    remove_registry,
     set_registry,
 )
 from controlplane.api.operator.sessions import list_all_sessions, stop_any_session
 from controlplane.api.operator.tokens import create_token, list_tokens, revoke_token
 from controlplane.api.players import join_players, leave_players
+from controlplane.api.reports import get_report
 from controlplane.api.services import CALLER, SERVICES, Services, services_of
 from controlplane.api.sessions import get_session, list_sessions, start_session, stop_session
 from controlplane.api.streams import end_streams, fetch_artifact, stream_logs
@@ -56,6 +59,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/session", Scope.SESSION_READ, list_sessions, {401, 403, 422}),
     Route("GET", "/session/{id}", Scope.SESSION_READ, get_session, {401, 403, 404}),
     Route("DELETE", "/session/{id}", Scope.SESSION_STOP, stop_session,
+          {401, 403, 404, 409, 503}),
+    Route("GET", "/session/{id}/report", Scope.SESSION_READ, get_report,
           {401, 403, 404, 409, 503}),
     Route("PUT", "/session/player/join", Scope.SESSION_PLAYERS, join_players,
           {401, 403, 404, 413, 422}),

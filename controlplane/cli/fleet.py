@@ -1,4 +1,4 @@
-"""Operators' commands on regions, node pools, registries, agents and warm pools.
+"""Operators' commands on regions, node pools, agents and warm pools.
 
 Each is a call of the API.
 """
@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from controlplane.cli.options import YES, Api, calls, confirmed
+from controlplane.cli.registries import registry
 from controlplane.cli.tables import (
     Column,
     Row,
@@ -37,6 +38,21 @@ def _taken(key: str, shown: Callable[[Any], str]) -> Column:
     return column
 
 
+def _pulls(pulls: list[Row]) -> str:
+    """Show what each pull has come to, and why it failed last."""
+    shown = []
+    for pull in pulls:
+        parts = [f"{pull['image']} {pull['state']}"]
+        if pull["layers"]:
+            received = memory(pull["receivedBytes"] / 2**20)
+            parts.append(f"{pull['layersDone']} of {pull['layers']} layers, {received}")
+        if pull["failures"]:
+            parts.append(f"failed {pull['failures']} times, last {time(pull['failed'])}")
+            parts.append(pull["cause"])
+        shown.append(": ".join(parts))
+    return words(shown)
+
+
 _USE: dict[str, Column] = {
     "IN SETTINGS": field("declared", yes),
     "APPLICATIONS": field("applications"),
@@ -47,12 +63,6 @@ NODE_POOLS: dict[str, Column] = {
     "STRATEGY": field("strategy"),
     **_USE,
     "AGENTS": field("agents"),
-}
-REGISTRIES: dict[str, Column] = {
-    "NAME": field("name"),
-    "ADDRESS": field("address"),
-    "ALIASES": field("aliases", words),
-    **_USE,
 }
 AGENTS: dict[str, Column] = {
     "NAME": field("name"),
@@ -76,6 +86,7 @@ AGENT: dict[str, Column] = {
     "FREE SESSIONS": field("freeSessions"),
     "IN SETTINGS": field("declared", yes),
     "IMAGES": field("images", words),
+    "PULLS": field("pulls", _pulls),
 }
 WARM_POOLS: dict[str, Column] = {
     "IMAGE": field("image"),
@@ -150,36 +161,6 @@ def set_node_pool(api: Api, name: str, strategy: str) -> None:
 def delete_node_pool(api: Api, name: str) -> None:
     """Delete a node pool that nothing uses."""
     api.delete("operator", "node-pool", name)
-
-
-@click.group()
-def registry() -> None:
-    """Registries that images come from."""
-
-
-@registry.command("list")
-@calls("list registries")
-def list_registries(api: Api) -> None:
-    """List the registries."""
-    api.print_table(api.get("operator", "registry"), "registries", REGISTRIES)
-
-
-@registry.command("set")
-@_NAME
-@click.argument("address", metavar="HOST[:PORT]")
-@click.option("--alias", "aliases", multiple=True, help="Another name for it; repeatable.")
-@calls("set the registry")
-def set_registry(api: Api, name: str, address: str, aliases: tuple[str, ...]) -> None:
-    """Create or replace a registry."""
-    api.put("operator", "registry", name, body={"address": address, "aliases": aliases})
-
-
-@registry.command("delete")
-@_NAME
-@calls("delete the registry")
-def delete_registry(api: Api, name: str) -> None:
-    """Delete a registry that nothing uses."""
-    api.delete("operator", "registry", name)
 
 
 @click.group()

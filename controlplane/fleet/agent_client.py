@@ -8,6 +8,7 @@ broken connection, says nothing about what the agent did (AgentSilentError).
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
@@ -26,6 +27,8 @@ from controlplane.fleet.contract import (
     Port,
     PortRequest,
     Protocol,
+    PullProgress,
+    RegistryLogin,
     Resources,
     SessionSpec,
     SessionsReported,
@@ -34,6 +37,7 @@ from controlplane.fleet.contract import (
     State,
     WatchMessage,
 )
+from controlplane.fleet.session_report import FailedRun, Moment, SessionReport
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
 REASON_METADATA = "tiltyard-error-reason"
@@ -45,12 +49,16 @@ FOLLOW_TIMEOUT = 24 * 3600.0
 TRANSFER_TIMEOUT = 600.0
 """For 100 MB of artifact or 64 MiB of log to a slow caller."""
 
-PULL_TIMEOUT = 900.0
-"""For an image of some gigabytes; the back-off of the preloader comes after."""
+REPORT_TIMEOUT = 15.0
+"""An agent may wait 5 s for the log to be in its keeping."""
+
+PULL_TIMEOUT = 1900.0
+"""An agent gives a pull up after 1,800 s, and what it says of that shall come first."""
 
 REMOVE_TIMEOUT = 90.0
 """The engine has 60 s for it, and may be asked for another thing first."""
 
+_Stream = TypeVar("_Stream", bound=grpc.aio.RpcContext)
 _HUNG_UP = "the control plane has hung up on the agent"
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -96,13 +104,9 @@ class AgentClient:
             AgentSilentError: The agent cannot be reached or the stream broke.
         """
         request = agent_pb2.WatchRequest(incarnation=incarnation, acked_sequence=acked_sequence)
-        call = self._stub.Watch(request, timeout=FOLLOW_TIMEOUT)
-        try:
-            with _translated():
-                async for response in call:
-                    yield _watch_message(response)
-        finally:
-            call.cancel()
+        with _translated(), _ended(self._stub.Watch(request, timeout=FOLLOW_TIMEOUT)) as call:
+            async for response in call:
+                yield _watch_message(response)
         raise AgentSilentError("the agent ended the stream")
 
     async def start_session(self, internal_id: str, spec: SessionSpec, timeout: float) -> Answer:
@@ -128,32 +132,43 @@ class AgentClient:
         """Read a log from its beginning. Closing cancels the call. Raises as `watch`."""
         request = agent_pb2.StreamLogsRequest(internal_id=internal_id, follow=follow)
         timeout = FOLLOW_TIMEOUT if follow else TRANSFER_TIMEOUT
-        call = self._stub.StreamLogs(request, timeout=timeout)
-        try:
-            with _translated():
-                async for response in call:
-                    yield response.data
-        finally:
-            call.cancel()
+        with _translated(), _ended(self._stub.StreamLogs(request, timeout=timeout)) as call:
+            async for response in call:
+                yield response.data
+
+    async def get_report(self, internal_id: str) -> SessionReport:
+        """Read how a session ended. Raises as `watch`."""
+        request = agent_pb2.GetReportRequest(internal_id=internal_id)
+        with _translated():
+            response = await self._stub.GetReport(request, timeout=REPORT_TIMEOUT)
+            return _report_in(response)
 
     async def fetch_artifact(self, internal_id: str, path: str) -> AsyncGenerator[bytes, None]:
         """Read a .tar.gz of a file or folder. Closing cancels the call. Raises as `watch`."""
         request = agent_pb2.FetchArtifactRequest(internal_id=internal_id, path=path)
-        call = self._stub.FetchArtifact(request, timeout=TRANSFER_TIMEOUT)
-        try:
-            with _translated():
-                async for response in call:
-                    yield response.data
-        finally:
-            call.cancel()
+        timeout = TRANSFER_TIMEOUT
+        with _translated(), _ended(self._stub.FetchArtifact(request, timeout=timeout)) as call:
+            async for response in call:
+                yield response.data
 
-    async def pull_image(self, image: str) -> None:
-        """Have an image pulled and wait until it is there. Idempotent. Raises as `watch`."""
-        request = agent_pb2.PullImageRequest(image=image)
-        with _translated():
-            async for response in self._stub.PullImage(request, timeout=PULL_TIMEOUT):
+    async def pull_image(
+        self, image: str, login: RegistryLogin | None = None
+    ) -> AsyncGenerator[PullProgress, None]:
+        """Have an image pulled, and follow that until it is there. Idempotent. Raises as `watch`.
+
+        Closing cancels the call, not the pull.
+        """
+        request = agent_pb2.PullImageRequest(image=image, credentials=_credentials_out(login))
+        with _translated(), _ended(self._stub.PullImage(request, timeout=PULL_TIMEOUT)) as call:
+            async for response in call:
                 if response.done:
                     return
+                yield PullProgress(
+                    response.layers,
+                    response.layers_done,
+                    response.received_bytes,
+                    response.waiting,
+                )
         raise AgentSilentError("the agent ended the pull without a result")
 
     async def remove_image(self, image: str) -> None:
@@ -161,6 +176,15 @@ class AgentClient:
         request = agent_pb2.RemoveImageRequest(image=image)
         with _translated():
             await self._stub.RemoveImage(request, timeout=REMOVE_TIMEOUT)
+
+
+@contextmanager
+def _ended(call: _Stream) -> Iterator[_Stream]:
+    """Cancel a stream when its reader goes."""
+    try:
+        yield call
+    finally:
+        call.cancel()
 
 
 @contextmanager
@@ -211,6 +235,12 @@ def _spec_out(spec: SessionSpec) -> agent_pb2.SessionSpec:
         limits=_resources_out(spec.limits),
         ports=[_port_out(port) for port in spec.ports],
     )
+
+
+def _credentials_out(login: RegistryLogin | None) -> agent_pb2.RegistryCredentials | None:
+    if login is None:
+        return None
+    return agent_pb2.RegistryCredentials(username=login.username, password=login.password)
 
 
 def _port_out(port: PortRequest) -> agent_pb2.PortRequest:
@@ -266,7 +296,7 @@ def _session_in(session: agent_pb2.Session) -> HostSession:
             external_id=identity.external_id,
         ),
         image=session.image,
-        state=State[agent_pb2.State.Name(session.state).removeprefix("STATE_")],
+        state=_state_in(session.state),
         ports=tuple(
             Port(p.container_port, _PROTOCOL_NAMES[p.protocol], p.host_port, p.tls)
             for p in session.ports
@@ -282,6 +312,49 @@ def _session_in(session: agent_pb2.Session) -> HostSession:
         sequence=session.sequence,
         host=session.host,
     )
+
+
+def _report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
+    report = response.report
+    known = report.HasField
+    return SessionReport(
+        state=_state_in(report.state),
+        end_reason=EndReason[_end_reason_name(report.end_reason)],
+        detail=report.detail,
+        create_ms=report.create_time.ToMilliseconds(),
+        end_ms=report.end_time.ToMilliseconds(),
+        exit_code=report.exit_code if known("exit_code") else None,
+        signal=report.signal if known("signal") else None,
+        oom_killed=report.oom_killed,
+        restart_count=report.restart_count,
+        failed_runs=tuple(map(_failed_run_in, report.failed_runs)),
+        timeline=tuple(
+            Moment(_state_in(moment.state), moment.time.ToMilliseconds())
+            for moment in report.timeline
+        ),
+        cpu_seconds=_seconds(report.cpu_time) if known("cpu_time") else None,
+        peak_memory_bytes=report.peak_memory_bytes if known("peak_memory_bytes") else None,
+        log=response.log if response.HasField("log") else None,
+        log_truncated=response.log_truncated,
+    )
+
+
+def _failed_run_in(run: agent_pb2.FailedRun) -> FailedRun:
+    return FailedRun(
+        start_ms=_milliseconds(run.start_time, run.HasField("start_time")),
+        end_ms=run.end_time.ToMilliseconds(),
+        exit_code=run.exit_code if run.HasField("exit_code") else None,
+        oom_killed=run.oom_killed,
+        delay=_seconds(run.restart_delay),
+    )
+
+
+def _state_in(number: agent_pb2.State.ValueType) -> State:
+    return State[agent_pb2.State.Name(number).removeprefix("STATE_")]
+
+
+def _seconds(span: Duration) -> float:
+    return span.ToNanoseconds() / 10**9
 
 
 def _end_reason_name(number: agent_pb2.EndReason.ValueType) -> str:

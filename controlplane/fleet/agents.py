@@ -9,6 +9,8 @@ from controlplane.fleet.contract import Host
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.fleet_admin import check_removed, check_undeclared
 from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.preload import Preloader
+from controlplane.fleet.pulls import Pull
 from controlplane.storage.account_store import Caller
 from controlplane.storage.fleet_admin_store import FleetAdminStore, Removal, Removed
 from controlplane.storage.fleet_store import AgentRow
@@ -36,16 +38,23 @@ class ShownAgent:
     host: Host | None
     live_sessions: int
     heard_ms: int | None
+    pulls: list[Pull]
 
 
 class Agents:
     """Use cases on agents; whoever calls them has checked that one may."""
 
     def __init__(
-        self, store: FleetAdminStore, fleet: Fleet, declared: frozenset[str], clock: Clock
+        self,
+        store: FleetAdminStore,
+        fleet: Fleet,
+        preloader: Preloader,
+        declared: frozenset[str],
+        clock: Clock,
     ) -> None:
         self._store = store
         self._fleet = fleet
+        self._preloader = preloader
         self._declared = declared
         self._clock = clock
 
@@ -96,6 +105,7 @@ class Agents:
             host=link.host,
             live_sessions=link.live_sessions,
             heard_ms=heard_ms,
+            pulls=self._preloader.pulls(link),
         )
 
     def _state(self, link: HostLink) -> AgentState:

@@ -6,7 +6,7 @@ since the epoch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -174,6 +174,27 @@ class Host:
     draining: bool
     engine_available: bool
     start_slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryLogin:
+    """How a host's engine logs in to a registry; never kept there, never shown."""
+
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PullProgress:
+    """How far a pull has come: layers known, layers on the host, compressed bytes received.
+
+    `waiting` for others to be pulled to the host first.
+    """
+
+    layers: int = 0
+    layers_done: int = 0
+    received_bytes: int = 0
+    waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,20 @@ from controlplane.errors import ConflictError, InvalidRequestError, NotFoundErro
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.placement import Strategy
 from controlplane.names import NAME_RULE, is_name
+from controlplane.registries.logins import Logins
 from controlplane.storage.account_store import Caller
 from controlplane.storage.fleet_admin_store import (
     CountedRegistry,
     FleetAdminStore,
     InUse,
     NodePool,
+    NoPassword,
     Region,
     Removal,
 )
 from controlplane.storage.fleet_store import Registry
+
+_NOT_KEPT = "must be given: none is kept for this username, address, authHosts, private and ca"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +53,16 @@ class FleetAdmin:
     """Use cases on what the fleet is made of; whoever calls them has checked that one may."""
 
     def __init__(
-        self, store: FleetAdminStore, fleet: Fleet, declared: Declared, clock: Clock
+        self,
+        store: FleetAdminStore,
+        fleet: Fleet,
+        logins: Logins,
+        declared: Declared,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._fleet = fleet
+        self._logins = logins
         self.declared = declared
         self._clock = clock
 
@@ -110,19 +120,27 @@ class FleetAdmin:
         """Read all registries by name."""
         return await self._store.registries()
 
-    async def set_registry(self, caller: Caller, registry: Registry) -> None:
+    async def set_registry(self, caller: Caller, wanted: Registry, password: str | None) -> None:
         """Make or replace a registry. Idempotent.
 
+        With a user name and no password it keeps the one that it has, if that was given for the
+        same user, address and certificates, for every host where tokens are made, and for
+        addresses that are not public if it may go there.
+
         Raises:
-            InvalidRequestError: Nothing may be called so.
+            InvalidRequestError: Nothing may be called so, its certificates are none, or there is
+                no such password.
             ConflictError: The settings file declares it, or another registry claims its address
                 or one of its aliases.
         """
-        _check_name("registry", registry.name)
-        check_undeclared("registry", registry.name, self.declared.registries)
-        claimed = await self._store.set_registry(registry, caller.actor, self._clock.now_ms())
-        if claimed is not None:
-            raise ConflictError(f"registry {claimed.by!r} claims {claimed.address} already")
+        _check_name("registry", wanted.name)
+        check_undeclared("registry", wanted.name, self.declared.registries)
+        ready = await self._logins.ready(wanted, password)
+        outcome = await self._store.set_registry(ready, caller.actor, self._clock.now_ms())
+        if isinstance(outcome, NoPassword):
+            raise InvalidRequestError((Violation("password", _NOT_KEPT),))
+        if outcome is not None:
+            raise ConflictError(f"registry {outcome.by!r} claims {outcome.address} already")
 
     async def remove_registry(self, caller: Caller, name: str) -> None:
         """Remove a registry.

@@ -1,7 +1,6 @@
-"""A client of the OCI distribution API: which tags are there, and which digest has one?"""
+"""A client of the OCI distribution API: which tags are there, and what does one stand for?"""
 
 import asyncio
-import hashlib
 import json
 import logging
 import re
@@ -12,19 +11,21 @@ from typing import Protocol
 from controlplane.errors import RegistryTimeoutError, RegistryUnavailableError
 from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.http import RegistryHttp, Reply
+from controlplane.registries.manifests import (
+    IMAGE_TYPES,
+    INDEX_TYPES,
+    check_listed,
+    check_manifest,
+    digest_of,
+    is_named_by,
+)
 from controlplane.registries.tag_lists import TagLists
 from controlplane.storage.fleet_store import Registry
 
 _log = logging.getLogger(__name__)
 
-MANIFEST_TYPES = (
-    "application/vnd.oci.image.index.v1+json,"
-    "application/vnd.oci.image.manifest.v1+json,"
-    "application/vnd.docker.distribution.manifest.list.v2+json,"
-    "application/vnd.docker.distribution.manifest.v2+json"
-)
 RESOLVE_TIMEOUT = 10.0
-"""For all requests about one tag together: two, and a log-in for either."""
+"""For all requests about one tag together: its manifest, those that it lists, and a log-in."""
 
 LIST_TIMEOUT = 10.0
 """For all pages of a list of tags together."""
@@ -38,6 +39,17 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 PAGE_SIZE, MAX_PAGES = 1000, 20
 """Tags asked for at once, and pages read at most: a list of 20,000 tags serves nobody."""
 
+MAX_LIST_BYTES = 8 * 1024 * 1024
+"""Of all pages of a list of tags together."""
+
+MAX_LIST_COMMAS = 100_000
+"""Of all pages together: 4 MiB of empty lists stop all else for half a second.
+
+A tag has one; some registries tell of each manifest, too, with half a dozen.
+"""
+
+_MANIFESTS = ",".join((*INDEX_TYPES, *IMAGE_TYPES))
+
 DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 _API_HOSTS = dict.fromkeys(DOCKER_HUB, "registry-1.docker.io")
 _AUTH_HOSTS = dict.fromkeys(DOCKER_HUB, ("auth.docker.io",)) | {
@@ -45,14 +57,16 @@ _AUTH_HOSTS = dict.fromkeys(DOCKER_HUB, ("auth.docker.io",)) | {
 }
 """Where well-known registries are asked, and where they have their tokens made."""
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
-
 
 class TagResolver(Protocol):
     """What `tags.py` needs of a registry."""
 
     async def resolve(self, registry: Registry, repository: str, tag: str) -> str | None:
-        """Return the digest that a tag names now, None when the registry has no such tag."""
+        """Return the digest that a tag names now, None when the registry has no such tag.
+
+        Raises:
+            ImageRefusedError: What it names may not be pulled.
+        """
 
     async def tags(self, registry: Registry, repository: str) -> Sequence[str]:
         """Read the tags of a repository, newest version first; none when it has no such one."""
@@ -69,9 +83,15 @@ def public_endpoint(registry: Registry) -> Endpoint:
 class RegistryClient:
     """Asks registries."""
 
-    def __init__(self, endpoint_of: Callable[[Registry], Endpoint] = public_endpoint) -> None:
+    def __init__(
+        self,
+        endpoint_of: Callable[[Registry], Endpoint],
+        *,
+        max_image_bytes: int,
+    ) -> None:
         """Take what says where a registry is, and how to log in there."""
         self._endpoint_of = endpoint_of
+        self._max_image_bytes = max_image_bytes
         self._http = RegistryHttp()
         self._lists = TagLists(self._read_tags)
 
@@ -87,7 +107,10 @@ class RegistryClient:
     async def resolve(self, registry: Registry, repository: str, tag: str) -> str | None:
         """Return the digest that a tag names now, None when the registry has no such tag.
 
+        Its manifest is read, and those that it lists: no host pulls what was not looked at.
+
         Raises:
+            ImageRefusedError: What it names may not be pulled.
             RegistryUnavailableError: The registry fails or answers what cannot be used.
             RegistryTimeoutError: It does not answer in time.
         """
@@ -107,29 +130,41 @@ class RegistryClient:
         return await self._lists.newest_first(registry, repository)
 
     async def _digest(self, registry: Registry, repository: str, tag: str) -> str | None:
-        path = f"/v2/{repository}/manifests/{tag}"
-        reply = await self._ask(registry, repository, "HEAD", path)
-        if reply.status != 405:
-            if not _found(reply):
-                return None
-            digest = reply.headers.get("Docker-Content-Digest", "")
-            if _DIGEST.match(digest):
-                return digest
-        reply = await self._ask(registry, repository, "GET", path)
+        reply = await self._manifest(registry, repository, tag)
+        if reply is None:
+            return None
+        for listed in check_manifest(reply.body, _type_of(reply), self._max_image_bytes):
+            image = await self._manifest(registry, repository, listed)
+            if image is None or not is_named_by(listed, image.body):
+                raise UnusableError("it lacks an image that its list names")
+            check_listed(image.body, _type_of(image), self._max_image_bytes)
+        return digest_of(reply.body)
+
+    async def _manifest(self, registry: Registry, repository: str, reference: str) -> Reply | None:
+        path = f"/v2/{repository}/manifests/{reference}"
+        reply = await self._ask(registry, repository, path, accept=_MANIFESTS)
         if not _found(reply):
             return None
-        return f"sha256:{hashlib.sha256(reply.body).hexdigest()}"
+        named = reply.headers.get("Docker-Content-Digest")
+        if named is not None and not is_named_by(named, reply.body):
+            raise UnusableError("its manifest is not what its digest says")
+        return reply
 
     async def _read_tags(self, registry: Registry, repository: str) -> list[str]:
         path = f"/v2/{repository}/tags/list"
         query: Mapping[str, str] | None = {"n": str(PAGE_SIZE)}
         found: dict[str, None] = {}
+        size = commas = 0
         with _told_of(registry):
             async with asyncio.timeout(LIST_TIMEOUT):
                 for _ in range(MAX_PAGES):
-                    reply = await self._ask(registry, repository, "GET", path, query)
+                    reply = await self._ask(registry, repository, path, query)
                     if not _found(reply):
                         return []
+                    size += len(reply.body)
+                    commas += reply.body.count(b",")
+                    if size > MAX_LIST_BYTES or commas > MAX_LIST_COMMAS:
+                        break
                     found |= dict.fromkeys(_names(reply))
                     if len(found) > PAGE_SIZE * MAX_PAGES:
                         break
@@ -142,18 +177,17 @@ class RegistryClient:
         self,
         registry: Registry,
         repository: str,
-        method: str,
         path: str,
         query: Mapping[str, str] | None = None,
+        accept: str = "application/json",
     ) -> Reply:
         return await self._http.ask(
             self._endpoint_of(registry),
-            method,
             path,
             scope=f"repository:{repository}:pull",
             max_bytes=MAX_ANSWER_BYTES,
             params=query,
-            accept=MANIFEST_TYPES if "/manifests/" in path else "application/json",
+            accept=accept,
         )
 
 
@@ -168,6 +202,10 @@ def _told_of(registry: Registry) -> Iterator[None]:
     except TimeoutError as error:
         _log.warning("cannot ask registry %s: because it did not answer in time", registry.name)
         raise RegistryTimeoutError(registry.name) from error
+
+
+def _type_of(reply: Reply) -> str:
+    return reply.headers.get("Content-Type", "")
 
 
 def _found(reply: Reply) -> bool:

@@ -11,28 +11,42 @@ but for the realm of its tokens, and that must be a host that the operator named
 """
 
 import asyncio
-import re
+import logging
 import ssl
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import aiohttp
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from controlplane.redaction import REDACTED
+from controlplane.redaction import cut_out
 from controlplane.registries.endpoint import Endpoint, UnusableError, base_url, is_address
 from controlplane.registries.login import checked_realm, read_challenges, read_token
 from controlplane.registries.resolver import LookUps, Resolver
 
+_log = logging.getLogger(__name__)
+
 TIMEOUT = aiohttp.ClientTimeout(total=5, connect=2)
 """Of one request, within the patience of a caller; a registry answers in milliseconds."""
+
+MAX_CONNECTIONS = 8
+"""To one host at a time; who waits longer for one than for a connection is told of a time-out.
+
+All hosts together have no limit: the operator named them, and one that is silent takes nothing
+away from another.
+"""
 
 MAX_TOKEN_BYTES = 64 * 1024
 MAX_TOKENS = 1024
 """Of tokens kept, the oldest going first: one for each repository that is asked for."""
+
+MAX_CONTEXTS = 64
+"""Of certificates that were read and are kept, the oldest going first."""
 
 TOKEN_MARGIN = 10.0
 """Seconds that a token is given less than its service said."""
@@ -70,6 +84,7 @@ class RegistryHttp:
         self._look_ups = LookUps()
         self._tokens: OrderedDict[tuple[Endpoint, str], tuple[str, float]] = OrderedDict()
         self._contexts: dict[str, ssl.SSLContext] = {}
+        self._loading = ThreadPoolExecutor(1, "registry certificates")
 
     async def start(self) -> None:
         """Open the connection pools."""
@@ -83,11 +98,11 @@ class RegistryHttp:
                 await session.close()
         self._any = self._public = None
         self._look_ups.close()
+        self._loading.shutdown(wait=False)  # what it does takes milliseconds
 
     async def ask(
         self,
         endpoint: Endpoint,
-        method: str,
         path: str,
         *,
         scope: str,
@@ -95,7 +110,7 @@ class RegistryHttp:
         params: Mapping[str, str] | None = None,
         accept: str = "application/json",
     ) -> Reply:
-        """Send a request, logging in when the registry wants that.
+        """Send a GET request, logging in when the registry wants that.
 
         Registries do not tell whether a repository is missing or another's. So a refusal of who
         holds a token, or may not have one without a name, is answered as 404.
@@ -110,14 +125,17 @@ class RegistryHttp:
         known = self._token(endpoint, scope)
         if known is not None:
             headers["Authorization"] = known
-        reply = await self._send(endpoint, method, url, headers, max_bytes)
+        reply = await self._send(endpoint, url, headers, max_bytes)
         if reply.status == 401:
             header = await self._log_in(endpoint, scope, reply)
             if header is None:
                 return replace(reply, status=404)
             headers["Authorization"] = header
-            reply = await self._send(endpoint, method, url, headers, max_bytes)
+            reply = await self._send(endpoint, url, headers, max_bytes)
         if headers.get("Authorization", "").startswith("Bearer ") and reply.status in _HIDDEN:
+            if endpoint.basic is not None and reply.status != 404:
+                told = "registry %s answered %d to a token for %s: may its user pull from there?"
+                _log.warning(told, endpoint.address, reply.status, scope)
             return replace(reply, status=404)
         if reply.status == 401:
             raise UnusableError("it refused the log-in")
@@ -136,13 +154,13 @@ class RegistryHttp:
     async def _fetch_token(
         self, endpoint: Endpoint, scope: str, challenge: Mapping[str, str]
     ) -> str | None:
-        realm = checked_realm(endpoint, challenge.get("realm", ""))
+        realm = _realm(endpoint, challenge)
         query = {"service": challenge["service"]} if "service" in challenge else {}
         headers = {"Accept": "application/json"}
         if endpoint.basic is not None:
             headers["Authorization"] = endpoint.basic
         url = realm.update_query(query | {"scope": scope})
-        reply = await self._send(endpoint, "GET", url, headers, MAX_TOKEN_BYTES)
+        reply = await self._send(endpoint, url, headers, MAX_TOKEN_BYTES)
         if endpoint.basic is None and reply.status in _HIDDEN:
             return None
         failure = f"its token service answered {reply.status}"
@@ -165,29 +183,30 @@ class RegistryHttp:
             self._tokens.popitem(last=False)
 
     async def _send(
-        self, endpoint: Endpoint, method: str, url: URL, headers: dict[str, str], max_bytes: int
+        self, endpoint: Endpoint, url: URL, headers: dict[str, str], max_bytes: int
     ) -> Reply:
         headers = {**headers, "Accept-Encoding": "identity"}
         try:
-            return await self._exchange(endpoint, method, url, headers, max_bytes)
+            return await self._exchange(endpoint, url, headers, max_bytes)
         except TimeoutError:
             raise
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
             phrase = next(told for kind, told in _PHRASES if isinstance(error, kind))
             text = str(error) or type(error).__name__
-            for secret in (headers.get("Authorization", "").partition(" ")[2], endpoint.password):
-                text = _without(secret, text)
+            text = cut_out(headers.get("Authorization", "").partition(" ")[2], text)
+            text = cut_out(endpoint.password, text)
             # Not `from error`: a traceback would show the text as it was.
             raise UnusableError(phrase, f"{phrase}: {text}") from None
 
     async def _exchange(
-        self, endpoint: Endpoint, method: str, url: URL, headers: dict[str, str], max_bytes: int
+        self, endpoint: Endpoint, url: URL, headers: dict[str, str], max_bytes: int
     ) -> Reply:
         free = endpoint.private or is_address(url.host or "") or url.host == "localhost"
         session = self._any if free else self._public
         assert session is not None, "start() comes first"
-        async with session.request(
-            method, url, headers=headers, allow_redirects=False, ssl=self._context(endpoint)
+        context = await self._context(endpoint)
+        async with session.get(
+            url, headers=headers, allow_redirects=False, ssl=context
         ) as response:
             body = bytearray()
             async for chunk in response.content.iter_chunked(65536):
@@ -200,23 +219,32 @@ class RegistryHttp:
                 raise UnusableError("its Link header names no URL") from None
             return Reply(response.status, response.headers, links, bytes(body))
 
-    def _context(self, endpoint: Endpoint) -> ssl.SSLContext | bool:
+    async def _context(self, endpoint: Endpoint) -> ssl.SSLContext | bool:
         if not endpoint.ca:
             return True
-        if endpoint.ca not in self._contexts:
-            self._contexts[endpoint.ca] = ssl.create_default_context(cadata=endpoint.ca)
-        return self._contexts[endpoint.ca]
+        context = self._contexts.get(endpoint.ca)
+        if context is None:
+            make = partial(ssl.create_default_context, cadata=endpoint.ca)
+            loop = asyncio.get_running_loop()
+            context = await loop.run_in_executor(self._loading, make)
+            self._contexts[endpoint.ca] = context
+            while len(self._contexts) > MAX_CONTEXTS:
+                del self._contexts[next(iter(self._contexts))]
+        return context
 
 
-def _without(secret: str, text: str) -> str:
-    """Cut a secret out of a text that may quote it, and break off within it."""
-    begin = re.escape(secret[:8])
-    return re.sub(rf"{begin}[!-~]*", REDACTED, text) if secret else text
+def _realm(endpoint: Endpoint, challenge: Mapping[str, str]) -> URL:
+    try:
+        return checked_realm(endpoint, challenge.get("realm", ""))
+    except UnusableError as error:
+        raise UnusableError(str(error), cut_out(endpoint.password, error.detail)) from None
 
 
 def _session(resolver: Resolver) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False),
+        connector=aiohttp.TCPConnector(
+            resolver=resolver, use_dns_cache=False, limit=0, limit_per_host=MAX_CONNECTIONS
+        ),
         timeout=TIMEOUT,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,

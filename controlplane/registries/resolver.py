@@ -12,8 +12,11 @@ from typing import Any, TypeAlias
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-THREADS = 4
-"""A name is looked up once at a time, so that one whose servers are silent holds one of them."""
+THREADS = 64
+"""A name is looked up once at a time, so that one whose servers are silent holds one of them.
+
+All names are the operator's; threads are made as they are needed.
+"""
 
 _Found: TypeAlias = list[tuple[socket.AddressFamily, int, str]]
 """Family, protocol and address of each."""

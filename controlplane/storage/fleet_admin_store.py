@@ -1,13 +1,20 @@
 """Regions, node pools, registries and agents as operators see and change them, in the database."""
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlite_utils import Database
 
 from controlplane.fleet.placement import Strategy
-from controlplane.storage.fleet_store import Claimed, Registry, find_claim, registry_of
+from controlplane.storage.fleet_store import (
+    ALL_REGISTRIES,
+    REGISTRY_COLUMNS,
+    Claimed,
+    Registry,
+    find_claim,
+    registry_of,
+    write_registry,
+)
 from controlplane.storage.store import Actor, Event, Store, record_event
 
 _USING_AN_AGENT = {
@@ -54,6 +61,11 @@ class InUse:
     """It stays, because of these: `agents: 1`, `applications: 2`."""
 
     by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoPassword:
+    """There is no password for this user at this address."""
 
 
 Removal = Removed | InUse | None
@@ -144,18 +156,20 @@ class FleetAdminStore:
 
     async def registries(self) -> list[CountedRegistry]:
         """Read all registries by name."""
-        sql = (
-            "SELECT name, address, aliases, (SELECT count(*) FROM application"
-            " WHERE application.registry = registry.name) FROM registry ORDER BY name"
-        )
+        count = "(SELECT count(*) FROM application WHERE application.registry = registry.name)"
+        columns = f"{REGISTRY_COLUMNS}, {count}"
+        sql = f"SELECT {columns} FROM registry ORDER BY name"  # noqa: S608  # constants
         return await self._store.read(
-            sql, (), lambda row: CountedRegistry(registry_of(row[:3]), row[3])
+            sql, (), lambda row: CountedRegistry(registry_of(row[:-1]), row[-1])
         )
 
-    async def set_registry(self, wanted: Registry, actor: Actor, now_ms: int) -> Claimed | None:
+    async def set_registry(
+        self, wanted: Registry, actor: Actor, now_ms: int
+    ) -> Claimed | NoPassword | None:
         """Make or replace a registry, unless another claims its address or one of its aliases.
 
-        Tags that are enabled go on naming the address that they were enabled with.
+        With a user name and no password it keeps the one that it has, where that may be. Tags
+        that are enabled go on naming the address that they were enabled with.
         """
         return await self._store.run(lambda db: _set_registry(db, wanted, actor, now_ms))
 
@@ -209,19 +223,32 @@ def _in_use(db: Database, name: str, used: Mapping[str, str]) -> InUse | None:
     return InUse(by) if by else None
 
 
-def _set_registry(db: Database, wanted: Registry, actor: Actor, now_ms: int) -> Claimed | None:
-    rows = db.execute("SELECT name, address, aliases FROM registry").fetchall()
+def _set_registry(
+    db: Database, wanted: Registry, actor: Actor, now_ms: int
+) -> Claimed | NoPassword | None:
+    rows = db.execute(ALL_REGISTRIES).fetchall()
     found = {row[0]: registry_of(row) for row in rows}
     current = found.pop(wanted.name, None)
     claimed = find_claim(wanted, found.values())
-    if claimed is not None or wanted == current:
+    if claimed is not None:
         return claimed
-    aliases = json.dumps(wanted.aliases)
-    db.execute(
-        "INSERT INTO registry(name, address, aliases) VALUES (?,?,?) ON CONFLICT(name)"
-        " DO UPDATE SET address=excluded.address, aliases=excluded.aliases",
-        (wanted.name, wanted.address, aliases),
-    )
+    given = bool(wanted.sealed)
+    if wanted.username and not given:
+        if current is None or not current.lends_its_password(wanted):
+            return NoPassword()
+        wanted = replace(wanted, sealed=current.sealed)
+    if wanted == current:
+        return None
+    write_registry(db, wanted)
     event = Event(now_ms, "registry.set", "", actor, wanted.name)
-    record_event(db, event, {"address": wanted.address, "aliases": wanted.aliases})
+    data = {
+        "address": wanted.address,
+        "aliases": wanted.aliases,
+        "username": wanted.username or None,
+        "passwordGiven": given,
+        "authHosts": wanted.auth_hosts,
+        "private": wanted.private,
+        "ca": bool(wanted.ca),
+    }
+    record_event(db, event, data)
     return None

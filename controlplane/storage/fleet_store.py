@@ -1,14 +1,16 @@
 """Regions, node pools, registries and agents in the database."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from sqlite_utils import Database
 
 from controlplane.config import Config
 from controlplane.errors import StoreError
 from controlplane.fleet.placement import Strategy
+from controlplane.registry_settings import RegistryConfig
 from controlplane.storage.store import Store
 
 
@@ -24,16 +26,39 @@ class AgentRow:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """A registry that the operator configured; `address` is `host[:port]`."""
+    """A registry that the operator configured; `address` is `host[:port]`.
+
+    The rest is how to log in there, as `registries/endpoint.py` says; `sealed` is its password as
+    `registries/vault.py` sealed it, and nothing without a `username`.
+    """
 
     name: str
     address: str
     aliases: tuple[str, ...]
+    username: str = ""
+    sealed: bytes = field(default=b"", repr=False)
+    auth_hosts: tuple[str, ...] = ()
+    private: bool = False
+    ca: str = field(default="", repr=False)
 
     @property
     def prefixes(self) -> tuple[str, ...]:
         """What may stand before a repository's name and means this registry."""
         return (self.address, *self.aliases)
+
+    def lends_its_password(self, wanted: "Registry") -> bool:
+        """Tell whether the password that was given for this one may be that of another version.
+
+        Not where it would go to another host, by whatever its name resolves to or whoever signed
+        its certificate, or be said to be another's. Pure.
+        """
+        return (
+            bool(self.sealed)
+            and wanted.address.lower() == self.address.lower()
+            and (wanted.username, wanted.ca) == (self.username, self.ca)
+            and set(wanted.auth_hosts) <= set(self.auth_hosts)
+            and wanted.private <= self.private
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +69,26 @@ class Claimed:
     by: str
 
 
+REGISTRY_COLUMNS = "name, address, aliases, username, sealed_password, auth_hosts, private, ca"
+ALL_REGISTRIES = f"SELECT {REGISTRY_COLUMNS} FROM registry"  # noqa: S608  # a constant
+
+
 class FleetStore:
     """Transactions on what the operator configured."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def declare(self, config: Config) -> None:
+    async def declare(self, config: Config, sealed: Mapping[str, bytes] | None = None) -> None:
         """Write what the settings file declares; what only the database knows stays.
+
+        `sealed` has the passwords of the declared registries that have one, by name.
 
         Raises:
             StoreError: Two registries would claim one address; nothing was changed.
         """
-        await self._store.run(lambda db: _declare(db, config))
+        declared = [_declared(entry, sealed or {}) for entry in config.registries]
+        await self._store.run(lambda db: _declare(db, config, declared))
 
     async def agents(self) -> list[AgentRow]:
         """Read all agents that were not removed."""
@@ -78,26 +110,60 @@ class FleetStore:
 
     async def registries(self) -> dict[str, Registry]:
         """Read all registries by name."""
-        sql = "SELECT name, address, aliases FROM registry"
         return await self._store.run(
-            lambda db: {row[0]: registry_of(row) for row in db.execute(sql)}
+            lambda db: {row[0]: registry_of(row) for row in db.execute(ALL_REGISTRIES)}
         )
 
     async def registry(self, name: str) -> Registry | None:
         """Read one registry."""
+        return await self._registry(f"{ALL_REGISTRIES} WHERE name = ?", name)
 
+    async def registry_at(self, address: str) -> Registry | None:
+        """Read the registry that has this address; names of hosts do not differ by case."""
+        return await self._registry(f"{ALL_REGISTRIES} WHERE address = ? COLLATE NOCASE", address)
+
+    async def _registry(self, sql: str, value: str) -> Registry | None:
         def transaction(db: Database) -> Registry | None:
-            sql = "SELECT name, address, aliases FROM registry WHERE name = ?"
-            row = db.execute(sql, (name,)).fetchone()
+            row = db.execute(sql, (value,)).fetchone()
             return registry_of(row) if row else None
 
         return await self._store.run(transaction)
 
 
-def registry_of(row: tuple[str, str, str]) -> Registry:
-    """Read a row of name, address and aliases."""
-    name, address, aliases = row
-    return Registry(name, address, tuple(json.loads(aliases)))
+def registry_of(row: tuple[Any, ...]) -> Registry:
+    """Read a row of `REGISTRY_COLUMNS`."""
+    name, address, aliases, username, sealed, auth_hosts, private, ca = row
+    return Registry(
+        name,
+        address,
+        tuple(json.loads(aliases)),
+        username,
+        sealed or b"",
+        tuple(json.loads(auth_hosts)),
+        bool(private),
+        ca,
+    )
+
+
+def write_registry(db: Database, registry: Registry) -> None:
+    """Make or replace a registry, within a transaction."""
+    db.execute(
+        "INSERT INTO registry(name, address, aliases, username, sealed_password, auth_hosts,"
+        " private, ca) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT(name) DO UPDATE SET"
+        " address=excluded.address, aliases=excluded.aliases, username=excluded.username,"
+        " sealed_password=excluded.sealed_password, auth_hosts=excluded.auth_hosts,"
+        " private=excluded.private, ca=excluded.ca",
+        (
+            registry.name,
+            registry.address,
+            json.dumps(registry.aliases),
+            registry.username,
+            registry.sealed or None,
+            json.dumps(registry.auth_hosts),
+            registry.private,
+            registry.ca,
+        ),
+    )
 
 
 def find_claim(wanted: Registry, others: Iterable[Registry]) -> Claimed | None:
@@ -112,18 +178,27 @@ def find_claim(wanted: Registry, others: Iterable[Registry]) -> Claimed | None:
     return None
 
 
-def _declare(db: Database, config: Config) -> None:
+def _declared(entry: RegistryConfig, sealed: Mapping[str, bytes]) -> Registry:
+    return Registry(
+        entry.name,
+        entry.address,
+        entry.aliases,
+        entry.username,
+        sealed.get(entry.name, b""),
+        entry.auth_hosts,
+        entry.private,
+        entry.ca,
+    )
+
+
+def _declare(db: Database, config: Config, registries: Collection[Registry]) -> None:
     for region in config.regions:
         db.execute("INSERT OR IGNORE INTO region(name) VALUES (?)", (region,))
     for pool in config.node_pools:
         db.execute("INSERT OR IGNORE INTO node_pool(name) VALUES (?)", (pool,))
-    for registry in config.registries:
-        db.execute(
-            "INSERT INTO registry(name, address, aliases) VALUES (?,?,?) ON CONFLICT(name)"
-            " DO UPDATE SET address=excluded.address, aliases=excluded.aliases",
-            (registry.name, registry.address, json.dumps(registry.aliases)),
-        )
-    _check_claims(db, config)
+    for registry in registries:
+        write_registry(db, registry)
+    _check_claims(db, registries)
     for agent in config.agents:
         db.execute(
             "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)"
@@ -133,19 +208,19 @@ def _declare(db: Database, config: Config) -> None:
         )
 
 
-def _check_claims(db: Database, config: Config) -> None:
+def _check_claims(db: Database, registries: Collection[Registry]) -> None:
     """Refuse a file that declares what a registry claims which was made by the API.
 
     Neither wins: an image would be looked for at another place than its tag was enabled at.
     """
-    declared = {registry.name for registry in config.registries}
-    rows = db.execute("SELECT name, address, aliases FROM registry").fetchall()
+    declared = {registry.name for registry in registries}
+    rows = db.execute(ALL_REGISTRIES).fetchall()
     made = [registry_of(row) for row in rows if row[0] not in declared]
-    for entry in config.registries:
-        claimed = find_claim(Registry(entry.name, entry.address, entry.aliases), made)
+    for registry in registries:
+        claimed = find_claim(registry, made)
         if claimed is not None:
             raise StoreError(
-                f"cannot declare registry {entry.name!r}: because {claimed.by!r}, which was made"
-                f" by the API, claims {claimed.address}: take the one out of the settings file,"
-                " or start without it and change or remove the other by the API"
+                f"cannot declare registry {registry.name!r}: because {claimed.by!r}, which was"
+                f" made by the API, claims {claimed.address}: take the one out of the settings"
+                " file, or start without it and change or remove the other by the API"
             )

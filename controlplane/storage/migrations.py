@@ -213,6 +213,15 @@ CREATE TABLE image (reference TEXT PRIMARY KEY) STRICT;
 INSERT OR IGNORE INTO image(reference) SELECT image FROM tag;
 """
 
+_REGISTRY_LOGINS = """
+-- The password is sealed with a key that is not in the database; NULL where there is no name.
+ALTER TABLE registry ADD COLUMN username TEXT NOT NULL DEFAULT '';
+ALTER TABLE registry ADD COLUMN sealed_password BLOB;
+ALTER TABLE registry ADD COLUMN auth_hosts TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE registry ADD COLUMN private INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE registry ADD COLUMN ca TEXT NOT NULL DEFAULT '';
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
     _LOOKUPS,
@@ -224,6 +233,7 @@ MIGRATIONS: tuple[str, ...] = (
     _BOUNDS,
     _PORTIONS,
     _IMAGES,
+    _REGISTRY_LOGINS,
 )
 
 

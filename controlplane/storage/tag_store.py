@@ -43,7 +43,7 @@ class TagStore:
     ) -> bool:
         """Make a tag the newest, with the digest that it has now; older ones may be withdrawn.
 
-        False when the application is gone.
+        False when the application is gone, or has its images elsewhere than `tag` says by now.
         """
         key = (account, application)
         return await self._store.run(lambda db: _enable(db, key, tag, actor, now_ms))
@@ -93,8 +93,11 @@ def withdraw_old_tags(
 
 
 def _enable(db: Database, key: tuple[str, str], tag: Tag, actor: Actor, now_ms: int) -> bool:
-    sql = "SELECT tag_keep FROM application WHERE account=? AND name=?"
-    application = db.execute(sql, key).fetchone()
+    sql = (
+        "SELECT tag_keep FROM application JOIN registry ON registry.name = application.registry"
+        " WHERE account=? AND application.name=? AND address || '/' || repository || '@' || ? = ?"
+    )
+    application = db.execute(sql, (*key, tag.digest, tag.image)).fetchone()
     if application is None:
         return False
     db.execute(

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.adoption import Reconciler, Timekeeper
 from agent.capacity import Capacity
 from agent.deadlines import Deadlines
+from agent.drain import HostDrain
+from agent.failpoints import STEPS
 from agent.feed import Feed
 from agent.host import Host, HostSettings
 from agent.images import Images
 from agent.policy import Policy
 from agent.ports import PortPool
 from agent.record import Records
-from agent.session import Protocol, Resources
+from agent.session import Port, Protocol, Resources
 from agent.sessions import SessionManager
+from agent.usage import UsageMeter
+from tests.agent.cgroups import FakeCgroups
 from tests.agent.samples import IMAGE, MEBIBYTE
 from tests.fakes import FakeClock, FakeEngine
-
-START_STEPS = (
-    "start.reserved",
-    "start.recorded",
-    "start.created",
-    "start.started",
-    "start.saved",
-)
-STOP_STEPS = ("stop.recorded", "stop.killed", "end.confirmed", "end.saved", "log.sealed")
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -51,6 +46,7 @@ class Steps:
             await self._held[step].wait()
 
     def hold(self, step: str) -> None:
+        assert step in (*STEPS, "flows")
         self._held[step] = asyncio.Event()
         self._reached[step] = asyncio.Event()
 
@@ -74,6 +70,15 @@ class Agent:
     engine: FakeEngine
     clock: FakeClock
     steps: Steps
+    usage: UsageMeter
+    cgroups: FakeCgroups
+    flows_forgotten: list[tuple[Port, ...]]
+    """The ports of each time that flows were forgotten; who does so can be held at "flows"."""
+
+    async def pass_over(self) -> None:
+        """Compare records with the engine once, and see through what that finds to do."""
+        await self.reconciler.pass_once()
+        await self.reconciler.settled()
 
     def nothing_is_held(self) -> bool:
         """No capacity, port or deadline is in use."""
@@ -100,13 +105,23 @@ async def an_agent(
     max_sessions: int = 1000,
     start_slots: int = 4,
     policy: Policy | None = None,
+    is_free: Callable[[Protocol, int], bool] = lambda _protocol, _port: True,
     reconcile: bool = True,
 ) -> AsyncIterator[Agent]:
     """An agent on `tmp_path`; leaving ends it as SIGKILL would, its containers run on."""
     records = Records(tmp_path / "state")
-    feed, steps = Feed(), Steps()
+    feed, steps, deadlines = Feed(), Steps(), Deadlines()
+    cgroups = FakeCgroups(tmp_path / "cgroup")
+    usage = UsageMeter(clock, cgroups.find)
+    flows_forgotten: list[tuple[Port, ...]] = []
+
+    async def forget_flows(ports: Sequence[Port]) -> None:
+        await steps("flows")
+        flows_forgotten.append(tuple(ports))
+
     host = Host(
         policy=policy or Policy(),
+        usage=usage,
         settings=HostSettings(
             agent_id=await records.open(),
             public_address="192.0.2.1",
@@ -118,11 +133,13 @@ async def an_agent(
         engine=engine,
         records=records,
         capacity=Capacity(Resources(cores * 10**9, 64 * 1024 * MEBIBYTE), max_sessions),
-        ports=PortPool(*ports),
-        deadlines=Deadlines(),
+        ports=PortPool(*ports, is_free),
+        deadlines=deadlines,
+        drain=HostDrain(records, deadlines, feed, clock),
         feed=feed,
         clock=clock,
         start_slots=asyncio.Semaphore(start_slots),
+        forget_flows=forget_flows,
         reach=steps,
     )
     sessions, images = SessionManager(host), Images(engine, feed)
@@ -149,10 +166,15 @@ async def an_agent(
             engine=engine,
             clock=clock,
             steps=steps,
+            usage=usage,
+            cgroups=cgroups,
+            flows_forgotten=flows_forgotten,
         )
     finally:
+        await reconciler.close()
         await sessions.close()
         await images.close()
+        await usage.close()
         await records.close()
 
 

@@ -51,7 +51,7 @@ CREATED = {
 
 
 class ScriptedEngine:
-    """Knows `/version`, `/info` and `/networks`; a test adds the rest by method and path.
+    """Knows `/version`, `/info`, `/networks` and IMAGE; a test adds the rest by method and path.
 
     A request that nothing is scripted for is answered 404 as for a missing container. `seen`
     counts requests, `arrived` tells of the first of a kind.
@@ -67,6 +67,7 @@ class ScriptedEngine:
         self.answer("GET /version", says({"ApiVersion": "1.41", "MinAPIVersion": "1.12"}))
         self.answer("GET /info", says(INFO))
         self.answer("GET /networks", says([BRIDGE]))
+        self.answer(f"GET /images/{IMAGE}/json", says({"Config": {}}))
 
     def answer(self, what: str, *answers: Answer) -> None:
         """Script answers to requests of a method and path; the last stands for all that follow."""

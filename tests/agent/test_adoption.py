@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent.errors import EngineUnavailable, PortTaken, SessionNotFound
+from agent.failpoints import START_STEPS, STOP_STEPS
 from agent.session import EndReason, PortRequest, Protocol, State
-from tests.agent.hosts import START_STEPS, STOP_STEPS, an_agent, until
+from tests.agent.hosts import an_agent, until
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
 
@@ -119,6 +120,39 @@ async def test_a_lifetime_that_ran_out_meanwhile_ends_the_session_on_return(
         assert life.session.end_reason is EndReason.TTL
 
 
+@pytest.mark.parametrize("exit_code", [0, 137, 255])
+async def test_f45_after_a_reboot_what_asks_for_restarts_starts_again_and_the_rest_has_ended(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, exit_code: int
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        restarted = await agent.sessions.start(an_id(), a_spec(restart=True, ttl=600.0))
+        ended = await agent.sessions.start(an_id(), a_spec())
+        vanished = await agent.sessions.start(an_id(), a_spec())
+    for session in (restarted, ended):
+        engine.end(f"tiltyard-{session.internal_id}", exit_code)
+    await engine.remove(f"tiltyard-{vanished.internal_id}")
+    await clock.advance(60)
+    clock.reboot()
+    async with an_agent(tmp_path, engine, clock) as agent:
+        for session, state in ((ended, State.EXITED), (vanished, State.DEAD)):
+            life = agent.sessions.life(session.internal_id)
+            await life.wait_for(lambda now: now.state.ended)
+            assert (life.session.state, life.session.end_reason) == (
+                state,
+                EndReason.HOST_RESTART,
+            )
+        life = agent.sessions.life(restarted.internal_id)
+        await clock.advance(1)
+        await life.wait_for(lambda now: now.state is State.RUNNING)
+        assert (life.session.restart_count, life.session.ports) == (1, restarted.ports)
+        # Its lifetime goes on by the wall clock: 61 of 600 seconds are over.
+        assert agent.host.deadlines.next_due() == pytest.approx(clock.boottime() + 539)
+    # The reboot is over: another run of the agent finds nothing to do.
+    async with an_agent(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(restarted.internal_id)
+        assert (life.session.state, life.session.restart_count) == (State.RUNNING, 1)
+
+
 async def test_a_stop_before_the_engine_answers_is_carried_out_when_it_does(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock
 ) -> None:
@@ -127,17 +161,17 @@ async def test_a_stop_before_the_engine_answers_is_carried_out_when_it_does(
     engine.unavailable = True
     async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
         with pytest.raises(EngineUnavailable):
-            await agent.reconciler.pass_once()
+            await agent.pass_over()
         assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
         stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
         await asyncio.sleep(0)
         engine.unavailable = False
-        await agent.reconciler.pass_once()
+        await agent.pass_over()
         assert (await stopper).state is State.EXITED
 
 
 @pytest.mark.parametrize("damage", ["lost", "empty", "cut", "unknown format"])
-async def test_a_lost_or_damaged_record_is_rebuilt_from_the_container(
+async def test_f06_a_lost_or_damaged_record_is_rebuilt_from_the_container(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock, damage: str
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:
@@ -173,6 +207,37 @@ async def test_a_lost_or_damaged_record_is_rebuilt_from_the_container(
         assert len(agent.sessions.all()) == 2
 
 
+@pytest.mark.parametrize("copied", ["created", "running"])
+async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, copied: str
+) -> None:
+    internal_id, copies = an_id(), {}
+    async with an_agent(tmp_path, engine, clock) as agent:
+        path = agent.records.directory(internal_id) / "record.json"
+        agent.steps.hold("start.recorded")
+        starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec(restart=True)))
+        await agent.steps.reached("start.recorded")
+        copies["created"] = path.read_bytes()
+        agent.steps.release("start.recorded")
+        started = await starter
+        copies["running"] = path.read_bytes()
+        engine.end(f"tiltyard-{internal_id}", 1)
+        life = agent.sessions.life(internal_id)
+        await life.wait_for(lambda now: now.state is State.RESTARTING)
+        await clock.advance(1)
+        await life.wait_for(lambda now: now.state is State.RUNNING)
+        now_running = life.session.process
+    path.write_bytes(copies[copied])
+    async with an_agent(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(internal_id)
+        await life.wait_for(lambda now: now.state is State.RUNNING)
+        assert (life.session.process, life.session.ports) == (now_running, started.ports)
+        assert len(await engine.list(agent.host.settings.agent_id)) == 1
+        stopped = await agent.sessions.stop(internal_id, EndReason.STOPPED)
+        assert stopped.state is State.EXITED
+        assert agent.nothing_is_held()
+
+
 async def test_orphans_of_ours_go_after_a_grace_period_and_strangers_stay(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock
 ) -> None:
@@ -188,10 +253,10 @@ async def test_orphans_of_ours_go_after_a_grace_period_and_strangers_stay(
         with pytest.raises(SessionNotFound):
             agent.sessions.life(session.internal_id)
         await clock.advance(59)
-        await agent.reconciler.pass_once()
+        await agent.pass_over()
         assert len(await engine.list(ours)) == 1
         await clock.advance(2)
-        await agent.reconciler.pass_once()
+        await agent.pass_over()
         assert await engine.list(ours) == []
         assert [found.name for found in await engine.list(theirs)] == [
             f"tiltyard-{other.internal_id}"

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent.cli import EXIT_CONFIG, main
+from agent.cli import main
+from agent.cli_options import EXIT_CONFIG
 from agent.config import AgentConfig, ConfigError, load_config
-from agent.failpoints import failpoint
 
 BASE = 'public_address = "192.0.2.1"\n'
 
@@ -50,6 +50,7 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         ("cpu = inf\n", "cpu"),
         ("cpu = nan\n", "cpu"),
         ("ram = 0\n", "ram"),
+        ("artifact_spool_bytes = 100000000\n", "artifact_spool_bytes"),
         ('port_range = "20000"\n', "port_range"),
         ('port_range = "30000-20000"\n', "port_range"),
         ('port_range = "80-90"\n', "port_range"),
@@ -89,12 +90,6 @@ def test_the_environment_knows_every_setting() -> None:
                     f"TILTYARD_AGENT_{key.upper()}": "\0",
                 },
             )
-
-
-@pytest.mark.parametrize("setting", ["start.created", ":kill", "x:explode"])
-def test_a_failpoint_is_a_step_and_an_action(setting: str) -> None:
-    with pytest.raises(ValueError, match="failpoint must be"):
-        failpoint(setting)
 
 
 def test_config_check_shows_the_settings_or_the_mistake(tmp_path: Path) -> None:

@@ -52,9 +52,10 @@ GOLDEN: dict[str, Any] = {
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"],
         "IpcMode": "private",
+        "CgroupnsMode": "private",
         "LogConfig": {
             "Type": "local",
-            "Config": {"max-size": "32m", "max-file": "2", "compress": "false"},
+            "Config": {"max-size": "67108864", "max-file": "2", "compress": "false"},
         },
         "Memory": 128 * MEBIBYTE,
         "MemorySwap": 128 * MEBIBYTE,

@@ -18,7 +18,7 @@ from agent.docker_answers import (
     warnings_of,
 )
 from agent.docker_frames import Demultiplexer, JsonLines, PullSteps, error_in
-from agent.engine import ContainerStatus, PullProgress
+from agent.engine import ContainerStatus, LogPiece, PullProgress
 from agent.processes import first_process, live_process
 from agent.session import Process
 
@@ -104,11 +104,11 @@ def test_a_listing_alone() -> None:
 
 def test_references() -> None:
     listed: list[dict[str, Any]] = [
-        {"RepoDigests": ["a@sha256:1", "<none>@<none>"]},
+        {"RepoDigests": ["a@sha256:1", "<none>@<none>"], "Size": 7},
         {"RepoDigests": None},
         {},
     ]
-    assert references(listed) == {"a@sha256:1"}
+    assert references(listed) == {"a@sha256:1": 7}
 
 
 def test_warnings_name_what_is_amiss_and_the_mend() -> None:
@@ -126,63 +126,76 @@ def test_warnings_name_what_is_amiss_and_the_mend() -> None:
     [warning] = warnings_of(fine, own_network=True)
     assert "icc" in warning
     assert len(warnings_of({}, own_network=True)) == 7
+    said = ["WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n  Access"]
+    [warning] = warnings_of(fine | {"Warnings": said}, own_network=False)
+    assert "TCP port is root on this host: take the tcp:// address out of" in warning
+    assert warnings_of(fine | {"Warnings": ["WARNING: bridge"]}, own_network=False) == ()
 
 
-def frame(kind: int, payload: bytes) -> bytes:
+TIME = b"2026-01-02T03:04:05.000000006Z"
+
+
+def frame(kind: int, payload: bytes, time: bytes = TIME) -> bytes:
+    payload = payload if kind == 3 else time + b" " + payload
     return bytes([kind, 0, 0, 0]) + len(payload).to_bytes(4, "big") + payload
 
 
 @given(
     st.lists(st.tuples(st.integers(1, 2), st.binary(max_size=40)), max_size=8),
-    st.lists(st.integers(1, 30), min_size=1, max_size=10),
+    st.lists(st.integers(1, 60), min_size=1, max_size=10),
 )
 def test_frames_come_apart_whatever_the_pieces(
     frames: list[tuple[int, bytes]], sizes: list[int]
 ) -> None:
     stream = b"".join(frame(kind, payload) for kind, payload in frames)
-    demultiplexer, seen, at, turn = Demultiplexer(), b"", 0, 0
+    demultiplexer, seen, at, turn = Demultiplexer(), [], 0, 0
     while at < len(stream):
         size = sizes[turn % len(sizes)]
-        seen += b"".join(demultiplexer.feed(stream[at : at + size]))
+        seen += demultiplexer.feed(stream[at : at + size])
         at, turn = at + size, turn + 1
-    assert seen == b"".join(payload for _, payload in frames)
+    assert seen == [LogPiece(kind, TIME, payload) for kind, payload in frames]
     assert demultiplexer.between_frames
 
 
 @pytest.mark.parametrize(
-    ("lines", "frames"),
+    ("line", "frames"),
     [
-        (b"a" * 16384 + b"b\nnext\n", [b"a" * 16384, b"b", b"next\n"]),
+        (b"a" * 16384 + b"b\n", [b"a" * 16384, b"b"]),
         (b"a" * 32768 + b"b\n", [b"a" * 16384, b"a" * 16384, b"b"]),
         (b"a" * 16384 + b"b\n", [b"a" * 16384, b"b\n"]),
-        (b"a" * 16383 + b"\nend", [b"a" * 16383 + b"\n", b"end"]),
+        (b"a" * 32768 + b"\n", [b"a" * 16384, b"a" * 16384, b""]),
+        (b"a" * 16383 + b"\n", [b"a" * 16383 + b"\n"]),
         (b"end", [b"end"]),
     ],
 )
-def test_a_long_line_has_its_newline(lines: bytes, frames: list[bytes]) -> None:
+def test_a_long_line_has_its_newline(line: bytes, frames: list[bytes]) -> None:
     """As the driver `local` of 20.10.24 tells them; that of other engines keeps the newline."""
     stream = b"".join(frame(1, payload) + frame(2, b"!\n") for payload in frames)
-    told = b"".join(Demultiplexer().feed(stream)).replace(b"!\n", b"")
-    assert told == lines
+    told = [piece for piece in Demultiplexer().feed(stream) if piece.stream == 1]
+    assert b"".join(piece.data for piece in told) == line
+    assert [piece.begins_line for piece in told] == [True] + [False] * (len(frames) - 1)
+    assert [piece.ends_line for piece in told] == [False] * (len(frames) - 1) + [True]
 
 
-def test_a_frame_is_handed_on_before_it_is_whole() -> None:
+def test_a_frame_is_handed_on_when_it_is_whole() -> None:
     demultiplexer = Demultiplexer()
-    assert list(demultiplexer.feed(frame(1, b"x" * 2**20)[:100])) == [b"x" * 92]
+    assert demultiplexer.feed(frame(1, b"x" * 100)[:100]) == []
     assert not demultiplexer.between_frames
 
 
 def test_the_engines_own_words_are_no_part_of_the_log() -> None:
     demultiplexer = Demultiplexer()
     stream = frame(1, b"a") + frame(3, b"Error grabbing logs: unexpected EOF\n") + frame(2, b"b")
-    assert b"".join(demultiplexer.feed(stream)) == b"ab"
+    assert [piece.data for piece in demultiplexer.feed(stream)] == [b"a", b"b"]
     assert demultiplexer.complaint == "Error grabbing logs: unexpected EOF"
 
 
-@pytest.mark.parametrize("header", [b"hello wo", b"\x04\0\0\0\0\0\0\1"])
-def test_what_is_no_frame_is_refused(header: bytes) -> None:
-    with pytest.raises(ValueError, match="no frame"):
-        list(Demultiplexer().feed(header))
+@pytest.mark.parametrize(
+    "stream", [b"hello wo", b"\4\0\0\0\0\0\0\1", b"\1\0\0\0\0\x10\0\1", frame(1, b"", b"now")]
+)
+def test_what_is_no_frame_is_refused(stream: bytes) -> None:
+    with pytest.raises(ValueError, match="frame"):
+        Demultiplexer().feed(stream)
 
 
 def test_lines_of_json() -> None:

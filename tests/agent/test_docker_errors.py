@@ -25,6 +25,7 @@ from agent.errors import (
     ImageNotFound,
     PathNotFound,
     PortTaken,
+    RegistryRefused,
     RegistryTimeout,
     RegistryUnavailable,
 )
@@ -182,10 +183,20 @@ def test_an_answer_means(call: Call, status: int, message: str, error: AgentErro
         ("name unknown: repository name not known to registry", ImageNotFound),
         (
             "pull access denied for x, repository does not exist or may require 'docker login'",
-            RegistryUnavailable,
+            RegistryRefused,
         ),
-        ("unauthorized: authentication required", RegistryUnavailable),
-        ("no basic auth credentials", RegistryUnavailable),
+        ("unauthorized: authentication required", RegistryRefused),
+        (
+            'Get "http://registry.test/v2/game/manifests/sha256:aa": no basic auth credentials',
+            RegistryRefused,
+        ),
+        ("error parsing HTTP 403 response body: invalid character 'c' looking", RegistryRefused),
+        ("error parsing HTTP 404 response body: invalid character 'c' looking", ImageNotFound),
+        ("error parsing HTTP 429 response body: invalid character 'c'", RegistryUnavailable),
+        ("toomanyrequests: you have reached your pull rate limit", RegistryUnavailable),
+        ("unknown blob", ImageNotFound),
+        ("invalid character '\\u0082' after object key:value pair", RegistryUnavailable),
+        ("unexpected end of JSON input", RegistryUnavailable),
         ("dial tcp 127.0.0.1:1: connect: connection refused", RegistryUnavailable),
         ("dial tcp: lookup registry.test: no such host", RegistryUnavailable),
         ("received unexpected HTTP status: 503 Service Unavailable", RegistryUnavailable),
@@ -205,6 +216,13 @@ def test_an_answer_means(call: Call, status: int, message: str, error: AgentErro
 )
 def test_a_failed_pull_means(message: str, kind: type[AgentError]) -> None:
     assert type(error_of_pull(IMAGE, message)) is kind
+
+
+@pytest.mark.parametrize("told", ["pulling {image}: EOF", 'Get "https://{url}": EOF'])
+def test_what_callers_named_is_no_reason(told: str) -> None:
+    image = f"registry.test/timeout/unauthorized@sha256:{'a' * 64}"
+    url = "registry.test/v2/timeout/unauthorized/manifests/sha256:aa"
+    assert type(error_of_pull(image, told.format(image=image, url=url))) is RegistryUnavailable
 
 
 def test_long_sentences_are_cut() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent.docker_engine import DockerEngine
-from agent.engine import Credentials
+from agent.engine import Credentials, LogPiece
 from agent.errors import (
     AgentError,
     EngineError,
@@ -54,7 +54,7 @@ STREAMS: dict[str, tuple[str, Callable[[DockerEngine], Any]]] = {
     "pull": ("POST /images/create", lambda engine: engine.pull(IMAGE)),
 }
 FIRST_PIECE = {
-    "logs": b"\1\0\0\0\0\0\0\5hello",
+    "logs": b"\1\0\0\0\0\0\0\x242026-01-02T03:04:05.000000006Z hello",
     "archive": b"tar",
     "events": b'{"Actor": {"Attributes": {"io.tiltyard.session": "x"}}}\n',
     "pull": b'{"status": "Downloading", "id": "a", "progressDetail": {"current": 1}}\n',
@@ -137,16 +137,32 @@ async def test_a_readers_own_time_out_is_its_own(
             raise TimeoutError
 
 
+async def test_a_log_is_let_go_of_in_time_by_a_reader_who_stalls(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    silent = asyncio.Event()
+    script.answer("GET /containers/x/logs", streams(FIRST_PIECE["logs"], forever=silent))
+    async with engine.logs("x", longest=0.05) as answer:
+        await anext(answer)
+        transport = script.requests[-1].transport
+        while transport is not None and not transport.is_closing():
+            await asyncio.sleep(0)
+        silent.set()
+        with pytest.raises(EngineUnavailable):
+            await anext(answer)
+
+
 async def test_a_log_that_the_engine_cannot_read_to_its_end(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
     words = b"Error grabbing logs: unexpected EOF"
     complaint = b"\3\0\0\0" + len(words).to_bytes(4, "big") + words
     script.answer("GET /containers/x/logs", streams(FIRST_PIECE["logs"], complaint))
-    async with engine.logs("x") as chunks:
-        assert await anext(chunks) == b"hello"
+    async with engine.logs("x") as answer:
+        [piece] = await anext(answer)
+        assert piece == LogPiece(1, b"2026-01-02T03:04:05.000000006Z", b"hello")
         with pytest.raises(EngineError, match="unexpected EOF"):
-            await anext(chunks)
+            await anext(answer)
 
 
 @pytest.mark.parametrize(

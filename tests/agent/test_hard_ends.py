@@ -105,9 +105,9 @@ async def test_a_log_that_cannot_be_read_to_its_end_is_kept_as_far_as_it_can(
     agent.engine.write_log(f"tiltyard-{session.internal_id}", b"one\ntwo\n")
     real = agent.engine._read_log
 
-    async def breaking(held: object, *, follow: bool) -> object:
-        async for chunk in real(held, follow=follow):  # type: ignore[arg-type]  # passed through
-            yield chunk
+    async def breaking(held: object, **options: object) -> object:
+        async for pieces in real(held, **options):  # type: ignore[arg-type]  # passed through
+            yield pieces
         raise EngineError("logs", "invalid header")
 
     monkeypatch.setattr(agent.engine, "_read_log", breaking)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agent import logs
-from agent.errors import LogGone
+from agent import log_follower, logs
+from agent.errors import EngineUnavailable, LogGone
+from agent.log_follower import MISSING
+from agent.sealed_log import SealedLog
 from agent.session import EndReason, State
-from tests.agent.hosts import Agent, an_agent
+from tests.agent.hosts import Agent, an_agent, until, until_sealed
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
 
@@ -23,7 +25,7 @@ async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
 
 async def whole(agent: Agent, internal_id: str, *, follow: bool = False) -> bytes:
     life = agent.sessions.life(internal_id)
-    chunks = logs.read(agent.engine, agent.records, life, follow=follow)
+    chunks = logs.read(agent.engine, agent.records, agent.clock, life, follow=follow)
     return b"".join([chunk async for chunk in chunks])
 
 
@@ -39,7 +41,8 @@ async def test_chunks_are_bounded(agent: Agent) -> None:
     line = bytes(range(256)) * 4096
     agent.engine.write_log(f"tiltyard-{session.internal_id}", line)
     life = agent.sessions.life(session.internal_id)
-    chunks = [c async for c in logs.read(agent.engine, agent.records, life, follow=False)]
+    read = logs.read(agent.engine, agent.records, agent.clock, life, follow=False)
+    chunks = [chunk async for chunk in read]
     assert max(map(len, chunks)) <= logs.CHUNK_BYTES
     assert b"".join(chunks) == line
 
@@ -104,3 +107,105 @@ async def test_a_reader_of_a_starting_session_waits_for_it(agent: Agent) -> None
     agent.steps.release("start.created")
     await starter
     assert await reader == b""
+
+
+@pytest.fixture
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Followers of an engine that may begin a new file after every line."""
+    monkeypatch.setattr(log_follower, "LIVE_BYTES", 1)
+
+
+@pytest.mark.usefixtures("small_files")
+async def test_f32_a_follower_goes_on_where_it_was_when_the_engine_has_dropped_what_it_read(
+    agent: Agent,
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
+    agent.engine.write_log(name, b"1\n2\n3\n")
+    follower = asyncio.create_task(whole(agent, session.internal_id, follow=True))
+    await agent.clock.advance(logs.STEP_SECONDS)
+    agent.engine.drop_log(name, 2)
+    agent.engine.end(name, 1)
+    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    await agent.clock.advance(1)
+    await life.wait_for(lambda now: now.restart_count == 1)
+    agent.engine.write_log(name, b"4\n")
+    agent.engine.end(name, 0)
+    assert await follower == b"1\n2\n3\n4\n"
+
+
+@pytest.mark.usefixtures("small_files")
+async def test_f32_what_a_follower_came_too_late_for_is_marked_by_one_line(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"1\n")
+    seen = bytearray()
+
+    async def follow() -> None:
+        life = agent.sessions.life(session.internal_id)
+        async for chunk in logs.read(agent.engine, agent.records, agent.clock, life, follow=True):
+            seen.extend(chunk)
+
+    follower = asyncio.create_task(follow())
+    await until(lambda: seen == b"1\n")
+    agent.engine.write_log(name, b"2\n3\n" + b"4" * 20_000)
+    agent.engine.drop_log(name, 2)
+    await agent.clock.advance(logs.STEP_SECONDS)
+    await until(lambda: seen.endswith(b"4"))
+    agent.engine.write_log(name, b"5\n6\n")
+    agent.engine.drop_log(name, 4)
+    await agent.clock.advance(logs.STEP_SECONDS)
+    agent.engine.end(name, 0)
+    await follower
+    assert seen == b"1\n" + MISSING + b"3\n" + b"4" * 20_000 + b"\n" + MISSING + b"6\n"
+
+
+async def test_a_follower_outlasts_an_engine_that_goes_away(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"1\n")
+    follower = asyncio.create_task(whole(agent, session.internal_id, follow=True))
+    await agent.clock.advance(0)
+    agent.engine.unavailable = True
+    await agent.clock.advance(3 * logs.STEP_SECONDS)
+    agent.engine.write_log(name, b"2\n")
+    agent.engine.unavailable = False
+    await agent.clock.advance(logs.STEP_SECONDS)
+    agent.engine.end(name, 0)
+    assert await follower == b"1\n2\n"
+
+
+async def test_an_engine_that_is_away_at_first_is_an_error(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.engine.unavailable = True
+    for follow in (False, True):
+        with pytest.raises(EngineUnavailable):
+            await whole(agent, session.internal_id, follow=follow)
+    agent.engine.unavailable = False
+
+
+async def test_f33_a_log_that_finds_no_room_is_sealed_when_there_is(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
+    agent.engine.write_log(name, b"1\n")
+    full = True
+
+    def no_room(log: SealedLog) -> None:
+        if full:
+            raise OSError(28, "No space left on device")
+        finish(log)
+
+    finish = SealedLog.finish
+    monkeypatch.setattr(SealedLog, "finish", no_room)
+    agent.engine.end(name, 0)
+    await life.wait_for(lambda now: now.state.ended)
+    await agent.clock.advance(60)
+    assert not life.session.log_sealed
+    assert await whole(agent, session.internal_id) == b"1\n"
+    assert not list(agent.records.directory(session.internal_id).glob(".log*"))
+    full = False
+    await agent.clock.advance(60)
+    await until_sealed(agent, session.internal_id)
+    assert await whole(agent, session.internal_id) == b"1\n"

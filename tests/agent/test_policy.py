@@ -29,7 +29,7 @@ SPEC = replace(
     [
         Policy(),
         Policy(
-            allowed_registries=("ghcr.io", "127.0.0.1:5000"),
+            allowed_registries=("ghcr.io", "127.0.0.1:5000", "Registry.Example"),
             max_cpu=2,
             max_ram=512,
             max_gpus=1,
@@ -39,6 +39,7 @@ SPEC = replace(
 )
 def test_what_is_within_the_policy_passes(policy: Policy) -> None:
     policy.check_spec(SPEC)
+    policy.check_image("registry.EXAMPLE/game@sha256:" + "a" * 64)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_what_is_within_the_policy_passes(policy: Policy) -> None:
     [
         (Policy(allowed_registries=()), SPEC),
         (Policy(allowed_registries=("127.0.0.1",)), SPEC),
-        (Policy(allowed_registries=("127.0.0.1:5000/team",)), SPEC),
+        (Policy(allowed_registries=("127.0.0.1:500",)), SPEC),
         (Policy(max_cpu=1.99), SPEC),
         (Policy(max_ram=511), SPEC),
         (Policy(max_gpus=0), SPEC),
@@ -100,6 +101,25 @@ def test_the_file_is_read(tmp_path: Path) -> None:
 def test_a_file_of_no_use_is_refused(tmp_path: Path, text: str, mode: int, told: str) -> None:
     with pytest.raises(PolicyError, match=told):
         load_policy(_written(tmp_path, text, mode))
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("https://ghcr.io", "without scheme, user and path"),
+        ("ghcr.io/studio", "without scheme, user and path"),
+        ("studio@ghcr.io", "without scheme, user and path"),
+        ("", "without scheme, user and path"),
+        ("myregistry", "a user of Docker Hub: write myregistry:443"),
+        ("docker.io", "write registry-1.docker.io"),
+        ("0x7f.1:5000", "not an IPv4 address"),
+    ],
+)
+def test_an_entry_that_names_no_registry_is_refused(tmp_path: Path, entry: str, told: str) -> None:
+    text = f'allowed_registries = ["ghcr.io", "{entry}"]'
+    with pytest.raises(PolicyError, match=told) as refused:
+        load_policy(_written(tmp_path, text))
+    assert f"allowed_registries.1: '{entry}'" in str(refused.value)
 
 
 def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.errors import AgentError, NoFreePort, PortOutOfRange, PortTaken
-from agent.ports import PortPool
+from agent.ports import TRIES, PortPool
 from agent.session import Port, PortRequest, Protocol
 
 UDP = PortRequest(7777, Protocol.UDP)
@@ -70,6 +70,85 @@ def test_adopted_ports_are_held_and_return_only_if_of_the_range() -> None:
     assert pool.reserve("b", [UDP])[0].host == 20001
     pool.release("a")
     assert pool.free(Protocol.UDP) == 1
+
+
+def test_ports_of_others_are_passed_over_and_tried_again_last() -> None:
+    others = {(Protocol.UDP, 20000), (Protocol.UDP, 20001)}
+    pool = PortPool(20000, 20003, lambda *port: port not in others)
+    assert [port.host for port in pool.reserve("a", [UDP, TCP])] == [20002, 20000]
+    others.clear()
+    assert [pool.reserve(str(n), [UDP])[0].host for n in range(3)] == [20003, 20000, 20001]
+
+
+def test_a_pinned_port_of_others_is_refused_and_tried_again_last() -> None:
+    others = {(Protocol.UDP, 20000)}
+    pool = PortPool(20000, 20002, lambda *port: port not in others)
+    with pytest.raises(PortTaken) as error:
+        pool.reserve("a", [UDP, pinned(20000)])
+    assert error.value.port == 20000
+    assert pool.free(Protocol.UDP) == 3
+    others.clear()
+    assert [pool.reserve(str(n), [UDP])[0].host for n in range(3)] == [20001, 20002, 20000]
+
+
+def test_ports_that_are_all_of_others_are_asked_about_once() -> None:
+    asked: list[int] = []
+
+    def never(_: Protocol, port: int) -> bool:
+        asked.append(port)
+        return False
+
+    pool = PortPool(20000, 20002, never)
+    with pytest.raises(NoFreePort):
+        pool.reserve("a", [UDP])
+    assert asked == [20000, 20001, 20002]
+    assert pool.free(Protocol.UDP) == 3
+
+
+def test_one_request_passes_over_so_many_ports_and_the_next_goes_on_behind_them() -> None:
+    free_from = 20000 + TRIES
+    pool = PortPool(20000, 30000, lambda _, port: port >= free_from)
+    with pytest.raises(NoFreePort):
+        pool.reserve("a", [UDP])
+    assert pool.reserve("a", [UDP])[0].host == free_from
+
+
+def test_ports_of_sessions_are_not_asked_about() -> None:
+    asked: list[int] = []
+
+    def always(_: Protocol, port: int) -> bool:
+        asked.append(port)
+        return True
+
+    pool = PortPool(20000, 20001, always)
+    pool.reserve("a", [UDP])
+    with pytest.raises(PortTaken):
+        pool.reserve("b", [pinned(20000)])
+    assert asked == [20000]
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans())))
+def test_of_the_free_ports_the_one_comes_that_was_released_longest_ago(
+    moves: list[tuple[int, bool]],
+) -> None:
+    pool = PortPool(20000, 20004)
+    released = {port: index - 5 for index, port in enumerate(range(20000, 20005))}
+    held: dict[str, int] = {}
+    for moment, (number, after_restart) in enumerate(moves):
+        name = str(number)
+        if name in held:
+            pool.release(name)
+            released[held.pop(name)] = moment
+        elif len(held) < 5:
+            free = set(released) - set(held.values())
+            held[name] = pool.reserve(name, [UDP])[0].host
+            assert held[name] == min(free, key=lambda port: released[port])
+        if after_restart:
+            pool = PortPool(20000, 20004)
+            for name, port in held.items():
+                pool.adopt(name, (Port(7777, Protocol.UDP, port),))
+            for port in sorted(released, key=lambda port: released[port]):
+                pool.avoid([Port(7777, Protocol.UDP, port)])
 
 
 def test_avoided_ports_go_to_the_end_of_the_queue() -> None:

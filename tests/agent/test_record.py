@@ -9,7 +9,7 @@ import pytest
 
 from agent.errors import DiskFull
 from agent.record import TOMBSTONE_SECONDS, Records, decode_session, encode_label, encode_session
-from agent.session import Deadline, EndReason, Port, Process, Protocol, State
+from agent.session import Deadline, Drain, EndReason, Port, Process, Protocol, State
 from tests.agent.samples import a_session, a_spec, an_id
 
 
@@ -74,7 +74,7 @@ async def test_directories_are_the_owners_alone_and_the_public_one_is_for_all(
     records: Records,
 ) -> None:
     session = a_session(deadline=Deadline(1.25, "boot", 2.5), host="192.0.2.1")
-    await records.create(session)
+    await records.create(session, Drain(1, True, Deadline(1.5, "boot", 2.75)))
     directory = records.directory(session.internal_id)
     public = records.public_dir(session.internal_id)
     modes = {
@@ -90,13 +90,15 @@ async def test_directories_are_the_owners_alone_and_the_public_one_is_for_all(
         "labels": {"mode": "duel"},
         "external_id": "x-1",
         "expire_time": 1250,
+        "draining": True,
+        "drain_time": 1500,
     }
 
 
 async def test_load_returns_what_can_be_read_and_names_what_cannot(records: Records) -> None:
     young, old = a_session(create_time=2.0), a_session(create_time=1.0)
     for session in (young, old):
-        await records.create(session)
+        await records.create(session, Drain())
     broken = an_id()
     (records.directory(broken)).mkdir()
     (records.directory(broken) / "record.json").write_text("{")

@@ -21,10 +21,10 @@ from tests.agent.samples import a_session, a_spec
 def test_only_the_table_allows_a_transition(before: State, after: State) -> None:
     session = dataclasses.replace(a_session(), state=before)
     if after in TRANSITIONS[before]:
-        assert session.to(after).state is after
+        assert session.to(after, at=0.0).state is after
     else:
         with pytest.raises(ValueError, match="cannot go from"):
-            session.to(after)
+            session.to(after, at=0.0)
 
 
 def test_nothing_leaves_an_ended_state() -> None:

@@ -24,9 +24,9 @@ from agent.errors import (
     SessionStopped,
     SpecConflict,
 )
+from agent.failpoints import START_STEPS
 from agent.session import EndReason, PortRequest, Protocol, Resources, State
 from tests.agent.hosts import (
-    START_STEPS,
     Agent,
     an_agent,
     assert_nothing_is_left,
@@ -124,9 +124,9 @@ async def test_whatever_the_engine_refuses_nothing_is_left(
         await agent.sessions.start(an_id(), a_spec())
     if isinstance(error, EngineUnavailable) and call != "create":
         # What it had made may still be there: the next passes find and remove it.
-        await agent.reconciler.pass_once()
+        await agent.pass_over()
         await agent.clock.advance(61)
-        await agent.reconciler.pass_once()
+        await agent.pass_over()
     await assert_nothing_is_left(agent)
 
 

@@ -46,7 +46,7 @@ def created(engine: docker.APIClient, demo_image: Image, tmp_path: Path) -> Iter
             "CpuShares": 102,
             "LogConfig": {
                 "Type": "local",
-                "Config": {"max-size": "32m", "max-file": "2", "compress": "false"},
+                "Config": {"max-size": "67108864", "max-file": "2", "compress": "false"},
             },
             "Ulimits": [{"Name": "nofile", "Soft": 4096, "Hard": 4096}],
             "RestartPolicy": {"Name": "no"},

@@ -154,10 +154,10 @@ class DockerStage:
 
     async def ready(self, container: Container, runs: int = 1) -> None:
         # Not `since` its start: the engine notes that a moment after the program's first line.
-        async with self.engine.logs(container.container, follow=True) as chunks:
+        async with self.engine.logs(container.container, follow=True) as answer:
             seen = b""
-            async for chunk in chunks:
-                seen += chunk
+            async for pieces in answer:
+                seen += b"".join(piece.data for piece in pieces)
                 if seen.count(b"ready\n") == runs:
                     return
         raise AssertionError(f"it ended with {seen!r}")

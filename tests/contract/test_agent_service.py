@@ -25,7 +25,6 @@ DEADLINE = 20.0
 LATER = {
     "ClaimSession": pb.ClaimSessionRequest,
     "SetWarmPool": pb.SetWarmPoolRequest,
-    "SetDrain": pb.SetDrainRequest,
     "RenewCertificate": pb.RenewCertificateRequest,
 }
 """Exactly what answers UNIMPLEMENTED; every issue that builds one takes it off this list."""
@@ -54,6 +53,7 @@ async def stub(
         cpu=8,
         ram=4096,
         stop_grace=0.05,
+        firewall_bridges=(),
     )
     daemon = Daemon(config, engine, clock)
     work = asyncio.create_task(daemon.run())
@@ -160,6 +160,29 @@ async def test_a_session_from_start_to_end(stub: Any, engine: FakeEngine) -> Non
     assert await refused(stub.FetchArtifact(missing, timeout=DEADLINE)) == "PATH_NOT_FOUND"
 
 
+async def test_a_report_comes_once_the_session_has_ended(stub: Any, engine: FakeEngine) -> None:
+    started = (await stub.StartSession(start_request(), timeout=DEADLINE)).session
+    request = pb.GetReportRequest(internal_id=started.internal_id)
+    assert await refused(stub.GetReport(request, timeout=DEADLINE)) == "SESSION_LIVE"
+    engine.write_log(f"tiltyard-{started.internal_id}", b"hello\n" + b"x" * 2**20 + b"\nbye\n")
+    engine.end(f"tiltyard-{started.internal_id}", 139)
+    while not (
+        await stub.GetSession(
+            pb.GetSessionRequest(internal_id=started.internal_id), timeout=DEADLINE
+        )
+    ).session.log_sealed:
+        await asyncio.sleep(0)
+    answer = await stub.GetReport(request, timeout=DEADLINE)
+    report = answer.report
+    assert (report.format, report.internal_id) == (1, started.internal_id)
+    assert (report.end_reason, report.exit_code, report.signal) == (pb.END_REASON_EXITED, 139, 11)
+    states = [pb.STATE_CREATED, pb.STATE_RUNNING, pb.STATE_EXITED]
+    assert [moment.state for moment in report.timeline] == states
+    assert (answer.log, answer.log_truncated) == (b"bye\n", True)
+    await engine.remove(f"tiltyard-{started.internal_id}")
+    assert await stub.GetReport(request, timeout=DEADLINE) == answer
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -197,6 +220,7 @@ async def test_unknown_sessions_are_not_found(stub: Any) -> None:
         ("GetSession", pb.GetSessionRequest(internal_id=an_id())),
         ("StopSession", pb.StopSessionRequest(internal_id=an_id())),
         ("StreamLogs", pb.StreamLogsRequest(internal_id=an_id())),
+        ("GetReport", pb.GetReportRequest(internal_id=an_id())),
         ("FetchArtifact", pb.FetchArtifactRequest(internal_id=an_id(), path="/x")),
     ):
         call = getattr(stub, method)(request, timeout=DEADLINE)

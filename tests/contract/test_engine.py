@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import tarfile
+from itertools import pairwise
 
 import pytest
 
-from agent.engine import Container, ContainerStatus, container_name
+from agent.engine import LONGEST_PIECE_BYTES, Container, ContainerStatus, LogPiece, container_name
 from agent.errors import (
     ContainerExists,
     ContainerGone,
@@ -42,8 +43,20 @@ async def ended(stage: Stage, container: Container) -> Container:
 
 
 async def log_of(stage: Stage, container: Container, **options: object) -> bytes:
-    async with stage.engine.logs(container.container, **options) as chunks:  # type: ignore[arg-type]  # names are checked
-        return b"".join([chunk async for chunk in chunks])
+    async with stage.engine.logs(container.container, **options) as answer:  # type: ignore[arg-type]  # names are checked
+        return b"".join([piece.data async for pieces in answer for piece in pieces])
+
+
+async def spoken(stage: Stage, container: Container) -> list[LogPiece]:
+    """The log once the program has written PAYLOAD."""
+    await stage.say(container)
+    log: list[LogPiece] = []
+    async with stage.engine.logs(container.container, follow=True) as answer:
+        async for pieces in answer:
+            log += pieces
+            if log[-1].data == b"last\n":
+                return log
+    raise AssertionError(f"it ended with {log[-1]!r}")
 
 
 class TestLife:
@@ -256,10 +269,10 @@ class TestLogs:
         container = await running(stage)
         await stage.say(container)
         written = b"ready\n" + PAYLOAD
-        async with stage.engine.logs(container.container, follow=True) as chunks:
+        async with stage.engine.logs(container.container, follow=True) as answer:
             seen = bytearray()
-            async for chunk in chunks:
-                seen += chunk
+            async for pieces in answer:
+                seen += b"".join(piece.data for piece in pieces)
                 if len(seen) >= len(written):
                     break
         assert bytes(seen) == written
@@ -269,18 +282,19 @@ class TestLogs:
 
     async def test_a_follower_stays_until_the_run_ends(self, stage: Stage) -> None:
         container = await running(stage)
-        async with stage.engine.logs(container.container, follow=True) as chunks:
-            assert await anext(chunks) == b"ready\n"
+        async with stage.engine.logs(container.container, follow=True) as answer:
+            [ready] = await anext(answer)
+            assert ready.data == b"ready\n"
             await stage.end(container)
-            assert [chunk async for chunk in chunks] == []
+            assert [pieces async for pieces in answer] == []
         await ended(stage, container)
 
     async def test_a_follower_of_a_silent_program_is_let_in(self, stage: Stage) -> None:
         container = await stage.engine.create(spec(stage, args=("silent",)))
         await stage.engine.start(container)
-        async with stage.engine.logs(container, follow=True) as chunks:
+        async with stage.engine.logs(container, follow=True) as answer:
             await stage.engine.remove(container)
-            assert [chunk async for chunk in chunks] == []
+            assert [pieces async for pieces in answer] == []
 
     async def test_following_what_does_not_run_ends_at_once(self, stage: Stage) -> None:
         created = await stage.engine.inspect(await stage.engine.create(spec(stage)))
@@ -299,10 +313,27 @@ class TestLogs:
         await stage.ready(again, runs=2)
         assert await log_of(stage, container) == b"ready\n" * 2
 
+    async def test_pieces_tell_where_lines_begin_and_end(self, stage: Stage) -> None:
+        log = await spoken(stage, await running(stage))
+        assert {piece.stream for piece in log} == {1}
+        assert all(len(piece.data) <= LONGEST_PIECE_BYTES + 1 for piece in log)
+        for before, piece in pairwise(log):
+            assert piece.begins_line == before.ends_line
+            assert (piece.time == before.time) == (not before.ends_line)
+        assert all(piece.data.endswith(b"\n") == piece.ends_line for piece in log)
+        assert sum(not piece.ends_line for piece in log) > 2**20 // LONGEST_PIECE_BYTES - 1
+
+    async def test_the_end_of_a_log_is_as_in_all_of_it(self, stage: Stage) -> None:
+        log = await spoken(stage, container := await running(stage))
+        for tail in (1, 2, len(log), len(log) + 1):
+            async with stage.engine.logs(container.container, tail=tail) as answer:
+                end = [piece async for pieces in answer for piece in pieces]
+            assert [p[:2] + p[4:] for p in end] == [p[:2] + p[4:] for p in log[-tail:]]
+
     async def test_a_reader_may_leave(self, stage: Stage) -> None:
         container = await running(stage)
-        async with stage.engine.logs(container.container, follow=True) as chunks:
-            assert await anext(chunks) == b"ready\n"
+        async with stage.engine.logs(container.container, follow=True) as answer:
+            await anext(answer)
         async with stage.engine.logs(container.container, follow=True):
             pass
         await stage.engine.remove(container.container)

@@ -30,6 +30,9 @@ class TestImages:
         assert told[-1].layers_done == told[-1].layers > 0
         assert [step.received_bytes for step in told] == sorted(s.received_bytes for s in told)
         assert await stage.engine.images() == before | {image}
+        sizes = await stage.engine.image_sizes()
+        assert sizes.keys() == before | {image}
+        assert sizes[image] > 0
         async with stage.engine.pull(image) as steps:
             async for _ in steps:
                 pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import random
@@ -13,15 +14,28 @@ from typing import Any
 
 from controlplane import tokens as token_format
 from controlplane.api.routes import ROUTES
+from tests.controlplane.quoting_registry import CHALLENGES, WAYS
 from tests.controlplane.raw_http import RawAnswer, ask
 from tests.controlplane.system import APPLICATION, eventually
 from tests.fuzz import bodies
 from tests.fuzz.draft import Draft, Route, with_tokens
 from tests.fuzz.generator import valid
-from tests.fuzz.templates import DOOMED, EDITED, ENDED, LIVE, SHOWN, TEMPLATES
+from tests.fuzz.templates import (
+    DOOMED,
+    EDITED,
+    ENDED,
+    LIVE,
+    REGISTRY_PASSWORD,
+    SHOWN,
+    TEMPLATES,
+)
 
 ENV = "env-canary-7c1d9a40b2"
 """The value of a session's own variable."""
+FILE_PASSWORD = "pw-91b3d2aa-settings-canary"
+"""The password that the settings file names, for the registry `quoting`."""
+LOGGED_IN = ("quoting", "quoted")
+"""Registries, and applications of the same names: the second is made by the API."""
 STRAY = token_format.mint().text
 """A token that is no account's, for wherever a token does not belong."""
 KEPT = "initial-tokens.json"
@@ -58,8 +72,12 @@ class Secret:
 
 
 def other_traces() -> tuple[bytes, ...]:
-    """Give what else may be nowhere: the credentials of registries belong here, as there are."""
-    return (ENV.encode(),)
+    """Give what else may be nowhere: a session's variables, and how to log in to registries."""
+    found = [ENV.encode()]
+    for password in (REGISTRY_PASSWORD, FILE_PASSWORD):
+        # Begins, since what quotes them may break off.
+        found += [password[:11].encode(), base64.b64encode(f"robot:{password}".encode())[:16]]
+    return tuple(found)
 
 
 def _everything(secret: bytes, value: Any) -> Any:
@@ -151,6 +169,7 @@ class Tour:
             assert answer.status in done, answer.body
             for draft in misplaced(route):
                 await self.send(draft)
+        await self._have_passwords_quoted()
         await self._end_all()
 
     async def _fill(self) -> None:
@@ -179,8 +198,27 @@ class Tour:
             made = await self.ask("POST", "/token", {"name": name, "scopes": ["session:read"]})
             self.tokens[name] = made.json["token"]
 
-    async def ask(self, method: str, path: str, body: Any = None) -> RawAnswer:
-        headers = [(b"Host", b"a"), (b"Authorization", b"Bearer {{alice}}")]
+    async def _have_passwords_quoted(self) -> None:
+        listed = await self.ask("GET", "/operator/registry", who=b"operator")
+        (address,) = (r["address"] for r in listed.json["registries"] if r["name"] == "quoting")
+        address = address.replace("127.0.0.1", "localhost")
+        quoted = {"address": address, "username": "robot", "password": REGISTRY_PASSWORD}
+        put = await self.ask("PUT", "/operator/registry/quoted", quoted, who=b"operator")
+        assert put.status == 204, put.body
+        for name in LOGGED_IN:
+            body = APPLICATION | {"name": name, "registry": name}
+            assert (await self.ask("POST", "/application", body)).status == 201
+            for _ in range(len(WAYS) * len(CHALLENGES)):
+                enabled = await self.ask("POST", f"/application/{name}/tags", {"tag": "v1"})
+                listed = await self.ask("GET", f"/application/{name}/tags/available")
+                assert 204 not in {enabled.status, listed.status}
+        audit = await self.ask("GET", "/operator/audit?kind=registry", who=b"operator")
+        assert b"passwordGiven" in audit.body
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, who: bytes = b"alice"
+    ) -> RawAnswer:
+        headers = [(b"Host", b"a"), (b"Authorization", b"Bearer {{" + who + b"}}")]
         sent = None if body is None else bodies.dump(body)
         return await self.send(Draft(ROUTES[0], method, path.encode(), b"", headers, sent))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.duration_pb2 import Duration
 
 from controlplane.fleet.agent_client import REASON_METADATA
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
@@ -62,6 +63,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.removal_asked: list[str] = []
         self.images_in_use: set[str] = set()
         self.logs: list[bytes] = [b"line 1\n", b"line 2\n"]
+        self.report: agent_pb2.GetReportResponse | None = None
+        """What is told of any ended session; of its own when it is None."""
         self.log_follow = asyncio.Event()
         self.log_cancelled = asyncio.Event()
         self.before_start: Script | None = None
@@ -69,8 +72,12 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.before_stop: Script | None = None
         self.before_logs: Script | None = None
         self.after_logs: Script | None = None
+        self.before_report: Script | None = None
         self.before_artifact: Script | None = None
         self.before_pull: Script | None = None
+        self.during_pull: Script | None = None
+        self.pull_waits = False
+        self.logins: list[tuple[str, str] | None] = []
         self.starts_in_flight = 0
         self.most_starts_in_flight = 0
         self.start_state = agent_pb2.STATE_RUNNING
@@ -246,6 +253,18 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
                 self.log_cancelled.set()
                 raise
 
+    async def GetReport(  # noqa: N802
+        self, request: agent_pb2.GetReportRequest, context: Any
+    ) -> agent_pb2.GetReportResponse:
+        if self.before_report is not None:
+            await self.before_report(request, context)
+        if request.internal_id not in self.sessions:
+            await refuse(context, "SESSION_NOT_FOUND")
+        session = self.sessions[request.internal_id]
+        if session.state in _LIVE:
+            await refuse(context, "SESSION_LIVE")
+        return self.report or _report(session, b"".join(self.logs))
+
     async def FetchArtifact(  # noqa: N802
         self, request: agent_pb2.FetchArtifactRequest, context: Any
     ) -> AsyncIterator[agent_pb2.FetchArtifactResponse]:
@@ -260,10 +279,16 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         if self.before_pull is not None:
             await self.before_pull(request, context)
         self.pulled.append(request.image)
-        yield agent_pb2.PullImageResponse(layers=1)
+        login = request.credentials
+        self.logins.append((login.username, login.password) if login.username else None)
+        yield agent_pb2.PullImageResponse(
+            layers=2, layers_done=1, received_bytes=4096, waiting=self.pull_waits
+        )
+        if self.during_pull is not None:
+            await self.during_pull(request, context)
         if request.image not in self.host.images:
             self.add_image(request.image)
-        yield agent_pb2.PullImageResponse(layers=1, layers_done=1, done=True)
+        yield agent_pb2.PullImageResponse(layers=2, layers_done=2, done=True)
 
     async def RemoveImage(  # noqa: N802
         self, request: agent_pb2.RemoveImageRequest, context: Any
@@ -280,7 +305,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         await refuse(context, "UNIMPLEMENTED")
 
     _unimplemented: Any = _refuse_call
-    GetHost = GetSession = ListSessions = _unimplemented
+    GetHost = GetSession = ListSessions = ListImages = _unimplemented
     ClaimSession = SetWarmPool = SetDrain = RenewCertificate = _unimplemented
 
     # ---- inside
@@ -353,3 +378,36 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         stamped = copy.deepcopy(response)
         stamped.incarnation, stamped.sequence = self.incarnation, self.sequence
         return stamped
+
+
+def _report(session: agent_pb2.Session, log: bytes) -> agent_pb2.GetReportResponse:
+    """The report of a session that failed once, and later was told to end."""
+    begin, end = session.create_time, session.end_time
+    run = agent_pb2.FailedRun(
+        start_time=begin, end_time=begin, exit_code=139, restart_delay=Duration(seconds=1)
+    )
+    states = (
+        agent_pb2.STATE_CREATED,
+        agent_pb2.STATE_RUNNING,
+        agent_pb2.STATE_RESTARTING,
+        agent_pb2.STATE_RUNNING,
+        agent_pb2.STATE_SHUTTINGDOWN,
+    )
+    timeline = [agent_pb2.Moment(state=state, time=begin) for state in states]
+    timeline.append(agent_pb2.Moment(state=session.state, time=end))
+    report = agent_pb2.Report(
+        format=1,
+        internal_id=session.internal_id,
+        state=session.state,
+        end_reason=session.end_reason,
+        create_time=begin,
+        end_time=end,
+        exit_code=143,
+        signal=15,
+        restart_count=1,
+        failed_runs=[run],
+        timeline=timeline,
+        cpu_time=Duration(seconds=812, nanos=500_000_000),
+        peak_memory_bytes=100 * 2**20,
+    )
+    return agent_pb2.GetReportResponse(report=report, log=log)

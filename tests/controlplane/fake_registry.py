@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import json
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiohttp import web
+
+from controlplane.registries.manifests import digest_of
+
+IMAGE = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+
+
+def blob(kind: str, content: str = "", **more: Any) -> dict[str, Any]:
+    """Make what names a blob."""
+    return {"mediaType": kind, "digest": digest_of(content.encode()), "size": 7, **more}
+
+
+def image(content: str = "", **more: Any) -> dict[str, Any]:
+    """Make a manifest of an image of one layer."""
+    parts = {"config": blob(CONFIG, content), "layers": [blob(LAYER, content)]}
+    return {"schemaVersion": 2, "mediaType": IMAGE, **parts, **more}
+
+
+def index(*manifests: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Make a list of images."""
+    return {"schemaVersion": 2, "mediaType": INDEX, "manifests": list(manifests), **more}
 
 
 class FakeRegistry:
@@ -18,13 +42,18 @@ class FakeRegistry:
 
     def __init__(self) -> None:
         self.tags: dict[tuple[str, str], str] = {}
+        self.manifests: dict[tuple[str, str], tuple[bytes, str]] = {}
+        """Content and type, by repository and digest."""
+        self.told_digest: str | None = None
+        """What its header says in place of the digest; nothing when empty."""
         self.status = 200
         self.silent = False
+        self.silent_on = ""
+        """A reference of whose manifest nothing is told."""
         self.hides = False
         self.token_status = 200
         self.asked: list[str] = []
         """The paths of all requests."""
-        self.heads = True
         self.page_size = 1000
         self.heeds_n = True
         self.list_body: str | None = None
@@ -33,16 +62,24 @@ class FakeRegistry:
         self._stopping = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
-    def push(self, repository: str, tag: str) -> str:
-        """Add a tag; return its digest."""
-        digest = f"sha256:{hashlib.sha256(f'{repository}:{tag}'.encode()).hexdigest()}"
-        self.tags[repository, tag] = digest
+    def push(self, repository: str, tag: str, content: str = "") -> str:
+        """Add a tag, or move it to an image of other content; return its digest."""
+        return self.push_manifest(repository, tag, image(f"{repository}:{tag}{content}"))
+
+    def push_manifest(self, repository: str, tag: str, manifest: Any, kind: str = "") -> str:
+        """Have a manifest by its digest and, if there is one, by a tag; return the digest."""
+        content = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
+        digest = digest_of(content)
+        kind = kind or manifest["mediaType"]
+        self.manifests[repository, digest] = content, kind
+        if tag:
+            self.tags[repository, tag] = digest
         return digest
 
     async def start(self) -> None:
         app = web.Application(middlewares=[self._note])
         app.router.add_get("/token", self._token)
-        app.router.add_route("*", "/v2/{repository:.+}/manifests/{tag}", self._manifest)
+        app.router.add_route("*", "/v2/{repository:.+}/manifests/{reference}", self._manifest)
         app.router.add_get("/v2/{repository:.+}/tags/list", self._list)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await self._runner.setup()
@@ -92,15 +129,15 @@ class FakeRegistry:
         return web.json_response(body, headers=headers)
 
     async def _manifest(self, request: web.Request) -> web.Response:
-        if self.silent:
+        if self.silent or request.match_info["reference"] == self.silent_on:
             await self._stopping.wait()
         if self.status != 200:
             return web.Response(status=self.status, headers={"Location": "http://192.0.2.9/"})
-        key = (request.match_info["repository"], request.match_info["tag"])
-        if key not in self.tags:
+        repository, reference = request.match_info["repository"], request.match_info["reference"]
+        digest = self.tags.get((repository, reference), reference)
+        if (repository, digest) not in self.manifests:
             return web.Response(status=404)
-        if request.method == "GET":
-            return web.Response(body=f"{key[0]}:{key[1]}".encode())
-        if not self.heads:
-            return web.Response(status=405)
-        return web.Response(headers={"Docker-Content-Digest": self.tags[key]})
+        content, kind = self.manifests[repository, digest]
+        told = digest if self.told_digest is None else self.told_digest
+        headers = {"Content-Type": kind} | ({"Docker-Content-Digest": told} if told else {})
+        return web.Response(body=content, headers=headers)

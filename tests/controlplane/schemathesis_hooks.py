@@ -36,6 +36,8 @@ UNSAYABLE = {
     "whose token it is": r"(an operator's|an account's) token cannot have .*",
     "what the application has": r"the application declares no such port",
     "what the operator made": r"unknown (registry|node pool|region)",
+    "whose password it is": r"needs a username|must be given: none is kept for .*",
+    "what a certificate is": r"must be certificates as PEM text|holds a private key: .*",
     "what the registry is called": r"is not an OCI repository name",
 }
 """Violations in a request that fits its schema, by what JSON Schema cannot say of it."""

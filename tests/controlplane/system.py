@@ -15,7 +15,8 @@ import aiohttp
 from sqlite_utils import Database
 
 from controlplane.app import ControlPlane
-from controlplane.config import AgentConfig, Config, RegistryConfig
+from controlplane.config import AgentConfig, Config
+from controlplane.registry_settings import RegistryConfig
 from controlplane.storage.fleet_store import AgentRow
 from tests.controlplane.fake_agent import FakeAgent
 from tests.controlplane.fake_registry import FakeRegistry

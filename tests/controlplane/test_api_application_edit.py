@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.config import AgentConfig, Config, RegistryConfig
+from controlplane.config import AgentConfig, Config
+from controlplane.registry_settings import RegistryConfig
 from tests.controlplane.fake_agent import FakeAgent, refusing
 from tests.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
 
@@ -36,7 +37,7 @@ class Places(System):
             registries=(
                 *config.registries,
                 RegistryConfig("mirror", self.mirror, ("mirror.example",)),
-                RegistryConfig("hub", "docker.io"),
+                RegistryConfig("hub", "registry-1.docker.io", ("docker.io",)),
             ),
             agents=tuple(AgentConfig(a.name, a.address, *PLACES[a.name]) for a in self.agents),
         )
@@ -192,7 +193,7 @@ async def test_edits_at_once_add_up(system: Places) -> None:
 
 
 async def test_running_sessions_keep_what_they_started_with(system: Places) -> None:
-    await _make(system)
+    image = await _make(system)
     await system.start(id="old")
     before = (await system.call("GET", "/session/old")).json
     changes: dict[str, Any] = {
@@ -204,6 +205,8 @@ async def test_running_sessions_keep_what_they_started_with(system: Places) -> N
     assert (await system.call("GET", "/session/old")).json == before
     assert_error(await system.start(), 404)
     assert (await system.edit(regions=["local"])).status == 204
+    await eventually(lambda: system.control_plane._preloader.idle)
+    await system.pulled(system.agent, image)  # it may have been removed meanwhile
     assert (await system.start(id="new")).json["ports"] == []
     specs = [request.spec for request in system.agent.started]
     assert [len(spec.ports) for spec in specs] == [2, 0]
@@ -257,8 +260,7 @@ async def test_a_host_gives_up_a_pull_that_nobody_wants_any_more(system: Places)
     await system.edit(regions=["local", "elsewhere"])
     await refused.wait()
     await system.edit(regions=["local"])
-    pulls = system.control_plane._preloader._tasks
-    await eventually(lambda: not pulls)
+    await eventually(lambda: system.control_plane._preloader.idle)
     there.before_pull = None
     await system.edit(regions=["local", "elsewhere"])
     await system.pulled(there, image)

@@ -158,11 +158,6 @@ async def test_all_requests_about_a_tag_have_one_time_limit(
         assert_error(answer, 504)
 
 
-async def test_a_registry_without_head_is_read(system: System) -> None:
-    system.registry.heads = False
-    await system.make_application()
-
-
 async def test_tags_and_locations_are_shown(system: System) -> None:
     await system.make_application()
     for path, exists in (("local/game/v1", True), ("local/game/v2", False)):

@@ -204,6 +204,27 @@ async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch
     assert_error(await system.call("GET", PATH), 503)
 
 
+async def test_a_list_with_many_parts_is_not_read(system: System) -> None:
+    for part in ("[]", "{}", "1", '""'):
+        parts = ",".join([part] * 100_002)
+        system.registry.list_body = f'{{"tags": [], "manifests": [{parts}]}}'
+        assert_error(await system.call("GET", PATH), 503)
+
+
+@pytest.mark.usefixtures("nothing_is_kept")
+@pytest.mark.parametrize(("limit", "of_a_page"), [("MAX_LIST_BYTES", 39), ("MAX_LIST_COMMAS", 1)])
+async def test_all_pages_together_are_bounded(
+    system: System, monkeypatch: pytest.MonkeyPatch, limit: str, of_a_page: int
+) -> None:
+    system.registry.page_size = 1
+    for number in range(3):
+        system.registry.push("studio/game", f"v{number}")
+    monkeypatch.setattr(f"controlplane.registries.client.{limit}", 3 * of_a_page)
+    assert len(await _versions(system)) == 3
+    monkeypatch.setattr(f"controlplane.registries.client.{limit}", 3 * of_a_page - 1)
+    assert_error(await system.call("GET", PATH), 503)
+
+
 async def test_a_registry_that_always_has_a_next_page_is_left(system: System) -> None:
     system.registry.list_body = json.dumps({"tags": ["v1"]})
     assert await _versions(system) == ["v1"]

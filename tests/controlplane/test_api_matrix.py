@@ -175,6 +175,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/session"): Case(200, _at("/session?all=1"), shows="{}s-session-"),
     ("GET", "/session/{id}"): Case(200, _at("/session/{}"), World.session),
     ("DELETE", "/session/{id}"): Case(204, _at("/session/{}"), World.session),
+    ("GET", "/session/{id}/report"): Case(200, _at("/session/{}/report"), World.ended_session),
     ("PUT", "/session/player/join"): Case(200, _players("/session/player/join"), World.session),
     ("DELETE", "/session/player/leave"): Case(
         200, _players("/session/player/leave"), World.session

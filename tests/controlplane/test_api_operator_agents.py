@@ -97,6 +97,8 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
         "sessions": 1,
         "freeSessions": 999,
         "images": [image],
+        "pulls": [],
+        "pullCount": 0,
     }
     listed = await system.agents_by_name()
     assert list(listed) == ["a0", "a1"]
@@ -327,7 +329,7 @@ async def test_whoever_reads_from_a_removed_agent_is_told(system: Operated) -> N
     assert await anext(chunks)
     assert await anext(chunks)
     gone.before_pull = gone.hang
-    waiting = asyncio.create_task(link.client.pull_image("i"), name="pull")
+    waiting = asyncio.ensure_future(anext(link.client.pull_image("i")))
     reading = asyncio.ensure_future(anext(chunks))
     await asyncio.sleep(0)
     assert (await system.ask("DELETE", "/a1")).status == 204
@@ -335,7 +337,7 @@ async def test_whoever_reads_from_a_removed_agent_is_told(system: Operated) -> N
         with pytest.raises(AgentSilentError, match="hung up"):
             await broken
     with pytest.raises(AgentSilentError, match="hung up"):
-        await link.client.pull_image("i")
+        await anext(link.client.pull_image("i"))
 
 
 async def test_a_pull_of_a_removed_agent_ends(system: Operated) -> None:

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from controlplane.app import ControlPlane
-from controlplane.config import RegistryConfig
 from controlplane.errors import StoreError
 from controlplane.names import is_name, is_registry_address
+from controlplane.registry_settings import RegistryConfig
 from controlplane.storage.fleet_store import FleetStore
 from controlplane.storage.store import Store
+from tests.authority import AUTHORITY
 from tests.controlplane.system import APPLICATION, Answer, System, assert_error
 
 THINGS = {"region": "regions", "node-pool": "nodePools", "registry": "registries"}
@@ -140,7 +141,9 @@ async def test_a_registry_changes_and_goes(system: Operated) -> None:
     assert (await system.put("registry", "hub", hub)).status == 204
     assert (await system.put("registry", "hub", hub)).status == 204
     listed = await system.listed("registry")
-    assert listed["hub"] == {"name": "hub", **hub, "declared": False, "applications": 0}
+    nobody: dict[str, Any] = {"username": None, "authHosts": [], "private": False, "ca": None}
+    used = {"declared": False, "applications": 0}
+    assert listed["hub"] == {"name": "hub", **hub, **nobody, **used}
     assert listed["local"]["declared"] is True
     await system.make_application(tag=None, registry="hub", repository="docker.io/redis")
     shown = (await system.call("GET", "/application")).json["applications"][0]
@@ -220,6 +223,25 @@ async def test_a_name_must_fit(system: Operated, thing: str, name: str) -> None:
         ({"address": "r.example", "aliases": ["a.example", "A.example"]}, ["aliases"]),
         ({"address": "r.example", "aliases": ["R.example"]}, ["aliases"]),
         ({"address": "r.example", "password": "x"}, ["password"]),
+        ({"address": "r.example", "username": None, "password": "x"}, ["password"]),
+        ({"address": "r.example", "username": "a:b", "password": "x"}, ["username"]),
+        ({"address": "r.example", "username": "a" * 257, "password": "x"}, ["username"]),
+        ({"address": "r.example", "username": "", "password": "x"}, ["username"]),
+        ({"address": "r.example", "username": "a"}, ["password"]),
+        ({"address": "r.example", "username": "a", "password": ""}, ["password"]),
+        ({"address": "r.example", "username": "a", "password": "x" * 4097}, ["password"]),
+        ({"address": "r.example", "username": "a", "password": "x\ny"}, ["password"]),
+        ({"address": "r.example", "authHosts": ["a.example/x"]}, ["authHosts[0]"]),
+        ({"address": "r.example", "authHosts": 17 * ["a.example"]}, ["authHosts"]),
+        ({"address": "r.example", "private": "yes"}, ["private"]),
+        ({"address": "r.example", "ca": ""}, ["ca"]),
+        ({"address": "r.example", "ca": "x"}, ["ca"]),
+        ({"address": "r.example", "ca": " "}, ["ca"]),
+        ({"address": "r.example", "ca": AUTHORITY[:300]}, ["ca"]),
+        ({"address": "r.example", "ca": AUTHORITY + "é"}, ["ca"]),
+        ({"address": "r.example", "ca": AUTHORITY + AUTHORITY[:300]}, ["ca"]),
+        ({"address": "r.example", "ca": AUTHORITY + "-----BEGIN PRIVATE KEY-----"}, ["ca"]),
+        ({"address": "r.example", "ca": AUTHORITY + "\n" * 2**16}, ["ca"]),
     ],
 )
 async def test_a_registry_must_fit(
@@ -268,7 +290,7 @@ async def test_a_region_is_never_removed_under_a_new_application(system: Operate
 @pytest.mark.parametrize(
     "text",
     [
-        *("r", "r:1", "r.example:65535", "192.0.2.1:5000", "a-b.c"),
+        *("localhost", "r:1", "r.example:65535", "192.0.2.1:5000", "a-b.c"),
         *("a." * 125 + "com", f"{'a' * 63}.{'b' * 63}:1"),
     ],
 )

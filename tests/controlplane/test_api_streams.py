@@ -118,6 +118,7 @@ async def test_an_artifact_comes_after_the_end(system: System) -> None:
         ("PATH_NOT_FOUND", 404),
         ("SESSION_LIVE", 409),
         ("ARTIFACT_TOO_LARGE", 413),
+        ("NO_CAPACITY", 503),
         ("DISK_FULL", 503),
     ],
 )
@@ -126,4 +127,6 @@ async def test_a_refused_artifact_is_told_before_the_first_byte(
 ) -> None:
     await system.call("DELETE", "/session/s")
     system.agent.before_artifact = refusing(reason)
-    assert_error(await system.call("GET", "/artifacts?session=s&path=/data"), status)
+    answer = await system.call("GET", "/artifacts?session=s&path=/data")
+    assert_error(answer, status)
+    assert ("Retry-After" in answer.headers) == (reason == "NO_CAPACITY")

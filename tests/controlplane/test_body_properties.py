@@ -62,6 +62,9 @@ RULES: list[tuple[str, Path, Any]] = [
         )
         for model in ("ApplicationBody", "ApplicationEditBody")
     ),
+    *(("RegistryBody", ("username",), text) for text in ("a:b", "a\nb", "\x7f")),
+    *(("RegistryBody", ("password",), text) for text in ("a\nb", "\x85", "\x1b")),
+    *(("RegistryBody", ("authHosts", 0), text) for text in ("", "https://a.example", "a/b")),
     ("TokenBody", ("name",), "a\x01b"),
     ("TokenBody", ("scopes", 0), "session:own"),
     *(("TokenBody", ("expires_after",), text) for text in ("", "1d", "99999999h")),

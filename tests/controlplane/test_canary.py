@@ -1,7 +1,8 @@
 """Known secrets through every route, rightly and wrongly: where they may be found afterwards.
 
 A token's secret is shown once, to its maker; the database has a hash of it and nothing else has
-anything. A session's own variables go to its host and nowhere else.
+anything. A session's own variables go to its host and nowhere else, and the password of a registry
+to that registry.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from controlplane.config import Config
 from controlplane.redaction import RedactingFormatter
+from controlplane.registry_settings import RegistryConfig
 from tests.controlplane.canary import (
     ENV,
+    FILE_PASSWORD,
     KEPT,
     STRAY,
     Secret,
@@ -27,7 +32,9 @@ from tests.controlplane.canary import (
 )
 from tests.controlplane.fake_agent import FakeAgent
 from tests.controlplane.fake_registry import FakeRegistry
+from tests.controlplane.quoting_registry import QuotingRegistry
 from tests.controlplane.system import System
+from tests.fuzz.templates import REGISTRY_PASSWORD
 from tests.harness import AgentSpec, ControlPlaneProcess
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -62,11 +69,25 @@ def records() -> Iterator[Records]:
         logger.setLevel(level)
 
 
+class Quoted(System):
+    """Declares a registry that quotes the password of whoever logs in."""
+
+    def __init__(self, folder: Path, quoting: QuotingRegistry) -> None:
+        super().__init__(folder)
+        self._quoting = quoting
+
+    @property
+    def config(self) -> Config:
+        found, address = super().config, self._quoting.address
+        entry = RegistryConfig("quoting", address, (), "robot", FILE_PASSWORD)
+        return replace(found, registries=(*found.registries, entry))
+
+
 @pytest.mark.timeout(120)
 async def test_secrets_are_where_they_are_meant_to_be_and_nowhere_else(
     tmp_path: Path, records: Records
 ) -> None:
-    async with System(tmp_path) as system:
+    async with QuotingRegistry() as quoting, Quoted(tmp_path, quoting) as system:
         system.registry.push("studio/game", "v1")
         tokens = system.tokens | {"operator": system.operator_token}
         tour = Tour(system.control_plane.base_url, tokens)
@@ -78,6 +99,7 @@ async def test_secrets_are_where_they_are_meant_to_be_and_nowhere_else(
         await system.nothing_is_left()
         await system.stop_serving()
         check_database(system.config.database, secrets)
+        assert set(quoting.heard.values()) == {FILE_PASSWORD, REGISTRY_PASSWORD}
     said = "\n".join(records.plain).encode()
     found_in(said, secrets, "the log, before it is redacted")
     written = "\n".join(records.written).encode()
@@ -100,19 +122,32 @@ async def test_the_process_tells_nobody_either(tmp_path: Path) -> None:
     await registry.start()
     await agent.start()
     registry.push("studio/game", "v1")
-    part = FirstStart(
-        [AgentSpec(agent.name, agent.address)],
-        {"local": registry.address},
-        log_level="debug",
-        regions=["local", "elsewhere"],
-    )
-    try:
-        await asyncio.to_thread(part.start)
-        await _check_process(part)
-    finally:
-        await asyncio.to_thread(part.__exit__, None, None, None)
-        await agent.stop()
-        await registry.stop()
+    async with QuotingRegistry() as quoting:
+        part = FirstStart(
+            [AgentSpec(agent.name, agent.address)],
+            {},
+            log_level="debug",
+            regions=["local", "elsewhere"],
+        )
+        part.settings["registries"] = [
+            {"name": "local", "address": registry.address},
+            {"name": "quoting", "address": quoting.address, **_login(tmp_path)},
+        ]
+        try:
+            await asyncio.to_thread(part.start)
+            await _check_process(part)
+        finally:
+            await asyncio.to_thread(part.__exit__, None, None, None)
+            await agent.stop()
+            await registry.stop()
+        assert set(quoting.heard.values()) == {FILE_PASSWORD, REGISTRY_PASSWORD}
+
+
+def _login(folder: Path) -> dict[str, str]:
+    file = folder / "password"
+    file.touch(mode=0o600)
+    file.write_text(FILE_PASSWORD)
+    return {"username": "robot", "password_file": str(file)}
 
 
 async def _check_process(part: FirstStart) -> None:

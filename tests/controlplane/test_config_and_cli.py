@@ -16,12 +16,13 @@ import pytest
 from click.testing import CliRunner
 
 from controlplane.cli.main import main
-from controlplane.config import AgentConfig, Config, RegistryConfig, load_config
+from controlplane.config import AgentConfig, Config, load_config
 from controlplane.errors import ConfigError
+from controlplane.registry_settings import RegistryConfig
 from tests.controlplane.stub_api import StubApi
 
 AGENT = '[[agents]]\nname = "a"\naddress = "unix:/a.sock"\nregion = "eu"\n'
-REGISTRY = '[[registries]]\nname = "r"\naddress = "h"\n'
+REGISTRY = '[[registries]]\nname = "r"\naddress = "h:1"\n'
 
 
 def load(tmp_path: Path, text: str, **env: str) -> Config:
@@ -36,10 +37,10 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
 
 def test_everything_can_be_set(tmp_path: Path) -> None:
     text = 'regions = ["eu"]\nstart_timeout = 3\nlog_level = "debug"\n'
-    text += '[[registries]]\nname = "r"\naddress = "h:1"\naliases = ["x"]\n' + AGENT
+    text += '[[registries]]\nname = "r"\naddress = "h:1"\naliases = ["x.example"]\n' + AGENT
     config = load(tmp_path, text, START_TIMEOUT="4.5", STATE_DIR="/s", START_BURST="7")
     assert (config.start_timeout, config.state_dir, config.start_burst) == (4.5, Path("/s"), 7)
-    assert config.registries == (RegistryConfig("r", "h:1", ("x",)),)
+    assert config.registries == (RegistryConfig("r", "h:1", ("x.example",)),)
     assert config.agents == (AgentConfig("a", "unix:/a.sock", "eu"),)
     assert config.log_level == "debug"
 
@@ -71,9 +72,13 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
         ('[[registries]]\nname = "r"', {}, "address"),
         ('regions = ["a b"]', {}, "regions: must be 1 to 128 of"),
         ('node_pools = ["a/b"]', {}, "node_pools: must be 1 to 128 of"),
-        ('[[registries]]\nname = "a b"\naddress = "h"', {}, "registries.name"),
+        ('[[registries]]\nname = "a b"\naddress = "h:1"', {}, "registries.name"),
         ('[[registries]]\nname = "r"\naddress = "http://h"', {}, "must be host[:port]"),
-        ('[[registries]]\nname = "r"\naddress = "h"\naliases = ["h/x"]', {}, "registries.aliases"),
+        (
+            '[[registries]]\nname = "r"\naddress = "h:1"\naliases = ["h/x"]',
+            {},
+            "registries.aliases",
+        ),
         ('regions = [".."]', {}, "regions: must be 1 to 128 of"),
         ('node_pools = ["-x"]', {}, "begin with a letter or a digit"),
         ('regions = ["eu"]\n' + AGENT.replace('"a"', '"a/b"'), {}, "agents.name: must be"),
@@ -84,12 +89,12 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
         ('regions = ["eu", "us", "eu"]', {}, "regions: 'eu' is there twice"),
         ('node_pools = ["a", "a"]', {}, "node_pools: 'a' is there twice"),
         ('regions = ["eu"]\n' + AGENT + AGENT, {}, "agents.name: 'a' is there twice"),
-        (REGISTRY + REGISTRY.replace('"h"', '"g"'), {}, "registries.name: 'r' is there twice"),
-        (REGISTRY + REGISTRY.replace('"r"', '"s"'), {}, "registries: 'h' is there twice"),
+        (REGISTRY + REGISTRY.replace('"h:1"', '"g:1"'), {}, "registries.name: 'r' is there twice"),
+        (REGISTRY + REGISTRY.replace('"r"', '"s"'), {}, "registries: 'h:1' is there twice"),
         (
-            REGISTRY + REGISTRY.replace('"r"', '"s"').replace('"h"', '"g"\naliases = ["H"]'),
+            REGISTRY + REGISTRY.replace('"r"', '"s"').replace('"h:1"', '"g:1"\naliases = ["H:1"]'),
             {},
-            "registries: 'h' is there twice",
+            "registries: 'h:1' is there twice",
         ),
         ("not toml", {}, "cannot read"),
     ],

@@ -26,7 +26,7 @@ KEYWORDS = {
     *("$ref", "type", "enum", "const", "anyOf", "not", "default", "description", "title"),
     *("properties", "required", "additionalProperties", "propertyNames", "maxProperties"),
     *("items", "minItems", "maxItems", "minLength", "maxLength", "pattern", "format"),
-    *("minimum", "maximum", "multipleOf"),
+    *("minimum", "maximum", "multipleOf", "writeOnly"),
 }
 """What is used of JSON Schema; it passes over whatever it does not know, such as `ge`."""
 

@@ -20,7 +20,9 @@ from click.testing import CliRunner, Result
 from controlplane.cli import fleet as fleet_cli
 from controlplane.cli import operators as operator_cli
 from controlplane.cli.main import main
-from tests.controlplane.system import System
+from controlplane.names import ADDRESS_RULE
+from tests.controlplane.fake_agent import refusing
+from tests.controlplane.system import System, eventually
 
 TOKEN = re.compile(r"ty_[0-9a-f]{16}_[0-9a-f]{72}")
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"
@@ -144,13 +146,13 @@ async def test_registries(system: Operated) -> None:
     aliases = ("--alias", "docker.io", "--alias", "index.docker.io")
     assert await system.ok("registry", "set", "hub", "registry-1.docker.io", *aliases) == ""
     assert cells(await system.ok("registry", "list"))[1] == [
-        *("hub", "registry-1.docker.io", "docker.io, index.docker.io", "no", "0")
+        *("hub", "registry-1.docker.io", "docker.io, index.docker.io", "-", "no", "no", "0")
     ]
     refused = await system.refused("registry", "set", "bad", "https://x", "--alias", "a b")
     assert refused == (
         "cannot set the registry: invalid request\n"
-        "  address: must be host[:port]\n"
-        "  aliases[0]: must be host[:port]\n"
+        f"  address: {ADDRESS_RULE}\n"
+        f"  aliases[0]: {ADDRESS_RULE}\n"
     )
     assert await system.ok("registry", "delete", "hub") == ""
 
@@ -173,6 +175,27 @@ async def test_agents(system: Operated) -> None:
     assert "settings file" in await system.refused("agent", "remove", "a0", "--yes")
     assert await system.refused("agent", "show", "retired") == (
         "cannot show the agent: cannot find agent 'retired'\n"
+    )
+
+
+async def test_pulls_of_an_agent(system: Operated) -> None:
+    system.agent.before_pull = refusing("REGISTRY_UNAVAILABLE", "it answered 500")
+    await system.make_application(tag=None)
+    digest = system.registry.push("studio/game", "v1")
+    await system.call("POST", "/application/game/tags", json={"tag": "v1"})
+
+    async def shown() -> str:
+        lines = (await system.ok("agent", "show", "a0")).splitlines()
+        return next(line for line in lines if line.startswith("PULLS"))
+
+    async def failed() -> bool:
+        return "failed: failed" in await shown()
+
+    await eventually(failed)
+    assert re.search(
+        rf"studio/game@{digest} failed: failed [0-9]+ times, last {TIME}:"
+        " registry_unavailable: it answered 500$",
+        await shown(),
     )
 
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane import tokens
-from controlplane.api.json_reader import read_json
 from controlplane.applications import local_repository
 from controlplane.durations import parse_duration
 from controlplane.errors import AgentReason, InvalidRequestError
 from controlplane.fleet.contract import EndReason, PortRequest, Protocol, Resources, State
 from controlplane.fleet.status import shown_status
+from controlplane.json_reader import read_json
 from controlplane.quotas import Quota, Usage, exceeded_limit
 from controlplane.start_rate import SWEEP, StartRate
 from controlplane.start_request import Pin, pinned_ports

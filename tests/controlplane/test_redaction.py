@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from controlplane import tokens
-from controlplane.redaction import REDACTED, RedactingFormatter, redact
+from controlplane.redaction import REDACTED, RedactingFormatter, cut_out, redact
 
 TOKEN = tokens.mint()
 ID, SECRET = TOKEN.text.split("_")[1:]
@@ -124,3 +124,22 @@ def test_other_handlers_get_the_record_as_it_was() -> None:
     RedactingFormatter().format(record)
     assert record.args == (TOKEN.text,)
     assert sys.exc_info() == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("secret", "text", "told"),
+    [
+        ("abcdefghijkl", "b'x abcdefghij", "b'x [redacted]"),  # where aiohttp breaks off
+        ("abcdefghijkl", "abcdefghijkl abcdefghijkl.", "[redacted] [redacted]"),
+        ("a(b", "x a(b x", "x [redacted] x"),
+        ("AbCdEfGhIjKl", "its realm 'abcdefghijkl.example' is", "its realm '[redacted] is"),
+        ("correct horse battery", "x correct horse battery x", "x [redacted] x"),
+        ("correct horse battery", "x correct horse bat", "x [redacted]"),
+        ("a pass-wörd", r"b'a pass-w\xc3\xb6rd' x", "b'[redacted] x"),
+        ("wörd of mine", r"b'w\xc3\xb6rd of mine", "b'[redacted]"),
+        ("pass/word?", "/x?y=pass%2Fword%3F&z x", "/x?y=[redacted] x"),
+        ("", "x", "x"),
+    ],
+)
+def test_a_secret_is_cut_out_however_it_is_quoted(secret: str, text: str, told: str) -> None:
+    assert cut_out(secret, text) == told

@@ -94,6 +94,25 @@ async def test_a_name_is_looked_up_once_at_a_time_and_not_on_asyncios_threads(
     look_ups.close()
 
 
+async def test_names_whose_servers_are_silent_do_not_hold_up_another(
+    look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+
+    def silent(host: str) -> list[tuple[socket.AddressFamily, int, str]]:
+        if host != "good.example":
+            answered.wait()
+        return [(socket.AF_INET, socket.IPPROTO_TCP, "192.0.2.1")]
+
+    monkeypatch.setattr("controlplane.registries.resolver.look_up", silent)
+    asking = [asyncio.create_task(look_ups.addresses(f"{n}.example")) for n in range(40)]
+    await asyncio.sleep(0)
+    assert await look_ups.addresses("good.example")
+    answered.set()
+    await asyncio.gather(*asking)
+    look_ups.close()
+
+
 async def test_a_look_up_that_hangs_does_not_hold_up_the_end(
     look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,8 @@ async def _fill(system: System) -> None:
     system.registry.push("studio/other", "v1")
     for number in range(1, 4):
         assert (await system.start(id=f"held-{number}")).status == 201
+    assert (await system.start(id="ended-1")).status == 201
+    assert (await system.call("DELETE", "/session/ended-1")).status == 204
 
 
 async def _schemathesis(system: System, folder: Path, who: str, times: int) -> tuple[int, str]:

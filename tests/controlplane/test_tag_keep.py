@@ -12,7 +12,7 @@ from tests.controlplane.system import System, assert_error, eventually
 
 @pytest.fixture
 async def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[System]:
-    monkeypatch.setattr("controlplane.fleet.preload.LONGEST_WAIT", 0.05)
+    monkeypatch.setattr("controlplane.fleet.host_preload.LONGEST_WAIT", 0.05)
     async with System(tmp_path, agents=2) as running:
         yield running
 
@@ -88,8 +88,7 @@ async def test_an_image_that_another_application_runs_stays(system: System) -> N
 
 async def test_a_tag_that_moved_leaves_no_old_image(system: System) -> None:
     first = await system.make_application()
-    digest = "sha256:" + "5" * 64
-    system.registry.tags["studio/game", "v1"] = digest
+    digest = system.registry.push("studio/game", "v1", "moved")
     answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
     assert answer.status == 204
     second = f"{system.registry.address}/studio/game@{digest}"

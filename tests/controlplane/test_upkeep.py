@@ -66,13 +66,25 @@ async def test_a_host_whose_images_could_not_be_compared_is_looked_at_again(
     async with System(tmp_path) as system:
         image = await system.make_application()
         # A pull that is not over yet would look again of itself.
-        await eventually(lambda: not system.control_plane._preloader._tasks)
+        await eventually(lambda: system.control_plane._preloader.idle)
+        another = image.partition("@")[0] + "@sha256:" + "a" * 64
+        await system.rows(f"UPDATE tag SET image = '{another}'")
         await system.rows("ALTER TABLE tag RENAME TO hidden")
-        system.agent.host.images.remove(image)
-        system.agent.change_host()
+        system.control_plane._preloader.look_at_all()
         await eventually(lambda: "cannot read what a0 shall have" in caplog.text)
         await system.rows("ALTER TABLE hidden RENAME TO tag")
-        await eventually(lambda: system.agent.pulled == [image, image])
+        await eventually(lambda: system.agent.pulled == [image, another])
+
+
+async def test_hosts_are_compared_from_time_to_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.fleet.host_preload.REVIEW_INTERVAL", 0.05)
+    async with System(tmp_path) as system:
+        image = await system.make_application()
+        another = image.partition("@")[0] + "@sha256:" + "a" * 64
+        await system.rows(f"UPDATE tag SET image = '{another}'")  # nobody is told of it
+        await eventually(lambda: system.agent.pulled == [image, another])
 
 
 async def test_hosts_pull_a_tag_whose_caller_hung_up(

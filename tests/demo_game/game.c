@@ -1,9 +1,11 @@
 /* The demo game: a game server small enough to read, honest enough to test with.
  *
- * It echoes every datagram on 7777/udp, greets every connection on 7778/tcp with a line and echoes
- * what follows, and prints numbered lines with the time on stdout from its first moment, so that a
- * reader of the log can see gaps, doubles and stalls. At SIGTERM it prints a line, writes save.json
- * and ends with code 0. It needs nothing from its image but a folder to write to.
+ * It echoes every datagram on 7777/udp (one that begins with "who am I" is answered with the id of
+ * the session, the address that it came from, and its rest), greets every connection on 7778/tcp with
+ * a line and echoes what follows, and prints numbered lines with the time on stdout from its first
+ * moment, every second one on stderr if asked, so that a reader of the log can see gaps, doubles and
+ * stalls. At SIGTERM it prints a line, writes save.json and ends with code 0. It needs nothing from
+ * its image but a folder to write to.
  *
  * One thread. Writing to stdout blocks as it does in real games: who does not read, stalls it.
  */
@@ -42,10 +44,13 @@ struct file {
     uint64_t size;
 };
 
+enum flood { LINES, ONE_LINE, BYTES };
+
 static struct {
     double exit_after, crash_after, open_port_late, lines_per_second, flood;
     int exit_code;
-    bool flooding, ignore_sigterm, ports_from_env;
+    bool flooding, ignore_sigterm, ports_from_env, stderr_too;
+    enum flood flood_with;
     const char *data;
     struct file files[FILES];
     int file_count;
@@ -83,9 +88,9 @@ static bool told_to_end(void) {
 }
 
 /* Write all of it. Gives up only when told to end while nobody reads. */
-static void write_out(const char *text, size_t length) {
+static void write_out(int target, const char *text, size_t length) {
     while (length > 0) {
-        ssize_t written = write(STDOUT_FILENO, text, length);
+        ssize_t written = write(target, text, length);
         if (written >= 0) {
             text += written;
             length -= (size_t)written;
@@ -106,7 +111,7 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
     if (length > (int)sizeof line - 1)
         length = (int)sizeof line - 1;
     line[length++] = '\n';
-    write_out(line, (size_t)length);
+    write_out(options.stderr_too && lines % 2 ? STDERR_FILENO : STDOUT_FILENO, line, (size_t)length);
 }
 
 __attribute__((noreturn)) static void fail(const char *what, const char *which) {
@@ -231,7 +236,10 @@ static int open_socket(int type, uint16_t port, const char *name) {
 }
 
 static void echo_datagrams(int udp) {
-    static char datagram[65536];
+    static const char WHO[] = "who am I";
+    static const size_t who = sizeof WHO - 1;
+    static char datagram[65536], answer[LINE];
+    const char *session = getenv("TILTYARD_SESSION_ID");
     struct sockaddr_in player;
     for (int i = 0; i < 256; i++) {
         socklen_t size = sizeof player;
@@ -241,7 +249,18 @@ static void echo_datagrams(int udp) {
             return;
         if (datagrams++ == 0)
             say("first datagram");
-        sendto(udp, datagram, (size_t)length, 0, (const struct sockaddr *)&player, size);
+        const char *reply = datagram;
+        if ((size_t)length >= who && (size_t)length < sizeof datagram
+            && memcmp(datagram, WHO, who) == 0) {
+            datagram[length] = '\0';
+            length = snprintf(answer, sizeof answer, "%s %s:%d%s", session ? session : "-",
+                              inet_ntoa(player.sin_addr), ntohs(player.sin_port),
+                              datagram + who);
+            if (length > (int)sizeof answer - 1)
+                length = (int)sizeof answer - 1;
+            reply = answer;
+        }
+        sendto(udp, reply, (size_t)length, 0, (const struct sockaddr *)&player, size);
     }
 }
 
@@ -280,6 +299,16 @@ static double flood_next;
 static void flood(double time) {
     static const char filler[] = "flood ................................................"
                                  "................................................";
+    char bytes[256];
+    for (int i = 0; i < (int)sizeof bytes; i++)
+        bytes[i] = options.flood_with == BYTES ? (char)i : 'x';
+    if (options.flood_with != LINES) {
+        for (int i = 0; i < FLOOD_BURST && flood_next <= time && !told_to_end(); i++) {
+            write_out(STDOUT_FILENO, bytes, sizeof bytes);
+            flood_next += options.flood > 0 ? (double)sizeof bytes / options.flood : 0;
+        }
+        return;
+    }
     for (int i = 0; i < FLOOD_BURST && flood_next <= time && !told_to_end(); i++) {
         /* number, time and their spaces take 32 bytes, the newline one */
         say("%.*s", FLOOD_LINE - 33 - (lines >= 999999 ? 1 : 0), filler);
@@ -349,6 +378,7 @@ __attribute__((noreturn)) static void usage(void) {
             "usage: game [--exit-after SECONDS] [--exit-code N] [--crash-after SECONDS]\n"
             "            [--ignore-sigterm] [--open-port-late SECONDS] [--ports-from-env]\n"
             "            [--lines-per-second N] [--flood BYTES_PER_SECOND (0: no limit)]\n"
+            "            [--flood-with lines|one-line|bytes] [--stderr-too]\n"
             "            [--write-file PATH SIZE]... [--data FOLDER]\n");
     exit(2);
 }
@@ -361,8 +391,19 @@ static double number(const char *text) {
     return value;
 }
 
+static enum flood flood_of(const char *text) {
+    if (strcmp(text, "one-line") == 0)
+        return ONE_LINE;
+    if (strcmp(text, "bytes") == 0)
+        return BYTES;
+    if (strcmp(text, "lines") != 0)
+        usage();
+    return LINES;
+}
+
 static void parse(int count, char **values) {
-    enum { EXIT_AFTER = 1, EXIT_CODE, CRASH_AFTER, IGNORE, LATE, ENV, RATE, FLOOD, WRITE, DATA };
+    enum { EXIT_AFTER = 1, EXIT_CODE, CRASH_AFTER, IGNORE, LATE, ENV, RATE, FLOOD, WITH, ERR, WRITE,
+           DATA };
     static const struct option known[] = {
         {"exit-after", required_argument, NULL, EXIT_AFTER},
         {"exit-code", required_argument, NULL, EXIT_CODE},
@@ -372,6 +413,8 @@ static void parse(int count, char **values) {
         {"ports-from-env", no_argument, NULL, ENV},
         {"lines-per-second", required_argument, NULL, RATE},
         {"flood", required_argument, NULL, FLOOD},
+        {"flood-with", required_argument, NULL, WITH},
+        {"stderr-too", no_argument, NULL, ERR},
         {"write-file", required_argument, NULL, WRITE},
         {"data", required_argument, NULL, DATA},
         {0},
@@ -387,6 +430,8 @@ static void parse(int count, char **values) {
         case ENV: options.ports_from_env = true; break;
         case RATE: options.lines_per_second = number(optarg); break;
         case FLOOD: options.flooding = true; options.flood = number(optarg); break;
+        case WITH: options.flood_with = flood_of(optarg); break;
+        case ERR: options.stderr_too = true; break;
         case WRITE:
             if (optind >= count || options.file_count == FILES)
                 usage();

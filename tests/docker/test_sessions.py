@@ -7,103 +7,20 @@ import json
 import re
 import socket
 import tarfile
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import docker
 import pytest
 
-from tests.agent.hosts import START_STEPS
-from tests.api_client import ApiClient
-from tests.demo_game import TCP_PORT, UDP_PORT, Image, build_image
+from agent.failpoints import START_STEPS
+from tests.demo_game import TCP_PORT, UDP_PORT, build_image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
 from tests.deployment import APPLICATION, REGION, application, enable_tag
-from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
+from tests.docker.stack import PATIENCE, Stack, eventually
+from tests.harness import Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
-PATIENCE = 30.0
-"""Seconds in which what was asked must have come about; a bound for what is broken."""
 LINE = re.compile(rb"(\d{6,}) \S+ (.*)")
-
-
-@dataclass
-class Stack:
-    """One host and its control plane."""
-
-    agent: AgentProcess
-    control_plane: ControlPlaneProcess
-    engine: docker.DockerClient
-    image: Image
-
-    @property
-    def client(self) -> ApiClient:
-        return self.control_plane.client()
-
-    def start(self, **body: object) -> dict[str, Any]:
-        body = {"location": REGION, "image": APPLICATION, **body}
-        made: dict[str, Any] = self.client.post("/session", body).expect(201).json()
-        return made
-
-    def status(self, session_id: str) -> str:
-        described = self.client.get(f"/session/{session_id}").expect(200).json()
-        return str(described["status"])
-
-    def containers(self) -> dict[str, Any]:
-        """Containers of this agent by name."""
-        label = f"io.tiltyard.agent={self.agent_id}"
-        found = self.engine.containers.list(all=True, filters={"label": label})
-        return {str(container.name): container for container in found}
-
-    @property
-    def agent_id(self) -> str:
-        return (self.agent.state_dir / "agent_id").read_text().strip()
-
-    def pids(self) -> dict[str, int]:
-        return {
-            name: container.attrs["State"]["Pid"] for name, container in self.containers().items()
-        }
-
-    def directories(self) -> set[str]:
-        return {path.name for path in (self.agent.state_dir / "sessions").iterdir()}
-
-    def record(self) -> dict[str, Any]:
-        """What the host remembers of its only session."""
-        [directory] = self.directories()
-        path = self.agent.state_dir / "sessions" / directory / "record.json"
-        record: dict[str, Any] = json.loads(path.read_text())["session"]
-        return record
-
-
-def eventually(true: Callable[[], bool], what: str) -> None:
-    """Wait for a condition; the bound is for a broken one."""
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
-@pytest.fixture
-def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Stack]:
-    engine = docker.DockerClient(f"unix://{docker_engine}")
-    with (
-        AgentProcess(docker_engine, cpu=16, ram=8192, stop_grace=3) as agent,
-        ControlPlaneProcess(
-            [AgentSpec("host-1", agent.address)], {"local": registry.address}
-        ) as control_plane,
-    ):
-        stack = Stack(agent, control_plane, engine, demo_image)
-        stack.client.post("/application", application()).expect(201)
-        enable_tag(stack.client, APPLICATION, demo_image.tag)
-        try:
-            yield stack
-        finally:
-            for container in stack.containers().values():
-                container.remove(force=True)
-            engine.close()
 
 
 def test_a_player_reaches_the_game_and_its_log_and_files_can_be_read(stack: Stack) -> None:

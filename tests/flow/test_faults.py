@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.hosts import START_STEPS
+from agent.failpoints import START_STEPS
 from tests.controlplane.system import assert_error, eventually
 from tests.flow.whole import Whole
 

@@ -25,6 +25,7 @@ class WholeAgent:
             state_dir=folder / name,
             socket=folder / f"{name}.sock",
             public_address="192.0.2.1",
+            firewall_bridges=(),
             **{"cpu": 8, "ram": 4096, "stop_grace": 0.2, **settings},
         )
         self._work: asyncio.Task[None] | None = None

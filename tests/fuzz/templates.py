@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.authority import AUTHORITY
 from tests.controlplane.system import APPLICATION
 from tests.fuzz.shapes import (
     QueryShape,
@@ -45,6 +46,7 @@ DOOMED = tuple(f"doomed-{number}" for number in range(16))
 """Sessions that are there from the beginning for requests to end."""
 MADE = tuple(f"made-{number}" for number in range(5))
 """Names of what requests of operators make and remove; the accounts are there already."""
+REGISTRY_PASSWORD = "pw-5e0f77c1-registry-canary"
 PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "id": (SHOWN, ENDED, *SOME[:10]),
     "name": ("game",),
@@ -153,6 +155,7 @@ TEMPLATES: dict[tuple[str, str], Template] = {
     ("GET", "/session"): Template(200, query=_LIST, query_shape=_SESSIONS),
     ("GET", "/session/{id}"): Template(200),
     ("DELETE", "/session/{id}"): Template(204, parameters={"id": (*DOOMED[:8], *SOME[:4])}),
+    ("GET", "/session/{id}/report"): Template(200, parameters={"id": (ENDED,)}),
     ("PUT", "/session/player/join"): Template(
         200, {"session": LIVE[0], "players": ["p"]},
         closed({"session": _ID, "players": _PLAYERS}, {})),
@@ -196,7 +199,11 @@ TEMPLATES: dict[tuple[str, str], Template] = {
     ("DELETE", "/operator/node-pool/{nodePool}"): Template(204),
     ("GET", "/operator/registry"): Template(200),
     ("PUT", "/operator/registry/{registry}"): Template(
-        204, {"address": "registry.invalid:5000", "aliases": ["alias.invalid"]}),
+        204, {
+            "address": "registry.invalid:5000", "aliases": ["alias.invalid"], "username": "robot",
+            "password": REGISTRY_PASSWORD, "authHosts": ["auth.invalid"], "private": True,
+            "ca": AUTHORITY,
+        }),
     ("DELETE", "/operator/registry/{registry}"): Template(204),
     ("GET", "/operator/agent"): Template(200),
     ("GET", "/operator/agent/{agent}"): Template(200),

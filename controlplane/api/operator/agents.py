@@ -8,6 +8,10 @@ from controlplane.api.operation import Answer, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.fleet.agents import AgentState, ShownAgent
 from controlplane.fleet.contract import Host, Resources
+from controlplane.fleet.pulls import Pull, PullState
+
+MAX_PULLS_SHOWN = 20
+"""Of a host: who has more than these wants to know why the first ones do not end."""
 
 
 class HostResources(TypedDict):
@@ -33,11 +37,29 @@ class HostFields(TypedDict):
     images: list[str] | None
 
 
+class ListedPull(TypedDict):
+    """A pull of an enabled tag's image that is not over.
+
+    `layers` are those known so far, `receivedBytes` compressed. `failures` counts the tries that
+    failed; `cause` says why the newest did and `failed` when, in milliseconds since the epoch.
+    """
+
+    image: str
+    state: PullState
+    layers: int
+    layersDone: int
+    receivedBytes: int
+    failures: int
+    cause: str | None
+    failed: int | None
+
+
 class ListedAgent(HostFields):
     """An agent and its host.
 
     `declared`: by the settings file. `address` is where it is dialled. `heard` is when it was last
     heard, in milliseconds since the epoch, null when not since this control plane started.
+    `pulls` are at most 20 of `pullCount`: those being made first, then those that fail.
     """
 
     name: str
@@ -47,6 +69,8 @@ class ListedAgent(HostFields):
     declared: bool
     state: AgentState
     heard: int | None
+    pulls: list[ListedPull]
+    pullCount: int
 
 
 class ListedAgents(TypedDict):
@@ -86,7 +110,22 @@ def _listed(agent: ShownAgent) -> ListedAgent:
         "declared": agent.declared,
         "state": agent.state,
         "heard": agent.heard_ms,
+        "pulls": [_listed_pull(pull) for pull in agent.pulls[:MAX_PULLS_SHOWN]],
+        "pullCount": len(agent.pulls),
         **(_NOT_REPORTED if host is None else _reported(host, agent.live_sessions)),
+    }
+
+
+def _listed_pull(pull: Pull) -> ListedPull:
+    return {
+        "image": pull.image,
+        "state": pull.state,
+        "layers": pull.progress.layers,
+        "layersDone": pull.progress.layers_done,
+        "receivedBytes": pull.progress.received_bytes,
+        "failures": pull.failures,
+        "cause": pull.cause or None,
+        "failed": pull.failed_ms,
     }
 
 

@@ -55,7 +55,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SESSION_LIVE: _ErrorReason.ValueType  # 5
     """The session has not ended yet."""
     ERROR_REASON_NO_CAPACITY: _ErrorReason.ValueType  # 6
-    """Cores, memory, GPUs or the number of sessions do not allow one more."""
+    """Cores, memory, GPUs, the number of sessions or the room for artifacts do not allow one more."""
     ERROR_REASON_NO_FREE_PORT: _ErrorReason.ValueType  # 7
     """No port of the host's range is free."""
     ERROR_REASON_PORT_TAKEN: _ErrorReason.ValueType  # 8
@@ -125,7 +125,7 @@ ERROR_REASON_SESSION_STOPPED: ErrorReason.ValueType  # 4
 ERROR_REASON_SESSION_LIVE: ErrorReason.ValueType  # 5
 """The session has not ended yet."""
 ERROR_REASON_NO_CAPACITY: ErrorReason.ValueType  # 6
-"""Cores, memory, GPUs or the number of sessions do not allow one more."""
+"""Cores, memory, GPUs, the number of sessions or the room for artifacts do not allow one more."""
 ERROR_REASON_NO_FREE_PORT: ErrorReason.ValueType  # 7
 """No port of the host's range is free."""
 ERROR_REASON_PORT_TAKEN: ErrorReason.ValueType  # 8
@@ -748,6 +748,7 @@ class Host(_message.Message):
     ENGINE_VERSION_FIELD_NUMBER: _builtins.int
     START_SLOTS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    DRAIN_REVISION_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     agent_id: _builtins.str
@@ -776,6 +777,8 @@ class Host(_message.Message):
     """The engine's version; empty when it was never reached."""
     start_slots: _builtins.int
     """Starts that may be under way at one time."""
+    drain_revision: _builtins.int
+    """Revision of the newest SetDrain; 0 when there was none."""
     @_builtins.property
     def latency_addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """IPv4 addresses that answer ICMP echo, for latency measurement."""
@@ -818,10 +821,11 @@ class Host(_message.Message):
         engine_version: _builtins.str = ...,
         start_slots: _builtins.int = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        drain_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "reserved", b"reserved"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "capacity", b"capacity", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "images", b"images", "latency_addresses", b"latency_addresses", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "public_address", b"public_address", "reserved", b"reserved", "start_slots", b"start_slots", "tls", b"tls", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "capacity", b"capacity", "drain_revision", b"drain_revision", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "images", b"images", "latency_addresses", b"latency_addresses", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "public_address", b"public_address", "reserved", b"reserved", "start_slots", b"start_slots", "tls", b"tls", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1393,6 +1397,243 @@ class StreamLogsResponse(_message.Message):
 Global___StreamLogsResponse: _TypeAlias = StreamLogsResponse  # noqa: Y015
 
 @_typing.final
+class GetReportRequest(_message.Message):
+    """GetReportRequest asks for a report."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTERNAL_ID_FIELD_NUMBER: _builtins.int
+    internal_id: _builtins.str
+    """The session's internal id."""
+    def __init__(
+        self,
+        *,
+        internal_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["internal_id", b"internal_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReportRequest: _TypeAlias = GetReportRequest  # noqa: Y015
+
+@_typing.final
+class GetReportResponse(_message.Message):
+    """GetReportResponse carries a report."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPORT_FIELD_NUMBER: _builtins.int
+    LOG_FIELD_NUMBER: _builtins.int
+    LOG_TRUNCATED_FIELD_NUMBER: _builtins.int
+    log: _builtins.bytes
+    """The last 1 MiB of the log at most, bytes as the game wrote them, from the beginning of a line;
+    absent when the log is not in the host's keeping, as after its container vanished.
+    """
+    log_truncated: _builtins.bool
+    """True when the log is longer than that."""
+    @_builtins.property
+    def report(self) -> Global___Report:
+        """The report."""
+
+    def __init__(
+        self,
+        *,
+        report: Global___Report | None = ...,
+        log: _builtins.bytes | None = ...,
+        log_truncated: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_log", b"_log", "log", b"log", "report", b"report"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_log", b"_log", "log", b"log", "log_truncated", b"log_truncated", "report", b"report"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__log: _TypeAlias = _typing.Literal["log"]  # noqa: Y015
+    _WhichOneofArgType__log: _TypeAlias = _typing.Literal["_log", b"_log"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__log) -> _WhichOneofReturnType__log | None: ...
+
+Global___GetReportResponse: _TypeAlias = GetReportResponse  # noqa: Y015
+
+@_typing.final
+class Report(_message.Message):
+    """Report says how a session ended, how it came there, and what it used."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FORMAT_FIELD_NUMBER: _builtins.int
+    INTERNAL_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    END_REASON_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    EXIT_CODE_FIELD_NUMBER: _builtins.int
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    OOM_KILLED_FIELD_NUMBER: _builtins.int
+    RESTART_COUNT_FIELD_NUMBER: _builtins.int
+    FAILED_RUNS_FIELD_NUMBER: _builtins.int
+    TIMELINE_FIELD_NUMBER: _builtins.int
+    CPU_TIME_FIELD_NUMBER: _builtins.int
+    PEAK_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    format: _builtins.int
+    """1."""
+    internal_id: _builtins.str
+    """The session's internal id."""
+    state: Global___State.ValueType
+    """EXITED or DEAD."""
+    end_reason: Global___EndReason.ValueType
+    """Why it ended."""
+    detail: _builtins.str
+    """What went wrong, for people; empty when nothing did."""
+    exit_code: _builtins.int
+    """Exit code of the last process that ended; absent when none is known."""
+    signal: _builtins.int
+    """The signal that ended it, when the exit code is 128 + n for a signal n; absent otherwise."""
+    oom_killed: _builtins.bool
+    """True when the kernel ended a process of its last run for want of memory within its limit."""
+    restart_count: _builtins.int
+    """How many times it was started again."""
+    peak_memory_bytes: _builtins.int
+    """The most memory that it used at one time, as the kernel counts it against its limit, files that
+    are cached included; absent when it could not be read of any run.
+    """
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When its directory was made."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ended."""
+
+    @_builtins.property
+    def failed_runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailedRun]:
+        """The runs that failed and were to be followed by another, oldest first, the newest 100 of them.
+        After the last of them the session may have been stopped before it started again.
+        """
+
+    @_builtins.property
+    def timeline(self) -> _containers.RepeatedCompositeFieldContainer[Global___Moment]:
+        """The states that it was in, in their order, beginning with CREATED: a path of State's diagram.
+        Of many restarts the first run and the last restart are there.
+        """
+
+    @_builtins.property
+    def cpu_time(self) -> _duration_pb2.Duration:
+        """Processor time of all its runs; absent when it could not be read of any."""
+
+    def __init__(
+        self,
+        *,
+        format: _builtins.int = ...,
+        internal_id: _builtins.str = ...,
+        state: Global___State.ValueType = ...,
+        end_reason: Global___EndReason.ValueType = ...,
+        detail: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        exit_code: _builtins.int | None = ...,
+        signal: _builtins.int | None = ...,
+        oom_killed: _builtins.bool = ...,
+        restart_count: _builtins.int = ...,
+        failed_runs: _abc.Iterable[Global___FailedRun] | None = ...,
+        timeline: _abc.Iterable[Global___Moment] | None = ...,
+        cpu_time: _duration_pb2.Duration | None = ...,
+        peak_memory_bytes: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_peak_memory_bytes", b"_peak_memory_bytes", "_signal", b"_signal", "cpu_time", b"cpu_time", "create_time", b"create_time", "end_time", b"end_time", "exit_code", b"exit_code", "peak_memory_bytes", b"peak_memory_bytes", "signal", b"signal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_peak_memory_bytes", b"_peak_memory_bytes", "_signal", b"_signal", "cpu_time", b"cpu_time", "create_time", b"create_time", "detail", b"detail", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "failed_runs", b"failed_runs", "format", b"format", "internal_id", b"internal_id", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "restart_count", b"restart_count", "signal", b"signal", "state", b"state", "timeline", b"timeline"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
+    _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
+    _WhichOneofReturnType__peak_memory_bytes: _TypeAlias = _typing.Literal["peak_memory_bytes"]  # noqa: Y015
+    _WhichOneofArgType__peak_memory_bytes: _TypeAlias = _typing.Literal["_peak_memory_bytes", b"_peak_memory_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__signal: _TypeAlias = _typing.Literal["signal"]  # noqa: Y015
+    _WhichOneofArgType__signal: _TypeAlias = _typing.Literal["_signal", b"_signal"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__peak_memory_bytes) -> _WhichOneofReturnType__peak_memory_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__signal) -> _WhichOneofReturnType__signal | None: ...
+
+Global___Report: _TypeAlias = Report  # noqa: Y015
+
+@_typing.final
+class FailedRun(_message.Message):
+    """FailedRun is a run that was to be followed by another."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    EXIT_CODE_FIELD_NUMBER: _builtins.int
+    OOM_KILLED_FIELD_NUMBER: _builtins.int
+    RESTART_DELAY_FIELD_NUMBER: _builtins.int
+    exit_code: _builtins.int
+    """Exit code of its process, 128 + n for signal n; absent when none is known."""
+    oom_killed: _builtins.bool
+    """True when the kernel ended a process of it for want of memory within its limit."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """When it began; absent when nobody knows."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ended."""
+
+    @_builtins.property
+    def restart_delay(self) -> _duration_pb2.Duration:
+        """How long the next start was put off after its end."""
+
+    def __init__(
+        self,
+        *,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        exit_code: _builtins.int | None = ...,
+        oom_killed: _builtins.bool = ...,
+        restart_delay: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "end_time", b"end_time", "exit_code", b"exit_code", "restart_delay", b"restart_delay", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "end_time", b"end_time", "exit_code", b"exit_code", "oom_killed", b"oom_killed", "restart_delay", b"restart_delay", "start_time", b"start_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
+    _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
+
+Global___FailedRun: _TypeAlias = FailedRun  # noqa: Y015
+
+@_typing.final
+class Moment(_message.Message):
+    """Moment is a state and its beginning."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    state: Global___State.ValueType
+    """The state."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When the session came into it; never before the one that precedes it."""
+
+    def __init__(
+        self,
+        *,
+        state: Global___State.ValueType = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["state", b"state", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Moment: _TypeAlias = Moment  # noqa: Y015
+
+@_typing.final
 class FetchArtifactRequest(_message.Message):
     """FetchArtifactRequest asks for a file or folder."""
 
@@ -1504,6 +1745,7 @@ class PullImageResponse(_message.Message):
     LAYERS_DONE_FIELD_NUMBER: _builtins.int
     RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
     DONE_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
     layers: _builtins.int
     """Layers known so far."""
     layers_done: _builtins.int
@@ -1512,6 +1754,8 @@ class PullImageResponse(_message.Message):
     """Bytes received so far, compressed."""
     done: _builtins.bool
     """True in the last message: the image is on the host."""
+    waiting: _builtins.bool
+    """True while the pull has not begun, since the host has enough others under way."""
     def __init__(
         self,
         *,
@@ -1519,14 +1763,120 @@ class PullImageResponse(_message.Message):
         layers_done: _builtins.int = ...,
         received_bytes: _builtins.int = ...,
         done: _builtins.bool = ...,
+        waiting: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "layers", b"layers", "layers_done", b"layers_done", "received_bytes", b"received_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "layers", b"layers", "layers_done", b"layers_done", "received_bytes", b"received_bytes", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PullImageResponse: _TypeAlias = PullImageResponse  # noqa: Y015
+
+@_typing.final
+class ListImagesRequest(_message.Message):
+    """ListImagesRequest asks for the images."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListImagesRequest: _TypeAlias = ListImagesRequest  # noqa: Y015
+
+@_typing.final
+class ListImagesResponse(_message.Message):
+    """ListImagesResponse carries the images."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IMAGES_FIELD_NUMBER: _builtins.int
+    PULLS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def images(self) -> _containers.RepeatedCompositeFieldContainer[Global___Image]:
+        """What is on the host, by name."""
+
+    @_builtins.property
+    def pulls(self) -> _containers.RepeatedCompositeFieldContainer[Global___Pull]:
+        """What is on its way, by name."""
+
+    def __init__(
+        self,
+        *,
+        images: _abc.Iterable[Global___Image] | None = ...,
+        pulls: _abc.Iterable[Global___Pull] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["images", b"images", "pulls", b"pulls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListImagesResponse: _TypeAlias = ListImagesResponse  # noqa: Y015
+
+@_typing.final
+class Image(_message.Message):
+    """Image is an image on the host."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IMAGE_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    image: _builtins.str
+    """By digest: "host[:port]/repository@sha256:…"."""
+    size_bytes: _builtins.int
+    """What it takes unpacked, layers that others have too included; absent when the engine does not
+    tell.
+    """
+    def __init__(
+        self,
+        *,
+        image: _builtins.str = ...,
+        size_bytes: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_size_bytes", b"_size_bytes", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_size_bytes", b"_size_bytes", "image", b"image", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__size_bytes: _TypeAlias = _typing.Literal["size_bytes"]  # noqa: Y015
+    _WhichOneofArgType__size_bytes: _TypeAlias = _typing.Literal["_size_bytes", b"_size_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__size_bytes) -> _WhichOneofReturnType__size_bytes | None: ...
+
+Global___Image: _TypeAlias = Image  # noqa: Y015
+
+@_typing.final
+class Pull(_message.Message):
+    """Pull is a pull under way."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IMAGE_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    image: _builtins.str
+    """By digest: "host[:port]/repository@sha256:…"."""
+    @_builtins.property
+    def progress(self) -> Global___PullImageResponse:
+        """How far it has come."""
+
+    def __init__(
+        self,
+        *,
+        image: _builtins.str = ...,
+        progress: Global___PullImageResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["progress", b"progress"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["image", b"image", "progress", b"progress"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Pull: _TypeAlias = Pull  # noqa: Y015
 
 @_typing.final
 class RemoveImageRequest(_message.Message):
@@ -1630,7 +1980,9 @@ class SetDrainRequest(_message.Message):
     DRAINING_FIELD_NUMBER: _builtins.int
     DEADLINE_TIME_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
-    """Grows with every change in the store."""
+    """Grows with every change in the store. 0 is of somebody on the host: it takes the place of
+    what holds, until a revision that is not known yet comes.
+    """
     draining: _builtins.bool
     """True to take no new sessions."""
     @_builtins.property
@@ -1661,7 +2013,7 @@ class SetDrainResponse(_message.Message):
     EMPTY_TIME_FIELD_NUMBER: _builtins.int
     SESSIONS_FIELD_NUMBER: _builtins.int
     sessions: _builtins.int
-    """Sessions that hold it up."""
+    """Sessions that it has."""
     @_builtins.property
     def empty_time(self) -> _timestamp_pb2.Timestamp:
         """When the last session ends at the latest; absent when nothing bounds it."""

@@ -76,6 +76,11 @@ class AgentServiceStub:
                 request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.StreamLogsRequest.SerializeToString,
                 response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.StreamLogsResponse.FromString,
                 _registered_method=True)
+        self.GetReport = channel.unary_unary(
+                '/tiltyard.agent.v1.AgentService/GetReport',
+                request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetReportRequest.SerializeToString,
+                response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetReportResponse.FromString,
+                _registered_method=True)
         self.FetchArtifact = channel.unary_stream(
                 '/tiltyard.agent.v1.AgentService/FetchArtifact',
                 request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.FetchArtifactRequest.SerializeToString,
@@ -85,6 +90,11 @@ class AgentServiceStub:
                 '/tiltyard.agent.v1.AgentService/PullImage',
                 request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.PullImageRequest.SerializeToString,
                 response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.PullImageResponse.FromString,
+                _registered_method=True)
+        self.ListImages = channel.unary_unary(
+                '/tiltyard.agent.v1.AgentService/ListImages',
+                request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ListImagesRequest.SerializeToString,
+                response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ListImagesResponse.FromString,
                 _registered_method=True)
         self.RemoveImage = channel.unary_unary(
                 '/tiltyard.agent.v1.AgentService/RemoveImage',
@@ -185,10 +195,22 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetReport(self, request, context):
+        """GetReport reads how a session ended, and the end of its log. What it says never changes, and it
+        is kept as long as the log, container or not. While the log is not yet in the host's keeping,
+        the answer waits for that, 5 s at most. Read-only. Fails with SESSION_NOT_FOUND, and with
+        SESSION_LIVE while the session has not ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FetchArtifact(self, request, context):
         """FetchArtifact reads a file or folder of an ended session as .tar.gz in chunks of at most
-        256 KiB. It has been read whole and counted before the first chunk is sent. Fails with
-        SESSION_NOT_FOUND, SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND, ARTIFACT_TOO_LARGE, DISK_FULL.
+        256 KiB. It has been read whole, filtered and counted before the first chunk is sent; who does
+        not take a chunk within 30 s, or all within 10 min, is cut off. Fails with SESSION_NOT_FOUND,
+        SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND, ARTIFACT_TOO_LARGE, DISK_FULL, and NO_CAPACITY
+        while other artifacts take the room that there is for them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -199,6 +221,14 @@ class AgentServiceServicer:
         `done` set. Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
         with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
         ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListImages(self, request, context):
+        """ListImages reads which images are on the host, their sizes, and the pulls under way. Read-only.
+        Answers without sizes while the engine does not tell them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -280,6 +310,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.StreamLogsRequest.FromString,
                     response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.StreamLogsResponse.SerializeToString,
             ),
+            'GetReport': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReport,
+                    request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetReportRequest.FromString,
+                    response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetReportResponse.SerializeToString,
+            ),
             'FetchArtifact': grpc.unary_stream_rpc_method_handler(
                     servicer.FetchArtifact,
                     request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.FetchArtifactRequest.FromString,
@@ -289,6 +324,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.PullImage,
                     request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.PullImageRequest.FromString,
                     response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.PullImageResponse.SerializeToString,
+            ),
+            'ListImages': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListImages,
+                    request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ListImagesRequest.FromString,
+                    response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ListImagesResponse.SerializeToString,
             ),
             'RemoveImage': grpc.unary_unary_rpc_method_handler(
                     servicer.RemoveImage,
@@ -540,6 +580,33 @@ class AgentService:
             _registered_method=True)
 
     @staticmethod
+    def GetReport(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiltyard.agent.v1.AgentService/GetReport',
+            tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetReportRequest.SerializeToString,
+            tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetReportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def FetchArtifact(request,
             target,
             options=(),
@@ -583,6 +650,33 @@ class AgentService:
             '/tiltyard.agent.v1.AgentService/PullImage',
             tiltyard_dot_agent_dot_v1_dot_agent__pb2.PullImageRequest.SerializeToString,
             tiltyard_dot_agent_dot_v1_dot_agent__pb2.PullImageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListImages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiltyard.agent.v1.AgentService/ListImages',
+            tiltyard_dot_agent_dot_v1_dot_agent__pb2.ListImagesRequest.SerializeToString,
+            tiltyard_dot_agent_dot_v1_dot_agent__pb2.ListImagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -88,16 +88,28 @@ class AgentServiceStub:
     """StreamLogs reads the output of a session from its beginning, in chunks of at most 256 KiB.
     Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE.
     """
+    GetReport: _grpc.UnaryUnaryMultiCallable[_agent_pb2.GetReportRequest, _agent_pb2.GetReportResponse]
+    """GetReport reads how a session ended, and the end of its log. What it says never changes, and it
+    is kept as long as the log, container or not. While the log is not yet in the host's keeping,
+    the answer waits for that, 5 s at most. Read-only. Fails with SESSION_NOT_FOUND, and with
+    SESSION_LIVE while the session has not ended.
+    """
     FetchArtifact: _grpc.UnaryStreamMultiCallable[_agent_pb2.FetchArtifactRequest, _agent_pb2.FetchArtifactResponse]
     """FetchArtifact reads a file or folder of an ended session as .tar.gz in chunks of at most
-    256 KiB. It has been read whole and counted before the first chunk is sent. Fails with
-    SESSION_NOT_FOUND, SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND, ARTIFACT_TOO_LARGE, DISK_FULL.
+    256 KiB. It has been read whole, filtered and counted before the first chunk is sent; who does
+    not take a chunk within 30 s, or all within 10 min, is cut off. Fails with SESSION_NOT_FOUND,
+    SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND, ARTIFACT_TOO_LARGE, DISK_FULL, and NO_CAPACITY
+    while other artifacts take the room that there is for them.
     """
     PullImage: _grpc.UnaryStreamMultiCallable[_agent_pb2.PullImageRequest, _agent_pb2.PullImageResponse]
     """PullImage pulls an image by digest and streams its progress; the last message has
     `done` set. Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
     with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
+    """
+    ListImages: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ListImagesRequest, _agent_pb2.ListImagesResponse]
+    """ListImages reads which images are on the host, their sizes, and the pulls under way. Read-only.
+    Answers without sizes while the engine does not tell them.
     """
     RemoveImage: _grpc.UnaryUnaryMultiCallable[_agent_pb2.RemoveImageRequest, _agent_pb2.RemoveImageResponse]
     """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
@@ -162,16 +174,28 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """StreamLogs reads the output of a session from its beginning, in chunks of at most 256 KiB.
     Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE.
     """
+    GetReport: _aio.UnaryUnaryMultiCallable[_agent_pb2.GetReportRequest, _agent_pb2.GetReportResponse]  # type: ignore[assignment]
+    """GetReport reads how a session ended, and the end of its log. What it says never changes, and it
+    is kept as long as the log, container or not. While the log is not yet in the host's keeping,
+    the answer waits for that, 5 s at most. Read-only. Fails with SESSION_NOT_FOUND, and with
+    SESSION_LIVE while the session has not ended.
+    """
     FetchArtifact: _aio.UnaryStreamMultiCallable[_agent_pb2.FetchArtifactRequest, _agent_pb2.FetchArtifactResponse]  # type: ignore[assignment]
     """FetchArtifact reads a file or folder of an ended session as .tar.gz in chunks of at most
-    256 KiB. It has been read whole and counted before the first chunk is sent. Fails with
-    SESSION_NOT_FOUND, SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND, ARTIFACT_TOO_LARGE, DISK_FULL.
+    256 KiB. It has been read whole, filtered and counted before the first chunk is sent; who does
+    not take a chunk within 30 s, or all within 10 min, is cut off. Fails with SESSION_NOT_FOUND,
+    SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND, ARTIFACT_TOO_LARGE, DISK_FULL, and NO_CAPACITY
+    while other artifacts take the room that there is for them.
     """
     PullImage: _aio.UnaryStreamMultiCallable[_agent_pb2.PullImageRequest, _agent_pb2.PullImageResponse]  # type: ignore[assignment]
     """PullImage pulls an image by digest and streams its progress; the last message has
     `done` set. Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
     with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
+    """
+    ListImages: _aio.UnaryUnaryMultiCallable[_agent_pb2.ListImagesRequest, _agent_pb2.ListImagesResponse]  # type: ignore[assignment]
+    """ListImages reads which images are on the host, their sizes, and the pulls under way. Read-only.
+    Answers without sizes while the engine does not tell them.
     """
     RemoveImage: _aio.UnaryUnaryMultiCallable[_agent_pb2.RemoveImageRequest, _agent_pb2.RemoveImageResponse]  # type: ignore[assignment]
     """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
@@ -283,14 +307,28 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def GetReport(
+        self,
+        request: _agent_pb2.GetReportRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_pb2.GetReportResponse, _abc.Awaitable[_agent_pb2.GetReportResponse]]:
+        """GetReport reads how a session ended, and the end of its log. What it says never changes, and it
+        is kept as long as the log, container or not. While the log is not yet in the host's keeping,
+        the answer waits for that, 5 s at most. Read-only. Fails with SESSION_NOT_FOUND, and with
+        SESSION_LIVE while the session has not ended.
+        """
+
+    @_abc_1.abstractmethod
     def FetchArtifact(
         self,
         request: _agent_pb2.FetchArtifactRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_pb2.FetchArtifactResponse], _abc.AsyncIterator[_agent_pb2.FetchArtifactResponse]]:
         """FetchArtifact reads a file or folder of an ended session as .tar.gz in chunks of at most
-        256 KiB. It has been read whole and counted before the first chunk is sent. Fails with
-        SESSION_NOT_FOUND, SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND, ARTIFACT_TOO_LARGE, DISK_FULL.
+        256 KiB. It has been read whole, filtered and counted before the first chunk is sent; who does
+        not take a chunk within 30 s, or all within 10 min, is cut off. Fails with SESSION_NOT_FOUND,
+        SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND, ARTIFACT_TOO_LARGE, DISK_FULL, and NO_CAPACITY
+        while other artifacts take the room that there is for them.
         """
 
     @_abc_1.abstractmethod
@@ -303,6 +341,16 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         `done` set. Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
         with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
         ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
+        """
+
+    @_abc_1.abstractmethod
+    def ListImages(
+        self,
+        request: _agent_pb2.ListImagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_pb2.ListImagesResponse, _abc.Awaitable[_agent_pb2.ListImagesResponse]]:
+        """ListImages reads which images are on the host, their sizes, and the pulls under way. Read-only.
+        Answers without sizes while the engine does not tell them.
         """
 
     @_abc_1.abstractmethod

@@ -1,4 +1,4 @@
-"""A strict reader of JSON bodies: what two parsers could read differently is refused. Pure."""
+"""A strict reader of JSON: what two parsers could read differently is refused. Pure."""
 
 import json
 import math
@@ -14,7 +14,7 @@ _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 def read_json(body: bytes) -> Any:
-    """Read a body.
+    """Read a text of JSON.
 
     Raises:
         ValueError: It is not JSON, or holds a repeated key, a number that is not finite or beyond

@@ -1,0 +1,140 @@
+"""All checks, over all facts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from agent.doctor import agent_checks, engine_checks, host_checks
+from agent.doctor.facts import AgentFacts, DiskFacts, EngineFacts, Facts, Unknown
+from agent.doctor.findings import Finding, Level, bad, warn
+
+_DOCKER_DISK = {
+    "why": "without room, logs are lost, ends of sessions are not seen, and starts fail",
+    "mend": "remove images that nobody uses (`tiltyard-agent images`), or enlarge it",
+}
+_STATE_DISK = {
+    "why": "without room, starts are refused and logs of ended sessions are not sealed",
+    "mend": "shorten log_retention_days or artifact_spool_bytes, or enlarge it",
+}
+
+
+def diagnose(facts: Facts) -> list[Finding]:
+    """Judge everything that is known; what is not known is a finding, too."""
+    return [*_engine(facts), *_host(facts), *_agent(facts)]
+
+
+def is_well(findings: Iterable[Finding]) -> bool:
+    """Tell whether nothing failed."""
+    return all(finding.level is not Level.FAIL for finding in findings)
+
+
+def _engine(facts: Facts) -> Iterator[Finding]:
+    yield (
+        _unknown("docker-sock", facts.docker_socket)
+        if isinstance(facts.docker_socket, Unknown)
+        else host_checks.docker_sock(facts.docker_socket)
+    )
+    if isinstance(facts.engine, Unknown):
+        yield bad(
+            "docker",
+            facts.engine.cause,
+            why="no session can be started; what else Docker Engine would tell is left out here",
+            mend="`systemctl status docker`; if it hangs, `journalctl -u docker` and a restart "
+            "with live-restore on, which sessions survive",
+        )
+    else:
+        yield from (
+            engine_checks.docker(facts.engine),
+            engine_checks.docker_tcp(facts.engine),
+            engine_checks.runc(facts.engine),
+            engine_checks.live_restore(facts.engine),
+            engine_checks.icc(facts.engine),
+            engine_checks.userns_remap(facts.engine),
+            engine_checks.seccomp(facts.engine),
+            engine_checks.apparmor(
+                facts.engine,
+                in_kernel=not isinstance(facts.kernel, Unknown) and facts.kernel.apparmor,
+            ),
+            engine_checks.cgroups(facts.engine),
+            engine_checks.log_driver(facts.engine),
+        )
+        if facts.engine_disk is not None:
+            yield _disk("docker-disk", facts.engine_disk, **_DOCKER_DISK)
+    if isinstance(facts.dockerd, Unknown):
+        yield _unknown("dockerd", facts.dockerd)
+    else:
+        yield engine_checks.userland_proxy(facts.dockerd)
+        yield engine_checks.container_files(facts.dockerd)
+
+
+def _host(facts: Facts) -> Iterator[Finding]:
+    yield _disk("state-disk", facts.state_disk, **_STATE_DISK)
+    agent = facts.agent if isinstance(facts.agent, AgentFacts) else None
+    process = agent.process if agent else None
+    if isinstance(facts.state_dir, Unknown):
+        yield _unknown("state-dir", facts.state_dir)
+    else:
+        yield host_checks.state_dir(facts.state_dir, uid=process.uid if process else None)
+    if isinstance(facts.kernel, Unknown):
+        yield _unknown("kernel", facts.kernel)
+    else:
+        ours = facts.engine.published if isinstance(facts.engine, EngineFacts) else frozenset()
+        ports = facts.config.ports()
+        yield host_checks.port_range(facts.kernel, ports)
+        yield host_checks.ports_in_use(
+            facts.kernel, ports, ours | (agent.held_ports if agent else frozenset())
+        )
+        yield host_checks.conntrack(facts.kernel)
+        yield host_checks.clock(facts.kernel)
+        yield host_checks.boot_id(facts.kernel)
+    if isinstance(facts.firewall, Unknown):
+        yield _unknown("firewall", facts.firewall)
+    else:
+        yield agent_checks.firewall(facts.firewall)
+
+
+def _agent(facts: Facts) -> Iterator[Finding]:
+    yield (
+        _unknown("policy", facts.policy)
+        if isinstance(facts.policy, Unknown)
+        else agent_checks.policy(facts.config.policy, facts.policy)
+    )
+    yield agent_checks.failpoint(facts.config.failpoint)
+    if isinstance(facts.agent_socket, Unknown):
+        yield _unknown("agent-sock", facts.agent_socket)
+        return
+    yield agent_checks.agent_sock(facts.agent_socket)
+    if facts.agent_socket is None:
+        return
+    if isinstance(facts.agent, Unknown):
+        yield bad(
+            "agent",
+            facts.agent.cause,
+            why="sessions run on, but nobody ends them at their time or starts others",
+            mend="`systemctl restart tiltyard-agent`, and look at its log",
+        )
+        return
+    yield agent_checks.agent(facts.agent)
+    process = facts.agent.process
+    if process is None:
+        yield _unknown("agent-process", Unknown("this user may not connect to it"))
+        return
+    yield agent_checks.capabilities(process)
+    yield agent_checks.agent_files(process)
+    if not isinstance(facts.dockerd, Unknown):
+        yield agent_checks.network(process, facts.dockerd)
+
+
+def _disk(check: str, disk: DiskFacts | Unknown, *, why: str, mend: str) -> Finding:
+    if isinstance(disk, Unknown):
+        return warn(check, f"cannot be told: {disk.cause}", why=why, mend="look at it by `df`")
+    return host_checks.disk(check, disk, why=why, mend=mend)
+
+
+def _unknown(check: str, part: Unknown) -> Finding:
+    return warn(
+        check,
+        f"cannot be told: {part.cause}",
+        why="what is amiss there does not show here",
+        mend="run `tiltyard-agent doctor` as root; if it says so still, look there by hand",
+    )

@@ -1,0 +1,42 @@
+"""Whether others than the agent may order containers: then it does not start.
+
+Who may is root of this host and of every session. An agent that served all the same would look as
+if its policy and its limits held. Blocks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.docker_answers import OPEN_LISTENER, open_listeners
+from agent.doctor.gather import engine_facts
+from agent.doctor.host_checks import is_world_accessible
+from agent.doctor.host_facts import file_facts
+from agent.errors import AgentError
+
+ANSWER_SECONDS = 3.0
+"""An engine that hangs holds up the agent's start so long, and it has sessions to look after."""
+
+
+def exposure(docker_socket: Path) -> str:
+    """Say how anybody may order containers, with the mend; nothing when nobody is known to.
+
+    An engine that does not answer is not waited for: what it serves shows among the warnings of
+    `status` when it does.
+    """
+    try:
+        socket = file_facts(docker_socket)
+    except OSError:
+        socket = None
+    if socket is not None and is_world_accessible(socket):
+        return (
+            f"{docker_socket} is open to everybody on this host, who are root by it: "
+            f"chmod 0660 {docker_socket}"
+        )
+    try:
+        addresses = open_listeners(engine_facts(docker_socket, ANSWER_SECONDS).info)
+    except AgentError:
+        return ""
+    if not addresses:
+        return ""
+    return f"Docker Engine serves anybody on {', '.join(addresses)}; {OPEN_LISTENER}"

@@ -1,0 +1,130 @@
+"""What is known of a host at one moment, as its checks read it. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.config import AgentConfig
+from agent.session import Protocol
+
+HostPort = tuple[Protocol, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Stands for facts that could not be gathered."""
+
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """A file, folder or socket; `open_way`: every folder on the way to it lets everybody pass."""
+
+    mode: int
+    uid: int
+    open_way: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What Docker Engine says of itself.
+
+    `info` is its answer of that name. `kept_apart`: containers of the default bridge cannot reach
+    each other. `published` are the host ports of containers that carry an agent's label.
+    """
+
+    api: str
+    runc: str
+    info: Mapping[str, Any]
+    data_root: Path
+    kept_apart: bool
+    published: frozenset[HostPort]
+
+
+@dataclass(frozen=True, slots=True)
+class DockerdFacts:
+    """What the host tells of the daemon's process.
+
+    `settings` are those of daemon.json and of its command line. `nofile` is what it can grant a
+    container, `network` names its network namespace; both None when this user may not look.
+    """
+
+    settings: Mapping[str, Any]
+    nofile: int | None
+    network: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFacts:
+    """The file system below a folder."""
+
+    path: str
+    total_bytes: int
+    free_bytes: int
+    total_inodes: int
+    free_inodes: int
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """What the kernel is set to, and what it has: `flows` are entries of connection tracking."""
+
+    local_ports: tuple[int, int]
+    reserved_ports: frozenset[int]
+    bound_ports: frozenset[HostPort]
+    flows: int | None
+    max_flows: int | None
+    clock_synchronised: bool
+    boot_id: str
+    apparmor: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """A process: `capabilities` are the effective ones, as a bit mask; `nofile` the soft limit.
+
+    `network` names its network namespace, None when this user may not look.
+    """
+
+    uid: int
+    capabilities: int
+    nofile: int
+    network: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFacts:
+    """What an agent that serves says, and its process, None when it cannot be told."""
+
+    version: str
+    reconciled: bool
+    warnings: tuple[str, ...]
+    held_ports: frozenset[HostPort]
+    process: ProcessFacts | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All of them. A file is None where there is none, the engine's disk where it is not known.
+
+    `policy` and `firewall` are what is wrong with them, nothing when they are well; `firewall` is
+    None where the settings have it off.
+    """
+
+    config: AgentConfig
+    docker_socket: FileFacts | Unknown | None
+    engine: EngineFacts | Unknown
+    dockerd: DockerdFacts | Unknown
+    engine_disk: DiskFacts | Unknown | None
+    kernel: KernelFacts | Unknown
+    state_dir: FileFacts | Unknown | None
+    state_disk: DiskFacts | Unknown
+    agent_socket: FileFacts | Unknown | None
+    agent: AgentFacts | Unknown
+    policy: str | Unknown
+    firewall: tuple[str, ...] | Unknown | None

@@ -1,0 +1,40 @@
+"""What a check finds. Pure."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Level(enum.Enum):
+    """How bad it is: `FAIL` breaks a promise of the product, `WARN` weakens one or may."""
+
+    OK = "OK"
+    WARN = "WARN"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check's result: what was found; unless that is well, why it matters and its mend."""
+
+    check: str
+    level: Level
+    found: str
+    why: str = ""
+    mend: str = ""
+
+
+def ok(check: str, found: str) -> Finding:
+    """All is well."""
+    return Finding(check, Level.OK, found)
+
+
+def warn(check: str, found: str, *, why: str, mend: str) -> Finding:
+    """Something is weaker than it could be, or cannot be told."""
+    return Finding(check, Level.WARN, found, why, mend)
+
+
+def bad(check: str, found: str, *, why: str, mend: str) -> Finding:
+    """Something does not hold."""
+    return Finding(check, Level.FAIL, found, why, mend)

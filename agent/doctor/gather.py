@@ -1,0 +1,175 @@
+"""Gathers the facts of a host, each part on a thread of its own, so that none waits for another.
+
+The threads are daemons: one that hangs, on a disk or an engine that does not answer, does not keep
+the program from ending.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from threading import Thread
+from typing import TypeVar
+
+from agent import docker_sdk
+from agent.client import AgentClient, ClientError
+from agent.config import AgentConfig
+from agent.docker_errors import Call
+from agent.dockerd import peer_pid
+from agent.doctor.facts import AgentFacts, EngineFacts, Facts, HostPort, ProcessFacts, Unknown
+from agent.doctor.host_facts import (
+    disk_facts,
+    dockerd_facts,
+    file_facts,
+    kernel_facts,
+    process_facts,
+)
+from agent.engine import LABEL_AGENT
+from agent.errors import AgentError, EngineTimeout
+from agent.firewall import Firewall, FirewallError
+from agent.policy import PolicyError, load_policy
+from agent.session import Protocol
+
+ANSWER_SECONDS = 5.0
+"""For one answer of the engine, which has no work with any of them."""
+GATHER_SECONDS = 20.0
+"""For all parts together: the slowest makes four calls, or runs two tools."""
+
+T = TypeVar("T")
+
+
+def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
+    """Gather what can be known within that time; nothing is changed."""
+    deadline = time.monotonic() + seconds
+
+    def begin(read: Callable[[], T]) -> Callable[[], T | Unknown]:
+        return _begun(read, deadline, seconds)
+
+    engine = begin(lambda: engine_facts(config.docker_socket, ANSWER_SECONDS))
+    dockerd = begin(lambda: dockerd_facts(config.docker_socket))
+    docker_socket = begin(lambda: file_facts(config.docker_socket))
+    kernel = begin(kernel_facts)
+    state_dir = begin(lambda: file_facts(config.state_dir))
+    state_disk = begin(lambda: disk_facts(config.state_dir))
+    agent_socket = begin(lambda: file_facts(config.socket))
+    agent = begin(lambda: agent_facts(config.socket))
+    policy = begin(lambda: _policy_problem(config.policy))
+    firewall = begin(
+        lambda: tuple(Firewall(config.firewall()).problems()) if config.firewall_bridges else None
+    )
+    answer = engine()
+    root = None if isinstance(answer, Unknown) else answer.data_root
+    engine_disk = begin(lambda: None if root is None else disk_facts(root))
+    return Facts(
+        config=config,
+        docker_socket=docker_socket(),
+        engine=answer,
+        dockerd=dockerd(),
+        engine_disk=engine_disk(),
+        kernel=kernel(),
+        state_dir=state_dir(),
+        state_disk=state_disk(),
+        agent_socket=agent_socket(),
+        agent=agent(),
+        policy=policy(),
+        firewall=firewall(),
+    )
+
+
+def engine_facts(socket: Path, seconds: float) -> EngineFacts:
+    """Ask Docker Engine what it is, which has that long for each answer; raises AgentError."""
+    clients = docker_sdk.Clients(str(socket))
+    try:
+        with docker_sdk.translated(Call("info"), lambda: None):
+            client = clients.mine(docker_sdk.MIN_API, seconds)
+            version = dict(client.version(api_version=False))
+            parts = {part["Name"]: part["Version"] for part in version.get("Components") or ()}
+            info = dict(client.info())
+            ours = map(dict, client.containers(filters={"label": LABEL_AGENT}))
+            return EngineFacts(
+                api=str(version["ApiVersion"]),
+                runc=str(parts.get("runc", "")),
+                info=info,
+                data_root=Path(info["DockerRootDir"]),
+                kept_apart=docker_sdk.keeps_apart(client),
+                published=frozenset(
+                    (Protocol(port["Type"]), int(port["PublicPort"]))
+                    for container in ours
+                    for port in container.get("Ports") or ()
+                    if "PublicPort" in port and port["Type"] in {"tcp", "udp"}
+                ),
+            )
+    finally:
+        clients.close()
+
+
+def agent_facts(socket: Path) -> AgentFacts:
+    """Ask the agent, and the kernel about its process; raises ClientError."""
+    with AgentClient(socket) as agent:
+        answer = agent.host()
+        held = frozenset(_held_ports(agent))
+    return AgentFacts(
+        version=answer["host"]["version"],
+        reconciled=answer["reconciled"],
+        warnings=tuple(answer["host"]["warnings"]),
+        held_ports=held,
+        process=_process_behind(socket),
+    )
+
+
+def _process_behind(socket: Path) -> ProcessFacts | None:
+    pid = peer_pid(str(socket))
+    with contextlib.suppress(OSError):  # it may be gone, or of another PID namespace
+        return None if pid is None else process_facts(pid)
+    return None
+
+
+def _held_ports(agent: AgentClient) -> list[HostPort]:
+    return [
+        (Protocol(port["protocol"].removeprefix("PROTOCOL_").lower()), port["host_port"])
+        for session in agent.sessions(live_only=True)
+        for port in session["ports"]
+    ]
+
+
+def _policy_problem(path: Path | None) -> str:
+    try:
+        load_policy(path)
+    except PolicyError as error:
+        return str(error)
+    return ""
+
+
+def _begun(read: Callable[[], T], deadline: float, seconds: float) -> Callable[[], T | Unknown]:
+    """Begin to read, and return what waits for it."""
+    future: Future[T | Unknown] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(_read(read))
+        except BaseException as defect:  # noqa: BLE001 - whoever waits gets it
+            future.set_exception(defect)
+
+    Thread(target=work, name="doctor", daemon=True).start()
+
+    def result() -> T | Unknown:
+        try:
+            return future.result(max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            return Unknown(f"no answer within {seconds:g} s")
+
+    return result
+
+
+def _read(read: Callable[[], T]) -> T | Unknown:
+    try:
+        return read()
+    except EngineTimeout:
+        return Unknown(f"no answer within {ANSWER_SECONDS:g} s")
+    except OSError as error:
+        return Unknown(error.strerror or str(error))
+    except (AgentError, ClientError, FirewallError, KeyError, ValueError) as error:
+        return Unknown(str(error))

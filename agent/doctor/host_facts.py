@@ -1,0 +1,192 @@
+"""What the kernel tells of a host: settings, tables, files, disks, processes. Reads only; blocks.
+
+Everything raises OSError, or ValueError for what the kernel words in another way than expected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.dockerd import daemon_pid, grantable_nofile
+from agent.doctor.facts import (
+    DiskFacts,
+    DockerdFacts,
+    FileFacts,
+    HostPort,
+    KernelFacts,
+    ProcessFacts,
+)
+from agent.session import Protocol
+
+_PROC = Path("/proc")
+_SYSCTL = _PROC / "sys"
+_DAEMON_JSON = "/etc/docker/daemon.json"
+_TABLES = (
+    ("tcp", Protocol.TCP, "0A"),
+    ("tcp6", Protocol.TCP, "0A"),
+    ("udp", Protocol.UDP, ""),
+    ("udp6", Protocol.UDP, ""),
+)
+"""Of /proc/net: which state a socket is in that has its port for itself; of UDP all are."""
+_SOFT_NOFILE = re.compile(r"^Max open files +(\S+)", re.MULTILINE)
+_UNSYNCHRONISED = 0x0040
+"""STA_UNSYNC of adjtimex(2)."""
+
+
+def kernel_facts() -> KernelFacts:
+    """What the kernel of this network namespace is set to."""
+    low, high = _words("net/ipv4/ip_local_port_range")
+    reserved = "".join(_words("net/ipv4/ip_local_reserved_ports"))
+    return KernelFacts(
+        local_ports=(int(low), int(high)),
+        reserved_ports=frozenset(port_list(reserved)),
+        bound_ports=frozenset(_bound_ports()),
+        flows=_number("net/netfilter/nf_conntrack_count"),
+        max_flows=_number("net/netfilter/nf_conntrack_max"),
+        clock_synchronised=_clock_synchronised(),
+        boot_id="".join(_words("kernel/random/boot_id")),
+        apparmor=_has_apparmor(),
+    )
+
+
+def file_facts(path: Path) -> FileFacts | None:
+    """A file, folder or socket; None where there is none."""
+    try:
+        path = path.resolve()
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    open_way = all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents)
+    return FileFacts(found.st_mode, found.st_uid, open_way)
+
+
+def disk_facts(path: Path) -> DiskFacts:
+    """The file system below a folder, or below the nearest one there is on the way to it."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    found = os.statvfs(path)
+    return DiskFacts(
+        path=str(path),
+        total_bytes=found.f_frsize * found.f_blocks,
+        free_bytes=found.f_frsize * found.f_bavail,
+        total_inodes=found.f_files,
+        free_inodes=found.f_favail,
+        read_only=bool(found.f_flag & os.ST_RDONLY),
+    )
+
+
+def process_facts(pid: int) -> ProcessFacts:
+    """What the kernel says of a process."""
+    folder = _PROC / str(pid)
+    status = dict(
+        line.split(":", 1) for line in (folder / "status").read_text(errors="replace").splitlines()
+    )
+    nofile = _SOFT_NOFILE.search((folder / "limits").read_text("ascii"))
+    if nofile is None:
+        raise ValueError(f"{folder}/limits does not name open files")
+    return ProcessFacts(
+        uid=int(status["Uid"].split()[1]),
+        capabilities=int(status["CapEff"], 16),
+        nofile=int(nofile[1]),
+        network=_network_of(pid),
+    )
+
+
+def dockerd_facts(socket_path: Path) -> DockerdFacts:
+    """The process of the daemon behind a socket; ValueError when it cannot be told."""
+    pid = daemon_pid(str(socket_path))
+    if pid is None:
+        raise ValueError("the process behind the socket is not dockerd, or cannot be seen")
+    arguments = (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")[1:]
+    flags = settings_of(arguments)
+    with contextlib.suppress(FileNotFoundError):
+        file = Path(flags.get("config-file", _DAEMON_JSON))
+        return DockerdFacts(
+            settings={**json.loads(file.read_text("utf-8")), **flags},
+            nofile=grantable_nofile(pid),
+            network=_network_of(pid),
+        )
+    return DockerdFacts(flags, grantable_nofile(pid), _network_of(pid))
+
+
+def settings_of(arguments: Sequence[str]) -> dict[str, Any]:
+    """Long options of a command line, `--name=value`, `--name value` or `--name`."""
+    found: dict[str, Any] = {}
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if argument.startswith("--"):
+            name, equals, value = argument.removeprefix("--").partition("=")
+            bare = "true" if not following or following.startswith("-") else following
+            found[name] = value if equals else bare
+    return found
+
+
+def port_list(text: str) -> Iterator[int]:
+    """Ports of a list as the kernel writes it: `8080,20000-30000`."""
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def _words(sysctl: str) -> list[str]:
+    return (_SYSCTL / sysctl).read_text("ascii").split()
+
+
+def _number(sysctl: str) -> int | None:
+    try:
+        return int(_words(sysctl)[0])
+    except FileNotFoundError:
+        return None
+
+
+def _bound_ports() -> Iterator[HostPort]:
+    for name, protocol, wanted in _TABLES:
+        with contextlib.suppress(FileNotFoundError):
+            for line in (_PROC / "net" / name).read_text("ascii").splitlines()[1:]:
+                _, local, _, state, *_ = line.split()
+                if state == (wanted or state):
+                    yield protocol, int(local.rpartition(":")[2], 16)
+
+
+def _clock_synchronised() -> bool:
+    timex = _Timex()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.adjtimex(ctypes.byref(timex)) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return not timex.status & _UNSYNCHRONISED
+
+
+class _Timex(ctypes.Structure):
+    """The begin of `struct timex`; with `modes` 0 the kernel only fills it in."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("frequency", ctypes.c_long),
+        ("largest_error", ctypes.c_long),
+        ("estimated_error", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_byte * 256),
+    )
+
+
+def _has_apparmor() -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        enabled = Path("/sys/module/apparmor/parameters/enabled").read_text("ascii")
+        return enabled.startswith("Y")
+    return False
+
+
+def _network_of(pid: int) -> str | None:
+    try:
+        return str((_PROC / str(pid) / "ns" / "net").readlink())
+    except OSError:
+        return None

@@ -1,0 +1,44 @@
+"""Which `host[:port]` names a registry, and the same one to everybody; pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+LONGEST_HOST, LONGEST_PORT = 253, len(":65535")
+"""Characters: of a DNS name (RFC 1035), and of a port with its colon."""
+
+_LAST_PORT = 65535
+_HUB = "registry-1.docker.io"
+_HUB_IN_SHORT = frozenset({"docker.io", "index.docker.io"})
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_ADDRESS = re.compile(rf"({_LABEL}(?:\.{_LABEL})*)(?::([1-9][0-9]{{0,4}}))?", re.ASCII)
+_NUMBER = re.compile("[0-9]+|0[xX][0-9A-Fa-f]*", re.ASCII)
+
+
+def why_refused(address: str) -> str | None:
+    """Say why images are not pulled from this address, and what to write; None if they are.
+
+    Engines take a first part without '.' and port for a user of Docker Hub, `localhost` apart, and
+    list images of `docker.io` without it, so that they would never be found. A name that ends in a
+    number is an IPv4 address in one of its old ways to write it (WHATWG URL standard).
+    """
+    found = _ADDRESS.fullmatch(address)
+    if found is None or len(found[1]) > LONGEST_HOST or int(found[2] or 1) > _LAST_PORT:
+        return "it is not host[:port], without scheme, user and path"
+    host, port = found[1], found[2]
+    if port is None and "." not in host and host != "localhost":
+        return f"it would be a user of Docker Hub: write {host}:443, or the port that it has"
+    if _NUMBER.fullmatch(host.rpartition(".")[2]) and not _is_ipv4(host):
+        return "it is a number and not an IPv4 address: write four decimal numbers"
+    if address.lower() in _HUB_IN_SHORT:
+        return f"the engine lists images of Docker Hub without it: write {_HUB}"
+    return None
+
+
+def _is_ipv4(host: str) -> bool:
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        return False
+    return True

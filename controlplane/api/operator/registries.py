@@ -1,0 +1,175 @@
+"""Registries, for operators."""
+
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from typing_extensions import TypedDict
+
+from controlplane.api.bodies import Body
+from controlplane.api.fields import NoControls
+from controlplane.api.operation import Answer, operation
+from controlplane.api.services import caller_of, services_of
+from controlplane.certificates import MAX_CHARACTERS
+from controlplane.names import (
+    ADDRESS_PATTERN,
+    ADDRESS_RULE,
+    FAMILIAR_RULE,
+    MAX_AUTH_HOSTS,
+    MAX_PASSWORD,
+    MAX_USERNAME,
+    USERNAME_RULE,
+    is_familiar,
+    is_registry_address,
+    is_username,
+)
+from controlplane.storage.fleet_admin_store import CountedRegistry
+from controlplane.storage.fleet_store import Registry
+
+
+def _address(text: str) -> str:
+    if not is_registry_address(text):
+        raise ValueError(ADDRESS_RULE)
+    return text
+
+
+def _unfamiliar(text: str) -> str:
+    if is_familiar(text):
+        raise ValueError(FAMILIAR_RULE)
+    return text
+
+
+def _username(text: str) -> str:
+    if not is_username(text):
+        raise ValueError(USERNAME_RULE)
+    return text
+
+
+_Address = Annotated[
+    str,
+    AfterValidator(_address),
+    Field(json_schema_extra={"pattern": f"^{ADDRESS_PATTERN}$"}),
+]
+_Username = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_USERNAME),
+    AfterValidator(_username),
+    Field(json_schema_extra={"pattern": r"^[^:\u0000-\u001f\u007f-\u009f]*$"}),
+]
+_Password = Annotated[
+    NoControls,
+    Field(min_length=1, max_length=MAX_PASSWORD, json_schema_extra={"writeOnly": True}),
+]
+
+
+class RegistryBody(Body):
+    """The body of PUT /operator/registry/{registry}; aliases are other names of the address.
+
+    `authHosts` are hosts other than its own that may make its tokens; `private` lets its name
+    resolve to addresses that are not public; `ca` is PEM text of the authorities to trust in place
+    of the system's. With a `username` and no `password` it keeps the password that it has.
+    """
+
+    address: Annotated[_Address, AfterValidator(_unfamiliar)]
+    aliases: list[_Address] | None = None
+    username: _Username | None = None
+    password: Annotated[_Password | None, Field(repr=False)] = None
+    authHosts: (  # noqa: N815  # the interface's name
+        Annotated[list[_Address], Field(max_length=MAX_AUTH_HOSTS)] | None
+    ) = None
+    private: bool | None = None
+    ca: Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS)] | None = None
+
+    @field_validator("aliases")
+    @classmethod
+    def _each_once(cls, aliases: list[str] | None, info: ValidationInfo) -> list[str] | None:
+        names = [str(info.data.get("address", "")), *(aliases or ())]
+        if len({name.lower() for name in names}) != len(names):
+            raise ValueError("the address and each alias may stand once")
+        return aliases
+
+    @field_validator("password")
+    @classmethod
+    def _somebody_s(cls, password: str | None, info: ValidationInfo) -> str | None:
+        if password is not None and info.data.get("username", "") is None:
+            raise ValueError("needs a username")
+        return password
+
+    def registry(self, name: str) -> Registry:
+        """Translate into the use case's terms, but for the password."""
+        return Registry(
+            name,
+            self.address,
+            tuple(self.aliases or ()),
+            username=self.username or "",
+            auth_hosts=tuple(self.authHosts or ()),
+            private=bool(self.private),
+            ca=self.ca or "",
+        )
+
+
+class ListedRegistry(TypedDict):
+    """A registry; `declared` by the settings file, used by so many applications.
+
+    `username` and `ca` are null where there are none. The password is never shown.
+    """
+
+    name: str
+    address: str
+    aliases: list[str]
+    username: str | None
+    authHosts: list[str]
+    private: bool
+    ca: str | None
+    declared: bool
+    applications: int
+
+
+class ListedRegistries(TypedDict):
+    """All registries by name."""
+
+    registries: list[ListedRegistry]
+
+
+@operation()
+async def list_registries(request: web.Request) -> Answer[ListedRegistries]:
+    """List the registries with what uses them."""
+    admin = services_of(request).fleet_admin
+    declared = admin.declared.registries
+    found = await admin.registries()
+    return Answer({"registries": [_listed(counted, declared) for counted in found]})
+
+
+@operation()
+async def set_registry(request: web.Request, body: RegistryBody) -> None:
+    """Create or replace a registry that the settings file does not declare.
+
+    Tags that are enabled go on naming the address that they were enabled with. A password is kept
+    only for the username, address and `ca` that it was given for, for no more `authHosts`, and not
+    when `private` is switched on.
+    """
+    registry = body.registry(request.match_info["registry"])
+    admin = services_of(request).fleet_admin
+    await admin.set_registry(caller_of(request), registry, body.password)
+
+
+@operation()
+async def remove_registry(request: web.Request) -> None:
+    """Remove a registry that nothing uses and that the settings file does not declare."""
+    name = request.match_info["registry"]
+    await services_of(request).fleet_admin.remove_registry(caller_of(request), name)
+
+
+def _listed(counted: CountedRegistry, declared: frozenset[str]) -> ListedRegistry:
+    registry = counted.registry
+    return {
+        "name": registry.name,
+        "address": registry.address,
+        "aliases": list(registry.aliases),
+        "username": registry.username or None,
+        "authHosts": list(registry.auth_hosts),
+        "private": registry.private,
+        "ca": registry.ca or None,
+        "declared": registry.name in declared,
+        "applications": counted.applications,
+    }

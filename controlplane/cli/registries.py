@@ -1,0 +1,108 @@
+"""Operators' commands on registries. Each is a call of the API."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from controlplane.certificates import MAX_CHARACTERS
+from controlplane.cli.options import Api, calls
+from controlplane.cli.tables import Column, field, words, yes
+from controlplane.names import MAX_PASSWORD
+
+_STDIN = Path("-")
+_NAME = click.argument("name")
+REGISTRIES: dict[str, Column] = {
+    "NAME": field("name"),
+    "ADDRESS": field("address"),
+    "ALIASES": field("aliases", words),
+    "USERNAME": field("username"),
+    "PRIVATE": field("private", yes),
+    "IN SETTINGS": field("declared", yes),
+    "APPLICATIONS": field("applications"),
+}
+
+
+@click.group()
+def registry() -> None:
+    """Registries that images come from."""
+
+
+@registry.command("list")
+@calls("list registries")
+def list_registries(api: Api) -> None:
+    """List the registries."""
+    api.print_table(api.get("operator", "registry"), "registries", REGISTRIES)
+
+
+@registry.command("set")
+@_NAME
+@click.argument("address", metavar="HOST[:PORT]")
+@click.option("--alias", "aliases", multiple=True, help="Another name for it; repeatable.")
+@click.option("--username", help="Whom to log in as; nobody without it.")
+@click.option(
+    "--password-file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="A file with the password; - is standard input. Without it the password stays.",
+)
+@click.option(
+    "--auth-host",
+    "auth_hosts",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="Another host where its tokens are made; repeatable.",
+)
+@click.option("--private", is_flag=True, help="Its name may have addresses that are not public.")
+@click.option(
+    "--registry-ca-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Certificates (PEM) to trust the registry by, instead of the system's.",
+)
+@calls("set the registry")
+def set_registry(
+    api: Api,
+    name: str,
+    *,
+    auth_hosts: tuple[str, ...],
+    password_file: Path | None,
+    registry_ca_file: Path | None,
+    **more: object,
+) -> None:
+    """Create or replace a registry."""
+    if password_file == _STDIN == click.get_current_context().params["token_file"]:
+        raise _unusable("--password-file", "standard input is the token's")
+    password = _read("--password-file", password_file, MAX_PASSWORD)
+    body = {
+        **more,
+        "password": None if password is None else password.removesuffix("\n"),
+        "authHosts": auth_hosts,
+        "ca": _read("--registry-ca-file", registry_ca_file, MAX_CHARACTERS),
+    }
+    api.put("operator", "registry", name, body=body)
+
+
+@registry.command("delete")
+@_NAME
+@calls("delete the registry")
+def delete_registry(api: Api, name: str) -> None:
+    """Delete a registry that nothing uses."""
+    api.delete("operator", "registry", name)
+
+
+def _read(option: str, file: Path | None, most: int) -> str | None:
+    """Read a file, or so much of it that the API refuses it for its size."""
+    if file is None:
+        return None
+    try:
+        if file == _STDIN:
+            return sys.stdin.read(most + 2)
+        with file.open(encoding="utf-8", newline="") as opened:
+            return opened.read(most + 2)
+    except OSError as error:
+        raise _unusable(option, f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:  # its text would quote what was read
+        raise _unusable(option, f"{file} is not UTF-8") from None
+
+
+def _unusable(option: str, why: str) -> click.BadParameter:
+    return click.BadParameter(why, param_hint=f"'{option}'")

@@ -1,0 +1,110 @@
+"""How the registries that operators configured are logged in to, by us and by hosts' engines."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeVar
+
+from controlplane.certificates import check_authorities
+from controlplane.errors import InvalidRequestError, StoreError, Violation
+from controlplane.fleet.contract import RegistryLogin
+from controlplane.registries.client import public_endpoint
+from controlplane.registries.endpoint import Endpoint, UnusableError
+from controlplane.registries.vault import Vault
+from controlplane.registry_settings import RegistryConfig
+from controlplane.storage.fleet_store import FleetStore, Registry
+
+_T = TypeVar("_T")
+
+
+class Logins:
+    """Owns the thread on which keys and certificates are read."""
+
+    def __init__(self, store: FleetStore, vault: Vault) -> None:
+        self._store = store
+        self._vault = vault
+        self._pool = ThreadPoolExecutor(1, "registry logins")
+
+    async def start(self, declared: Iterable[RegistryConfig]) -> dict[str, bytes]:
+        """Read the key, and seal the passwords of the settings file: give them by registry.
+
+        Raises:
+            StoreError: There is a password, and no key can be read or made.
+        """
+        entries = [entry for entry in declared if entry.password]
+
+        def work() -> dict[str, bytes]:
+            self._vault.load()
+            return {
+                entry.name: self._vault.seal(entry.address, entry.username, entry.password)
+                for entry in entries
+            }
+
+        return await self._run(work)
+
+    def close(self) -> None:
+        """Let the thread end. Idempotent."""
+        self._pool.shutdown(wait=False)  # what it does takes milliseconds
+
+    async def ready(self, wanted: Registry, password: str | None) -> Registry:
+        """Check a registry's certificates, and give it with its password sealed.
+
+        Raises:
+            InvalidRequestError: The certificates are none.
+            StoreError: No key can be read or made.
+        """
+
+        def work() -> Registry:
+            if wanted.ca:
+                check_authorities(wanted.ca)
+            if password is None:
+                return wanted
+            sealed = self._vault.seal(wanted.address, wanted.username, password)
+            return replace(wanted, sealed=sealed)
+
+        try:
+            return await self._run(work)
+        except ValueError as error:
+            raise InvalidRequestError((Violation("ca", str(error)),)) from None
+
+    def endpoint_of(self, registry: Registry) -> Endpoint:
+        """Give where a registry is and how to log in there.
+
+        Raises:
+            UnusableError: Its password cannot be unsealed.
+        """
+        public = public_endpoint(registry)
+        return replace(
+            public,
+            username=registry.username,
+            password=self._password(registry),
+            auth_hosts=(*public.auth_hosts, *registry.auth_hosts),
+            private=registry.private,
+            ca=registry.ca,
+        )
+
+    async def login_for(self, image: str) -> RegistryLogin | None:
+        """Give the log-in for `address/repository@digest`; None where anybody may pull.
+
+        It is that of the registry which has this address now: one that was moved gives none.
+
+        Raises:
+            StoreError: The database failed, or the registry's password cannot be unsealed.
+        """
+        registry = await self._store.registry_at(image.partition("/")[0])
+        if registry is None or not registry.username:
+            return None
+        try:
+            return RegistryLogin(registry.username, self._password(registry))
+        except UnusableError as error:
+            text = f"cannot log in to registry {registry.name!r}: because {error.detail}"
+            raise StoreError(text) from None
+
+    def _password(self, registry: Registry) -> str:
+        if not registry.username:
+            return ""
+        return self._vault.unseal(registry.address, registry.username, registry.sealed)
+
+    async def _run(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)

@@ -1,0 +1,223 @@
+"""Manifests: what an image is made of, told before any host pulls it. Pure.
+
+The engine reads the same bytes again, with another parser and on trust. So what it could read in
+another way than we do is refused: a field that is spelt in another case (Go folds cases, also of
+letters beyond ASCII), one that is there twice, and what is an image and a list of images at once
+(CVE-2021-41190). Of a list everything is read that a Linux host might choose.
+
+The sizes are what the manifest says: the engine, too, learns how large a layer is as it comes.
+"""
+
+import hashlib
+import re
+from typing import Annotated, Any, Self, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from controlplane.errors import ImageRefusedError
+from controlplane.json_reader import read_json
+from controlplane.registries.endpoint import UnusableError
+
+MAX_LAYERS = 125
+"""The engine chains no more: of 126 it says "max depth exceeded" (measured, and its source)."""
+
+MAX_IMAGES = 32
+"""Of one list, for Linux: each is a request. Those with the most platforms have a dozen."""
+
+MAX_CONFIG_BYTES = 4 * 1024 * 1024
+"""Every host holds it in memory; real ones have some kilobytes."""
+
+MAX_COMMAS = 20_000
+"""So that no manifest takes long to read: 4 MiB of empty lists take 2 s."""
+
+INDEX_TYPES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+IMAGE_TYPES = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+_CONFIG_TYPES = frozenset(
+    {
+        "application/vnd.oci.image.config.v1+json",
+        "application/vnd.docker.container.image.v1+json",
+    }
+)
+_LAYER_TYPE = re.compile(
+    r"application/vnd\.(?:oci\.image\.layer\.v1\.tar(?:\+gzip|\+zstd)?"
+    r"|docker\.image\.rootfs\.diff\.tar(?:\.gzip|\.zstd)?)\Z"
+)
+_OTHER_SYSTEMS = frozenset(
+    {"unknown", "windows", "darwin", "freebsd", "netbsd", "openbsd", "solaris", "illumos", "aix"}
+)
+"""Exactly so: what is spelt otherwise might be Linux to the engine. Attestations are `unknown`."""
+
+_NO_IMAGE = "is not a container image"
+_NESTED = "is a list that has a list in it"
+_OUTSIDE = "has a part that is kept outside the registry"
+"""The engine may fetch it from wherever the manifest says, with credentials (CVE-2020-15157)."""
+
+_DIGEST = re.compile(r"(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})\Z")
+
+
+def _digest(text: str) -> str:
+    if not _DIGEST.match(text):
+        raise ValueError("is not a digest")
+    return text
+
+
+_Digest: TypeAlias = Annotated[str, AfterValidator(_digest)]
+
+
+class _Part(BaseModel):
+    """An object of a manifest; fields that we do not look at are ignored, as the engine does."""
+
+    model_config = ConfigDict(
+        strict=True, extra="ignore", frozen=True, alias_generator=to_camel, validate_by_name=False
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelt_one_way(cls, value: Any) -> Any:
+        known = {str(field.alias) for field in cls.model_fields.values()}
+        folded = {name.casefold() for name in known}
+        for name in value if isinstance(value, dict) else ():
+            if name not in known and name.casefold() in folded:
+                raise ValueError("has a field in another case")
+        return value
+
+
+class _Platform(_Part):
+    os: str | None = None
+
+
+class _Descriptor(_Part):
+    """What names a blob or a manifest; `size` in bytes."""
+
+    media_type: str
+    digest: _Digest
+    size: Annotated[int, Field(ge=0)]
+    urls: list[str] | None = None
+    platform: _Platform | None = None
+
+
+class _Manifest(_Part):
+    """An image (config and layers) or an index (manifests)."""
+
+    schema_version: int
+    media_type: str | None = None
+    config: _Descriptor | None = None
+    layers: list[_Descriptor] | None = None
+    manifests: list[_Descriptor] | None = None
+    fs_layers: Any = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if self.manifests is not None and (self.config or self.layers is not None):
+            raise ValueError("is an image and a list of images at once")
+        return self
+
+
+def digest_of(content: bytes) -> str:
+    """Give the digest by which hosts pull a manifest."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def is_named_by(digest: str, content: bytes) -> bool:
+    """Tell whether a digest is this content's: well formed, and right."""
+    algorithm, _, hexadecimal = digest.partition(":")
+    found = _DIGEST.match(digest) and hashlib.new(algorithm, content).hexdigest()
+    return found == hexadecimal
+
+
+def check_manifest(content: bytes, content_type: str, max_image_bytes: int) -> tuple[str, ...]:
+    """Check an image, or a list of images: then give the digests of those that are to be checked.
+
+    `content_type` is the header that came with it; `max_image_bytes` bounds the sum of the sizes
+    that an image's config and layers are said to have, compressed as they are stored.
+
+    Raises:
+        ImageRefusedError: It may not be used.
+        UnusableError: It cannot be read.
+    """
+    manifest = _read(content, content_type)
+    if manifest.manifests is None:
+        _check_image(manifest, max_image_bytes)
+        return ()
+    return _listed(manifest.manifests)
+
+
+def check_listed(content: bytes, content_type: str, max_image_bytes: int) -> None:
+    """Check an image that a list names; raises the same, also for a list in the list."""
+    manifest = _read(content, content_type)
+    if manifest.manifests is not None:
+        raise ImageRefusedError(_NESTED)
+    _check_image(manifest, max_image_bytes)
+
+
+def _read(content: bytes, content_type: str) -> _Manifest:
+    if content.count(b",") > MAX_COMMAS:
+        raise UnusableError("its manifest has too many parts")
+    try:
+        value = read_json(content)
+    except ValueError as error:
+        raise UnusableError("its manifest is no JSON", f"its manifest {error}") from None
+    try:
+        manifest = _Manifest.model_validate(value)
+    except ValidationError as error:
+        raise ImageRefusedError(_first(error)) from None
+    if manifest.schema_version != 2 or manifest.fs_layers is not None:
+        raise ImageRefusedError("is of an old form, not schema 2: push it anew")
+    kind = content_type.partition(";")[0].strip()
+    if manifest.media_type not in {None, kind}:
+        raise UnusableError("its manifest is of another type than its header says")
+    if kind not in (IMAGE_TYPES if manifest.manifests is None else INDEX_TYPES):
+        raise ImageRefusedError(_NO_IMAGE)
+    return manifest
+
+
+def _check_image(image: _Manifest, max_image_bytes: int) -> None:
+    config, layers = image.config, image.layers
+    if config is None or layers is None or config.media_type not in _CONFIG_TYPES:
+        raise ImageRefusedError(_NO_IMAGE)
+    for part in (config, *layers):
+        if part.urls or "foreign" in part.media_type or "nondistributable" in part.media_type:
+            raise ImageRefusedError(_OUTSIDE)
+    if not all(_LAYER_TYPE.match(layer.media_type) for layer in layers):
+        raise ImageRefusedError("has a layer that is not one of a container image")
+    if len(layers) > MAX_LAYERS:
+        raise ImageRefusedError(f"has {len(layers)} layers; a host can mount {MAX_LAYERS}")
+    if config.size > MAX_CONFIG_BYTES:
+        raise ImageRefusedError(f"has a config of more than {MAX_CONFIG_BYTES} bytes")
+    # A layer that is there twice is stored once and unpacked twice.
+    size = config.size + sum(layer.size for layer in layers)
+    if size > max_image_bytes:
+        raise ImageRefusedError(f"has {size} bytes; at most {max_image_bytes} are allowed")
+
+
+def _listed(manifests: list[_Descriptor]) -> tuple[str, ...]:
+    for_linux = [one for one in manifests if not _is_for_another_system(one.platform)]
+    digests = tuple(dict.fromkeys(one.digest for one in for_linux))
+    if any(one.urls for one in for_linux):
+        raise ImageRefusedError(_OUTSIDE)
+    if any(one.media_type in INDEX_TYPES for one in for_linux):
+        raise ImageRefusedError(_NESTED)
+    if not digests:
+        raise ImageRefusedError("has no image for Linux")
+    if len(digests) > MAX_IMAGES:
+        raise ImageRefusedError(f"comes in {len(digests)} variants; at most {MAX_IMAGES} may be")
+    return digests
+
+
+def _is_for_another_system(platform: _Platform | None) -> bool:
+    return platform is not None and platform.os in _OTHER_SYSTEMS
+
+
+def _first(error: ValidationError) -> str:
+    """Say where a manifest does not fit; of its own words only names of fields that we know."""
+    details = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in details["loc"])
+    where = "".join(parts).removeprefix(".") or "the manifest"
+    return f"is malformed: {where}: {details['msg'].removeprefix('Value error, ')}"

@@ -1,0 +1,131 @@
+"""Passwords at rest: sealed with a key that stands in a file beside the database.
+
+Who has the database alone, as a backup is, has no password. A key that others may read, as a copy
+that was put back may be, is taken from them. What is sealed says whose password for
+which address it is, so that no change of a row can send it elsewhere.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+from cryptography.fernet import Fernet, InvalidToken
+
+from controlplane.errors import StoreError
+from controlplane.registries.endpoint import UnusableError
+
+_log = logging.getLogger(__name__)
+
+MAX_KEY_BYTES = 1024
+"""More than a key has."""
+
+_BETWEEN = "\n"
+"""Stands in no address, user name or password: none has control characters."""
+
+
+class Vault:
+    """The key and its file, which is made when the first password is sealed."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the file; nothing is read before `load`."""
+        self._path = path
+        self._key: bytes | None = None
+
+    def load(self) -> None:
+        """Read the key; without a good one nothing can be unsealed, and all else goes on.
+
+        Blocks.
+        """
+        try:
+            self._key = self._read()
+        except StoreError as error:
+            _log.warning("%s", error)
+
+    def seal(self, address: str, username: str, password: str) -> bytes:
+        """Seal the password that a user has at an address. Blocks.
+
+        Raises:
+            StoreError: The key's file can be neither read nor made.
+        """
+        key = self._read()
+        if key is None:  # one that was lost under way comes back: all that is sealed stays good
+            key = self._key or Fernet.generate_key()
+            self._keep_aside()
+            self._write(key)
+        self._key = key
+        return Fernet(key).encrypt(_sealed_text(address, username, password).encode())
+
+    def unseal(self, address: str, username: str, sealed: bytes) -> str:
+        """Give the password that was sealed for this user at this address.
+
+        Raises:
+            UnusableError: The key is lost or another, or what is sealed is of another user or
+                address.
+        """
+        text = self._opened(sealed)
+        password = text.rpartition(_BETWEEN)[2]
+        if text != _sealed_text(address, username, password):
+            why = f"{self._path} is not the key of its password: set its password again"
+            raise UnusableError("its log-in cannot be used", f"its log-in cannot be used: {why}")
+        return password
+
+    def _opened(self, sealed: bytes) -> str:
+        try:
+            return "" if self._key is None else Fernet(self._key).decrypt(sealed).decode()
+        except InvalidToken:
+            return ""
+
+    def _read(self) -> bytes | None:
+        """Read the key; None when there is none, or what is there cannot be one."""
+        try:
+            with self._path.open("rb") as file:
+                if os.fstat(file.fileno()).st_mode & 0o077:
+                    os.fchmod(file.fileno(), 0o600)
+                    _log.warning("others could read or write %s: it has mode 0600 now", self._path)
+                key = file.read(MAX_KEY_BYTES)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._failure(error) from error
+        try:
+            Fernet(key)
+        except ValueError:
+            _log.warning("%s holds no key: passwords of registries must be set again", self._path)
+            return None
+        return key
+
+    def _keep_aside(self) -> None:
+        """Put what is no key where the operator may look at it; the last such one is kept."""
+        try:
+            self._path.replace(self._path.with_name(f"{self._path.name}.bad"))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _write(self, key: bytes) -> None:
+        """Have the file for certain before anything is sealed with it."""
+        draft = self._path.with_suffix(".draft")
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft.unlink(missing_ok=True)
+            handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(key)
+                file.flush()
+                os.fsync(handle)
+            draft.replace(self._path)
+            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: OSError) -> StoreError:
+        return StoreError(f"cannot use the key {self._path}: because {error.strerror}")
+
+
+def _sealed_text(address: str, username: str, password: str) -> str:
+    return _BETWEEN.join((address.lower(), username, password))

@@ -1,0 +1,44 @@
+"""Control groups in a folder, as the kernel shows those of version 1."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.session import Process
+from agent.usage import Counters, counters_of
+
+
+@dataclass(frozen=True)
+class FakeCgroups:
+    """The groups of fake processes, below a folder that stands for /sys/fs/cgroup."""
+
+    root: Path
+
+    def find(self, process: Process) -> Counters:
+        """Where to read for a process; there is nothing to read until it has used something."""
+        name = process.pid
+        return counters_of(f"4:memory:/docker/{name}\n2:cpuacct:/docker/{name}\n", self.root)
+
+    def use(self, process: Process | None, *, cpu_seconds: float, memory_bytes: int) -> None:
+        """Count so much in all for a process."""
+        self._write(process, "cpuacct", "cpuacct.usage", f"{round(cpu_seconds * 10**9)}\n")
+        self._write(process, "memory", "memory.max_usage_in_bytes", f"{memory_bytes}\n")
+
+    def kill_for_want_of_memory(self, process: Process | None) -> None:
+        """Count that once for the group of a process."""
+        text = "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"
+        self._write(process, "memory", "memory.oom_control", text)
+
+    def remove(self, process: Process | None) -> None:
+        """Take the groups of a process away, as the engine does after its end."""
+        assert process is not None
+        for controller in ("cpuacct", "memory"):
+            shutil.rmtree(self.root / controller / "docker" / str(process.pid))
+
+    def _write(self, process: Process | None, controller: str, file: str, text: str) -> None:
+        assert process is not None
+        folder = self.root / controller / "docker" / str(process.pid)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text)

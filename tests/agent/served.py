@@ -1,0 +1,66 @@
+"""An agent on a socket, its engine in memory, and the commands of `tiltyard-agent` against it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from agent.cli import main
+from agent.clock import Clock
+from agent.config import AgentConfig
+from agent.daemon import Daemon
+from tests.agent.samples import IMAGE
+from tests.fakes import FakeEngine
+
+
+class Served:
+    """An agent that serves, and its commands."""
+
+    def __init__(self, daemon: Daemon, config: AgentConfig, engine: FakeEngine) -> None:
+        self.daemon = daemon
+        self.config = config
+        self.engine = engine
+
+    @property
+    def sessions(self) -> Any:
+        return self.daemon._reconciler._sessions
+
+    async def run(self, *arguments: str) -> Result:
+        """Run a command to its end; one at a time, since it has the standard output."""
+        command = [*arguments, "--socket", str(self.config.socket)]
+        return await asyncio.to_thread(CliRunner().invoke, main, command)
+
+    async def ok(self, *arguments: str) -> str:
+        result = await self.run(*arguments)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+
+@contextlib.asynccontextmanager
+async def served(folder: Path, engine: FakeEngine, clock: Clock) -> AsyncIterator[Served]:
+    """Serve until the context is left, with an image to start sessions of."""
+    engine.add_image(IMAGE)
+    config = AgentConfig(
+        state_dir=folder / "state",
+        socket=folder / "agent.sock",
+        public_address="192.0.2.1",
+        cpu=8,
+        ram=4096,
+        stop_grace=0.05,
+        firewall_bridges=(),
+    )
+    daemon = Daemon(config, engine, clock)
+    work = asyncio.create_task(daemon.run(), name="agent")
+    await daemon.serving.wait()
+    while not daemon._reconciler._sessions.reconciled:
+        await asyncio.sleep(0)
+    try:
+        yield Served(daemon, config, engine)
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)

@@ -1,0 +1,91 @@
+"""Tars as an engine sends them, made of trees as the program in a container may make them."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+LARGEST_TIME = 8**11 - 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry; names and links are bytes, as Linux has them."""
+
+    name: bytes
+    kind: bytes = tarfile.REGTYPE
+    content: bytes = b""
+    link: bytes = b""
+    mode: int = 0o644
+    uid: int = 0
+    gid: int = 0
+    time: int = 0
+    attributes: dict[str, str] = field(default_factory=dict, compare=False)
+
+
+def folder(name: bytes) -> Entry:
+    return Entry(name, tarfile.DIRTYPE, mode=0o755)
+
+
+def hard(name: bytes, link: bytes) -> Entry:
+    return Entry(name, tarfile.LNKTYPE, link=link)
+
+
+def soft(name: bytes, link: bytes) -> Entry:
+    return Entry(name, tarfile.SYMTYPE, link=link, mode=0o777)
+
+
+def tar_of(entries: Iterable[Entry], *, end: bool = True) -> bytes:
+    """Write entries one after the other, whatever they are; without `end` it breaks off."""
+    data = b"".join(_encoded(entry) for entry in entries)
+    return data + bytes(1024) if end else data
+
+
+def read(data: bytes) -> list[Entry]:
+    """Read entries with a reader of tar that is not ours."""
+    found = []
+    with tarfile.open(
+        fileobj=io.BytesIO(data), mode="r:", encoding="utf-8", errors="surrogateescape"
+    ) as tar:
+        for member in tar:
+            content = tar.extractfile(member) if member.isreg() else None
+            found.append(
+                Entry(
+                    name=_bytes(member.name),
+                    kind=member.type,
+                    content=content.read() if content else b"",
+                    link=_bytes(member.linkname),
+                    mode=member.mode,
+                    uid=member.uid,
+                    gid=member.gid,
+                    time=int(member.mtime),
+                    attributes=dict(member.pax_headers),
+                )
+            )
+    return found
+
+
+def resummed(block: bytes) -> bytes:
+    """The first block with the checksum that it should have, and what follows it."""
+    blank = block[:148] + b" " * 8 + block[156:512]
+    return b"%s%06o\0 %s" % (block[:148], sum(blank), block[156:])
+
+
+def _encoded(entry: Entry) -> bytes:
+    member = tarfile.TarInfo(_text(entry.name))
+    member.type, member.linkname = entry.kind, _text(entry.link)
+    member.mode, member.mtime = entry.mode, entry.time
+    member.uid, member.gid, member.size = entry.uid, entry.gid, len(entry.content)
+    member.pax_headers = entry.attributes
+    header = member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+    return header + entry.content + bytes(-len(entry.content) % tarfile.BLOCKSIZE)
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")

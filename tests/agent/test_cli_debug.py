@@ -1,0 +1,408 @@
+"""The debug commands against an agent that serves."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import pty
+import re
+import sys
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent.engine import container_name
+from agent.errors import RegistryUnavailable
+from agent.session import Identity, PortRequest, Protocol
+from tests.agent.samples import IMAGE, a_spec
+from tests.agent.served import Served, served
+from tests.fakes import FakeClock, FakeEngine
+
+FIRST = "11111111-0000-4000-8000-000000000000"
+SECOND = "22222222-0000-4000-8000-000000000000"
+THIRD = "22220000-0000-4000-8000-000000000000"
+HOSTILE = "\x1b]0;pwned\x07\r\n\u202e é"
+SHOWN = r"\x1b]0;pwned\x07\r\n\u202e é"
+OTHER = "127.0.0.1:5000/other@sha256:" + "b" * 64
+
+
+@pytest.fixture
+async def host(tmp_path: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIterator[Served]:
+    async with served(tmp_path, engine, clock) as agent:
+        yield agent
+
+
+def named(session_id: str, account: str = "acme", **changes: Any) -> Any:
+    identity = Identity(account, session_id, "game", "v1", "local")
+    return a_spec(identity=identity, **{"ports": (), **changes})
+
+
+def pinned(host: int) -> tuple[PortRequest, ...]:
+    return (
+        PortRequest(7777, Protocol.UDP, pinned=host),
+        PortRequest(7778, Protocol.TCP, pinned=host, tls=True),
+    )
+
+
+def cells(output: str) -> list[list[str]]:
+    """The cells of a table, which at least two spaces part."""
+    return [re.split(r"  +", line) for line in output.splitlines()]
+
+
+async def _drained(steps: AsyncIterator[Any]) -> None:
+    async for _ in steps:
+        pass
+
+
+async def test_status_tells_what_the_host_lends(host: Served) -> None:
+    await host.sessions.start(FIRST, named("m1", ports=pinned(25000)))
+    agent_id = host.daemon._reconciler._host.settings.agent_id
+    shown = dict(cells(await host.ok("status")))
+    assert shown.pop("agent").startswith(f"{agent_id}, version ")
+    assert shown == {
+        "state": "serving",
+        "address": "192.0.2.1",
+        "engine": "fake",
+        "sessions": "1 live, 999 more by max_sessions",
+        "cores": "0.1 of 8 reserved",
+        "memory": "32 MiB of 4 GiB reserved",
+        "gpus": "0 of 0 reserved",
+        "ports": "10000 TCP and 10000 UDP free of 10001 each in 20000-30000",
+        "images": "1",
+    }
+    answer = json.loads(await host.ok("status", "--json"))
+    assert answer["reconciled"] is True
+    assert answer["host"]["images"] == [IMAGE]
+
+
+async def test_status_tells_what_is_amiss(host: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host.daemon._conntrack, "warnings", ("cannot flush", "twice"))
+    host.daemon._reconciler.engine_available = False
+    await host.ok("drain")
+    lines = cells(await host.ok("status"))
+    assert ["engine", "fake, does not answer"] in lines
+    assert ["state", "serving, draining"] in lines
+    assert lines[-2:] == [["warning", "cannot flush"], ["warning", "twice"]]
+
+
+async def test_sessions_are_listed_by_creation(host: Served, clock: FakeClock) -> None:
+    await host.sessions.start(SECOND, named("m2", ports=pinned(25000)))
+    await clock.advance(1)
+    await host.sessions.start(FIRST, named("m1"))
+    heads = ["INTERNAL ID", "STATE", "CREATED", "PORTS", "APPLICATION", "TAG"]
+    ports = "25000->7777/udp, 25000->7778/tcp, TLS"
+    assert cells(await host.ok("sessions")) == [
+        [*heads, "ACCOUNT", "SESSION"],
+        [SECOND, "running", "2027-01-15 08:00:00Z", ports, "game", "v1", "acme", "m2"],
+        [FIRST, "running", "2027-01-15 08:00:01Z", "-", "game", "v1", "acme", "m1"],
+    ]
+    rows = [json.loads(line) for line in (await host.ok("sessions", "--json")).splitlines()]
+    assert [row["internal_id"] for row in rows] == [SECOND, FIRST]
+
+
+async def test_ended_sessions_are_listed_when_asked_for(host: Served, engine: FakeEngine) -> None:
+    await host.sessions.start(FIRST, named("m1"))
+    engine.end(container_name(FIRST), 137, oom=True)
+    await host.ok("stop", FIRST)
+    assert FIRST not in await host.ok("sessions")
+    assert cells(await host.ok("sessions", "--all"))[1][:2] == [FIRST, "exited: oom, code 137"]
+
+
+@pytest.mark.parametrize("given", [FIRST, "1", "11111111-0000", "m1", HOSTILE])
+async def test_a_session_is_found_by_any_of_its_names(host: Served, given: str) -> None:
+    await host.sessions.start(FIRST, named(HOSTILE if given == HOSTILE else "m1"))
+    await host.sessions.start(SECOND, named("m2"))
+    assert json.loads(await host.ok("inspect", "--json", given))["internal_id"] == FIRST
+    lines = cells(await host.ok("inspect", given))
+    assert ["internal id", FIRST] in lines
+    assert ["session", SHOWN if given == HOSTILE else "m1"] in lines
+
+
+async def test_the_caller_of_two_sessions_under_one_id_means_the_one_that_lives(
+    host: Served, clock: FakeClock
+) -> None:
+    for internal_id in (FIRST, SECOND):
+        await host.sessions.start(internal_id, named("m1"))
+        await host.ok("stop", internal_id)
+        await clock.advance(1)
+    assert json.loads(await host.ok("inspect", "--json", "m1"))["internal_id"] == SECOND
+    await host.sessions.start(THIRD, named("m1"))
+    assert json.loads(await host.ok("inspect", "--json", "m1"))["internal_id"] == THIRD
+
+
+async def test_whoever_calls_a_session_by_the_id_of_another_does_not_get_it_stopped(
+    host: Served,
+) -> None:
+    await host.sessions.start(FIRST, named("m1"))
+    await host.sessions.start(SECOND, named(FIRST, account="evil"))
+    await host.sessions.start(THIRD, named(FIRST[:8], account="evil"))
+    assert json.loads(await host.ok("stop", "--json", FIRST))["internal_id"] == FIRST
+    refused = await host.run("stop", FIRST[:8])
+    assert refused.exit_code == 1
+    assert refused.output == (
+        f"tiltyard-agent: '{FIRST[:8]}' may be any of: {FIRST} ('acme', 'm1'), "
+        f"{THIRD} ('evil', '{FIRST[:8]}')\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["inspect", "logs", "stop"])
+@pytest.mark.parametrize("given", ["", "x", HOSTILE, "../../etc", "%s", "x" * 100_000, "-"])
+async def test_what_names_no_session_is_told_in_one_line(
+    host: Served, command: str, given: str
+) -> None:
+    await host.sessions.start(FIRST, named("m1"))
+    refused = await host.run(command, given)
+    assert refused.exit_code == 1
+    assert refused.stdout == ""
+    assert refused.stderr.startswith("tiltyard-agent: there is no session '")
+    assert refused.stderr.count("\n") == 1
+    assert refused.stderr.removesuffix("\n").isprintable()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("inspect", "\udcff"), ("pull", "\udcff"), ("artifact", "m1", "/\udcff")]
+)
+async def test_bytes_that_are_no_text_are_a_mistake_in_the_command(
+    host: Served, arguments: tuple[str, ...]
+) -> None:
+    refused = await host.run(*arguments)
+    assert refused.exit_code == 2
+    assert "it is not UTF-8" in refused.stderr
+
+
+async def test_texts_of_callers_do_not_steer_the_terminal(host: Served) -> None:
+    identity = Identity(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, HOSTILE)
+    await host.sessions.start(FIRST, a_spec(identity=identity, ports=pinned(25000), ttl=60.0))
+    for command in ("sessions", "ports", "deadlines", f"inspect {FIRST}"):
+        output = await host.ok(*command.split())
+        assert SHOWN in output
+        assert all(line.isprintable() for line in output.split("\n"))
+        raw = await host.ok(*command.split(), "--json")
+        assert all(line.isprintable() for line in raw.split("\n"))
+        assert json.dumps(HOSTILE) in raw
+
+
+async def test_a_log_is_printed_as_the_game_wrote_it(host: Served, engine: FakeEngine) -> None:
+    await host.sessions.start(FIRST, named("m1"))
+    engine.write_log(container_name(FIRST), b"\x1b[31mhot\xff\n")
+    result = await host.run("logs", "m1")
+    assert result.stdout_bytes == b"\x1b[31mhot\xff\n"
+
+
+async def test_a_log_is_followed_to_the_end_of_the_session(
+    host: Served, engine: FakeEngine
+) -> None:
+    await host.sessions.start(FIRST, named("m1"))
+    engine.write_log(container_name(FIRST), b"one\n")
+    engine.hold("logs")
+    following = asyncio.create_task(host.run("logs", "-f", "m1"), name="following")
+    await engine.held("logs")
+    engine.write_log(container_name(FIRST), b"two\n")
+    engine.release("logs")
+    engine.end(container_name(FIRST), 0)
+    assert (await following).stdout == "one\ntwo\n"
+
+
+async def test_at_a_terminal_a_log_does_not_steer_it(
+    host: Served, engine: FakeEngine, request: pytest.FixtureRequest
+) -> None:
+    await host.sessions.start(FIRST, named("m1"))
+    engine.write_log(container_name(FIRST), "a\tb\x1b[31m\u202e é\n".encode() + b"\xff\n")
+    ours, theirs = pty.openpty()
+    arguments = ["logs", "m1", "--socket", str(host.config.socket)]
+    shell = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "agent", *arguments, stdout=theirs, cwd=request.config.rootpath
+    )
+    assert await shell.wait() == 0
+    assert os.read(ours, 4096).decode() == "a\tb\\x1b[31m\\u202e é\r\n\\xff\r\n"
+    os.close(ours)
+    os.close(theirs)
+
+
+async def test_an_artifact_goes_to_standard_output(host: Served, engine: FakeEngine) -> None:
+    await host.sessions.start(FIRST, named("m1"))
+    engine.put_file(container_name(FIRST), "/save/a", b"saved")
+    early = await host.run("artifact", "m1", "/save/a")
+    assert early.exit_code == 1
+    assert early.stderr.startswith("tiltyard-agent: SESSION_LIVE: ")
+    await host.ok("stop", FIRST)
+    result = await host.run("artifact", "m1", "/save/a")
+    with tarfile.open(fileobj=io.BytesIO(result.stdout_bytes), mode="r:gz") as archive:
+        assert archive.getnames() == ["a"]
+    missing = await host.run("artifact", "m1", f"/{HOSTILE}")
+    assert missing.exit_code == 1
+    assert missing.stderr.startswith("tiltyard-agent: PATH_NOT_FOUND: ")
+    assert missing.stderr.removesuffix("\n").isprintable()
+
+
+async def test_ports_tell_who_holds_which(host: Served) -> None:
+    await host.sessions.start(FIRST, named("m1", ports=pinned(25000)))
+    await host.sessions.start(SECOND, named("m2", ports=pinned(24000)))
+    await host.sessions.start(THIRD, named("m3", ports=pinned(26000)))
+    await host.ok("stop", THIRD)
+    free = "9999 TCP and 9999 UDP free of 10001 each in 20000-30000"
+    assert cells(await host.ok("ports")) == [
+        ["HOST PORT", "PROTOCOL", "CONTAINER PORT", "INTERNAL ID", "ACCOUNT", "SESSION"],
+        ["24000", "tcp", "7778 (TLS)", SECOND, "acme", "m2"],
+        ["24000", "udp", "7777", SECOND, "acme", "m2"],
+        ["25000", "tcp", "7778 (TLS)", FIRST, "acme", "m1"],
+        ["25000", "udp", "7777", FIRST, "acme", "m1"],
+        [free],
+    ]
+    answer = json.loads(await host.ok("ports", "--json"))
+    held = answer.pop("held")
+    assert answer == {"first": 20000, "last": 30000, "free_tcp": 9999, "free_udp": 9999}
+    assert held[0] == {
+        "host_port": 24000,
+        "protocol": "tcp",
+        "container_port": 7778,
+        "tls": True,
+        "internal_id": SECOND,
+        "account": "acme",
+        "session_id": "m2",
+    }
+
+
+async def test_deadlines_tell_who_is_next(
+    host: Served, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await host.sessions.start(FIRST, named("m1", ttl=7500.0))
+    await host.sessions.start(SECOND, named("m2", ttl=60.0))
+    await host.sessions.start(THIRD, named("m3"))
+    later = SimpleNamespace(time=lambda: clock.time() + 90)
+    monkeypatch.setattr("agent.debug_cli.time", later)
+    assert cells(await host.ok("deadlines")) == [
+        ["DUE", "IN", "INTERNAL ID", "ACCOUNT", "SESSION"],
+        ["2027-01-15 08:01:00Z", "30 s ago", SECOND, "acme", "m2"],
+        ["2027-01-15 10:05:00Z", "2 h 3 min", FIRST, "acme", "m1"],
+    ]
+    first, _ = (await host.ok("deadlines", "--json")).splitlines()
+    assert json.loads(first) == {
+        "expire_time": "2027-01-15T08:01:00Z",
+        "seconds_left": -30.0,
+        "internal_id": SECOND,
+        "account": "acme",
+        "session_id": "m2",
+    }
+
+
+async def test_a_pull_tells_its_progress_and_images_who_uses_them(
+    host: Served, engine: FakeEngine
+) -> None:
+    engine.registry.add(OTHER)
+    assert (await host.ok("pull", OTHER)).splitlines()[-1] == "done"
+    assert json.loads((await host.ok("pull", OTHER, "--json")).splitlines()[-1])["done"] is True
+    for internal_id in (FIRST, SECOND):
+        await host.sessions.start(internal_id, named(internal_id))
+    await host.ok("stop", SECOND)
+    assert cells(await host.ok("images")) == [
+        ["LIVE SESSIONS", "SIZE", "STATE", "IMAGE"],
+        ["1", "10 MiB", "here", IMAGE],
+        ["0", "10 MiB", "here", OTHER],
+    ]
+    first, _ = (await host.ok("images", "--json")).splitlines()
+    assert json.loads(first) == {
+        "image": IMAGE,
+        "live_sessions": 1,
+        "here": True,
+        "size_bytes": "10485760",
+        "pull": None,
+    }
+
+
+async def test_images_on_their_way_are_told_and_so_are_those_that_somebody_removed(
+    host: Served, engine: FakeEngine
+) -> None:
+    await host.sessions.start(FIRST, named("m1"))
+    engine.lose_image(IMAGE)
+    engine.registry.add(OTHER)
+    engine.hold("pull")
+    images = host.daemon._images
+    pull = asyncio.create_task(_drained(images.pull(OTHER)), name="pull")
+    await engine.held("pull")
+    await images.refresh()
+    assert cells(await host.ok("images")) == [
+        ["LIVE SESSIONS", "SIZE", "STATE", "IMAGE"],
+        ["1", "-", "removed", IMAGE],
+        ["0", "-", "on its way: 0 of 0 layers, 0 B received", OTHER],
+    ]
+    engine.release("pull")
+    await pull
+
+
+async def test_without_the_engine_images_are_told_without_their_sizes(
+    host: Served, engine: FakeEngine
+) -> None:
+    engine.unavailable = True
+    assert cells(await host.ok("images"))[1] == ["0", "-", "here", IMAGE]
+
+
+async def test_a_pull_that_is_refused_is_told_in_one_line(
+    host: Served, engine: FakeEngine
+) -> None:
+    engine.fail_next("pull", RegistryUnavailable(OTHER, HOSTILE))
+    refused = await host.run("pull", OTHER)
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("tiltyard-agent: REGISTRY_UNAVAILABLE: ")
+    assert SHOWN in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    refused = await host.run("pull", "game:latest")
+    assert refused.stderr.startswith("tiltyard-agent: INVALID_ARGUMENT: ")
+    assert refused.stderr.count("\n") == 1
+
+
+async def test_a_stop_shows_how_it_ended(host: Served) -> None:
+    await host.sessions.start(FIRST, named("m1"))
+    lines = cells(await host.ok("stop", "m1"))
+    assert ["state", "exited: stopped, code 143"] in lines
+    assert ["ended", "2027-01-15 08:00:00Z"] in lines
+
+
+async def test_an_agent_that_does_not_answer_is_told_in_one_line(
+    host: Served, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine
+) -> None:
+    await host.sessions.start(FIRST, named("m1"))
+    monkeypatch.setattr("agent.client.STOP_SECONDS", 0.1)
+    engine.hold("kill")
+    refused = await host.run("stop", "m1")
+    engine.release("kill")
+    assert refused.exit_code == 1
+    assert refused.stderr == (
+        "tiltyard-agent: the agent did not answer in time; what was asked may still be done\n"
+    )
+
+
+async def test_a_report_tells_how_a_session_ended(
+    host: Served, engine: FakeEngine, clock: FakeClock
+) -> None:
+    await host.sessions.start(FIRST, named("m1", restart=True))
+    refused = await host.run("report", "m1")
+    assert (refused.exit_code, "SESSION_LIVE" in refused.stderr) == (1, True)
+    engine.end(container_name(FIRST), 137, oom=True)
+    await host.sessions.life(FIRST).wait_for(lambda session: session.failed_runs)
+    await host.ok("stop", FIRST)
+    moment = "2027-01-15 08:00:00Z"
+    assert cells(await host.ok("report", "m1")) == [
+        ["internal id", FIRST],
+        ["state", "exited: stopped, code 137"],
+        ["detail", "-"],
+        ["signal", "9"],
+        ["out of memory", "yes"],
+        ["processor time", "-"],
+        ["most memory", "-"],
+        ["restarts", "0"],
+        ["failed run", f"{moment} to {moment}, code 137, out of memory"],
+        ["created", moment],
+        ["running", moment],
+        ["restarting", moment],
+        ["shuttingdown", moment],
+        ["exited", moment],
+    ]
+    told = json.loads(await host.ok("report", "--json", "m1"))
+    assert (told["end_reason"], told["signal"]) == ("END_REASON_STOPPED", 9)

@@ -1,0 +1,276 @@
+"""Flows in a network namespace of a test's own, made and listed by the kernel's own tool."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import logging
+import os
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+import pytest
+
+from agent import conntrack
+from agent.conntrack import Conntrack, delete_listed, delete_matching, forget_udp_flows
+from agent.session import Port, Protocol
+
+CLONE_NEWNET = 0x40000000
+CAPABILITY_VERSION_3 = 0x20080522
+PORT = 20000
+UDP = Port(7777, Protocol.UDP, PORT)
+TCP = Port(7778, Protocol.TCP, PORT)
+REFUSED = PermissionError(errno.EPERM, "Operation not permitted")
+
+Work = Callable[[Callable[[], Any]], Any]
+
+
+@pytest.fixture
+def apart() -> Iterator[Work]:
+    """Runs functions in a network namespace that ends with the test."""
+
+    def leave() -> None:
+        if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "unshare")
+
+    with ThreadPoolExecutor(1, initializer=leave) as thread:
+        yield lambda work: thread.submit(work).result()
+
+
+def tool(*arguments: str) -> str:
+    command = ["conntrack", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
+
+
+def flow(protocol: str, source: str, to_port: int, *, from_port: int = 5000) -> None:
+    """Have the kernel know a flow to this machine."""
+    to = "2001:db8::1" if ":" in source else "192.0.2.1"
+    ports = ("--sport", str(from_port), "--dport", str(to_port))
+    state = ("--state", "ESTABLISHED") if protocol == "tcp" else ()
+    ends = ("-s", source, "-d", to, *ports)
+    tool("-I", "-p", protocol, *ends, *state, "--timeout", "600")
+
+
+def flows() -> set[tuple[str, str, int, int]]:
+    """Protocol, source and both ports of all flows."""
+    found = set()
+    for family in ("ipv4", "ipv6"):
+        for line in tool("-L", "-f", family).splitlines():
+            words = dict(word.split("=") for word in reversed(line.split()) if "=" in word)
+            protocol, source = line.split()[0], words["src"]
+            found.add((protocol, source, int(words["sport"]), int(words["dport"])))
+    return found
+
+
+STALE = {("udp", "198.51.100.1", 5000, PORT), ("udp", "198.51.100.2", 5000, PORT)} | {
+    ("udp", "2001:db8::2", 5000, PORT)
+}
+OTHERS = {
+    ("udp", "198.51.100.1", 5000, PORT + 1),
+    ("udp", "198.51.100.1", PORT, 5000),  # the machine's own, to a server elsewhere
+    ("tcp", "198.51.100.1", 5000, PORT),
+    ("udp", "2001:db8::2", 5000, PORT + 1),
+    ("tcp", "2001:db8::2", 5000, PORT),
+}
+
+
+def know_flows() -> None:
+    for protocol, source, from_port, to_port in STALE | OTHERS:
+        flow(protocol, source, to_port, from_port=from_port)
+    assert flows() == STALE | OTHERS
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("delete", [delete_matching, delete_listed])
+def test_exactly_the_udp_flows_to_a_port_go(
+    apart: Work, delete: Callable[[socket.socket, int, int], None]
+) -> None:
+    def work() -> None:
+        know_flows()
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
+            delete(kernel, socket.AF_INET, PORT)
+            assert flows() == OTHERS | {one for one in STALE if ":" in one[1]}
+            delete(kernel, socket.AF_INET6, PORT)
+            delete(kernel, socket.AF_INET6, PORT)
+        assert flows() == OTHERS
+
+    apart(work)
+
+
+class OlderKernel:
+    """This machine's kernel, as one that does not know CTA_FILTER for deletes or at all."""
+
+    def __init__(self, kernel: socket.socket, *, lists_all: bool) -> None:
+        self._kernel = kernel
+        self._lists_all = lists_all
+        self._refused = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kernel.close()
+
+    def settimeout(self, seconds: float) -> None:
+        self._kernel.settimeout(seconds)
+
+    def send(self, data: bytes) -> None:
+        kind, attributes = data[4], conntrack._attributes(data[20:])
+        if kind == 2 and 25 in attributes:
+            assert 1 in attributes, "an order to delete everything"
+            self._refused = True
+            return
+        if kind == 1 and self._lists_all:
+            data = struct.pack("=I", 20) + data[4:20]
+        self._kernel.send(data)
+
+    def recv(self, size: int) -> bytes:
+        if self._refused:
+            self._refused = False
+            return struct.pack("=IHHIIi16x", 36, 2, 0, 0, 0, -errno.EINVAL)
+        return self._kernel.recv(size)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kernel", ["6.10", "5.8", "older"])
+def test_every_kernel_forgets_both_families(
+    apart: Work, monkeypatch: pytest.MonkeyPatch, kernel: str
+) -> None:
+    real = socket.socket
+
+    def work() -> None:
+        know_flows()
+        forget_udp_flows([PORT - 1, PORT])
+        assert flows() == OTHERS
+
+    def older(*arguments: int) -> OlderKernel:
+        return OlderKernel(real(*arguments), lists_all=kernel == "older")
+
+    if kernel != "6.10":
+        monkeypatch.setattr(socket, "socket", older)
+    apart(work)
+
+
+@pytest.mark.root
+def test_an_entry_that_is_gone_before_it_is_deleted_is_no_failure(
+    apart: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = conntrack._asked
+
+    def slow(kernel: Any, kind: int, *rest: Any) -> Iterator[bytes]:
+        answers = list(asked(kernel, kind, *rest))
+        if kind == conntrack._GET:
+            tool("-D", "-s", "198.51.100.1", "-p", "udp", "--orig-port-dst", str(PORT))
+        return iter(answers)
+
+    def work() -> None:
+        know_flows()
+        monkeypatch.setattr(conntrack, "_asked", slow)
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
+            delete_listed(kernel, socket.AF_INET, PORT)
+        assert flows() == OTHERS | {one for one in STALE if ":" in one[1]}
+
+    apart(work)
+
+
+@pytest.mark.root
+def test_without_the_capability_it_is_an_error(apart: Work) -> None:
+    def work() -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        none = (ctypes.c_uint32 * 6)()
+        # Of this thread alone: each has capabilities of its own, and this one ends with the test.
+        header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+        assert libc.capset(header, none) == 0, os.strerror(ctypes.get_errno())
+        with pytest.raises(PermissionError):
+            forget_udp_flows([PORT])
+
+    apart(work)
+
+
+@pytest.fixture
+async def flushing() -> Any:
+    flushing = Conntrack()
+    yield flushing
+    await flushing.close()
+
+
+async def test_only_udp_ports_are_asked_about(
+    flushing: Conntrack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[int]] = []
+    monkeypatch.setattr(conntrack, "forget_udp_flows", asked.append)
+    await flushing.forget([TCP])
+    await flushing.forget([])
+    await flushing.forget([TCP, UDP, Port(1, Protocol.UDP, 20002), Port(2, Protocol.UDP, 20002)])
+    assert asked == [[PORT, 20002]]
+
+
+async def test_f22_a_refusal_is_counted_and_told_once(
+    flushing: Conntrack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcomes: list[OSError | None] = [REFUSED, REFUSED, None]
+
+    def forget(_: list[int]) -> None:
+        if (outcome := outcomes.pop(0)) is not None:
+            raise outcome
+
+    monkeypatch.setattr(conntrack, "forget_udp_flows", forget)
+    caplog.set_level(logging.INFO)
+    assert flushing.warnings == ()
+    await flushing.forget([UDP])
+    await flushing.forget([UDP])
+    assert flushing.failures == 2
+    warning = "".join(flushing.warnings)
+    assert "CAP_NET_ADMIN" in warning
+    assert "Operation not permitted" in warning
+    assert [record.getMessage() for record in caplog.records] == [warning]
+    await flushing.forget([UDP])
+    assert flushing.warnings == ()
+    assert flushing.failures == 2
+
+
+async def test_f22_a_kernel_that_does_not_answer_holds_a_start_up_for_a_moment_only(
+    flushing: Conntrack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go, ended = threading.Event(), threading.Event()
+
+    def hang(_: list[int]) -> None:
+        let_go.wait()
+        ended.set()
+        raise REFUSED
+
+    monkeypatch.setattr(conntrack, "forget_udp_flows", hang)
+    monkeypatch.setattr(conntrack, "WAIT_SECONDS", 0.01)
+    await flushing.forget([UDP])
+    assert flushing.failures == 1
+    assert "does not answer" in flushing.warnings[0]
+    let_go.set()
+    await flushing.close()
+    assert ended.is_set()
+
+
+async def test_a_cancelled_start_does_not_cut_it_off(
+    flushing: Conntrack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, let_go, done = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(_: list[int]) -> None:
+        begun.set()
+        let_go.wait()
+        done.set()
+
+    monkeypatch.setattr(conntrack, "forget_udp_flows", slow)
+    start = asyncio.create_task(flushing.forget([UDP]))
+    while not begun.is_set():
+        await asyncio.sleep(0)
+    start.cancel()
+    await asyncio.gather(start, return_exceptions=True)
+    let_go.set()
+    await flushing.close()
+    assert done.is_set()

@@ -1,0 +1,316 @@
+"""The doctor on this machine: with an agent and without, and where nothing answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import socket
+import stat
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agent.cli import main
+from agent.cli_options import EXIT_CONFIG
+from agent.config import AgentConfig
+from agent.doctor import gather as gathering
+from agent.doctor.diagnosis import diagnose
+from agent.doctor.exposure import exposure
+from agent.doctor.facts import AgentFacts, DiskFacts, EngineFacts, FileFacts, KernelFacts, Unknown
+from agent.doctor.findings import Level
+from agent.doctor.gather import gather
+from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_list, settings_of
+from agent.session import PortRequest, Protocol
+from tests.agent.samples import a_spec, an_id
+from tests.agent.scripted_engine import INFO, ScriptedEngine, says
+from tests.agent.served import Served, served
+from tests.fakes import FakeClock, FakeEngine
+
+HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n  Access to"
+
+
+def _network() -> str:
+    return str(Path("/proc/self/ns/net").readlink())
+
+
+def config_of(folder: Path, **changes: Any) -> AgentConfig:
+    settings = {
+        "state_dir": folder / "state",
+        "socket": folder / "agent.sock",
+        "docker_socket": folder / "engine.sock",
+        "public_address": "192.0.2.1",
+        "firewall_bridges": (),
+    }
+    return AgentConfig(**{**settings, **changes})
+
+
+def run(folder: Path, command: str, *options: str, **settings: str) -> Result:
+    file = folder / "agent.toml"
+    known = {
+        "state_dir": str(folder / "state"),
+        "socket": str(folder / "agent.sock"),
+        "docker_socket": str(folder / "engine.sock"),
+        "public_address": "192.0.2.1",
+    }
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in {**known, **settings}.items()]
+    file.write_text("".join(lines) + "firewall_bridges = []\n")
+    return CliRunner().invoke(main, [command, "--config", str(file), *options])
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody on the machine can enter, as no other folder of a test's."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+async def engine_socket(tmp_path: Path) -> AsyncIterator[ScriptedEngine]:
+    script = ScriptedEngine(tmp_path)
+    async with script.serving():
+        yield script
+
+
+@pytest.fixture
+async def host(tmp_path: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIterator[Served]:
+    async with served(tmp_path, engine, clock) as agent:
+        yield agent
+
+
+def test_without_an_engine_and_an_agent_the_host_is_checked_all_the_same(tmp_path: Path) -> None:
+    result = run(tmp_path, "doctor")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert re.fullmatch(
+        "FAIL  docker  +cannot reach the container engine: No such file .*", lines[3]
+    )
+    assert lines[4].startswith("      why:  no session can be started")
+    assert lines[5].startswith("      mend: `systemctl status docker`")
+    assert any(re.fullmatch("WARN  agent-sock  +there is none", line) for line in lines)
+    assert any(re.fullmatch("OK    boot-id  +[0-9a-f-]{36}", line) for line in lines)
+    assert re.fullmatch("[0-9]+ OK, [0-9]+ WARN, 2 FAIL", lines[-1])
+    assert all(line.isprintable() for line in lines)
+
+
+def test_programs_read_it_as_json(tmp_path: Path) -> None:
+    result = run(tmp_path, "doctor", "--json")
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert answer["well"] is False
+    assert [set(each) for each in answer["findings"]] == [
+        {"check", "level", "found", "why", "mend"}
+    ] * len(answer["findings"])
+    by_check = {each["check"]: each for each in answer["findings"]}
+    assert by_check["docker-sock"]["level"] == "FAIL"
+    assert by_check["firewall"] == {
+        "check": "firewall",
+        "level": "OK",
+        "found": "off by the settings",
+        "why": "",
+        "mend": "",
+    }
+
+
+def test_warnings_alone_end_with_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.doctor_cli.is_well", lambda _: True)
+    assert run(tmp_path, "doctor").exit_code == 0
+
+
+def test_settings_that_do_not_fit_are_told_as_by_every_command(tmp_path: Path) -> None:
+    result = run(tmp_path, "doctor", port_range="1-2")
+    assert result.exit_code == EXIT_CONFIG
+    assert "port_range" in result.stderr
+
+
+def test_a_policy_that_does_not_fit_is_a_finding(tmp_path: Path) -> None:
+    result = run(tmp_path, "doctor", policy=str(tmp_path / "none.toml"))
+    assert re.search("^FAIL  policy .*cannot read", result.stdout, re.MULTILINE)
+
+
+def test_nothing_is_made_or_changed(tmp_path: Path) -> None:
+    run(tmp_path, "doctor")
+    assert {path.name for path in tmp_path.iterdir()} == {"agent.toml"}
+
+
+async def test_an_engine_that_hangs_holds_nothing_up(
+    tmp_path: Path, engine_socket: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "ANSWER_SECONDS", 0.1)
+    engine_socket.answer("GET /version", engine_socket.hang)
+    facts = await asyncio.to_thread(gather, config_of(tmp_path))
+    engine_socket.let_go()
+    assert facts.engine == Unknown("no answer within 0.1 s")
+    assert isinstance(facts.kernel, KernelFacts)
+
+
+def test_a_disk_that_hangs_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mended = threading.Event()
+    monkeypatch.setattr(gathering, "disk_facts", lambda _: mended.wait())
+    facts = gather(config_of(tmp_path), seconds=0.5)
+    mended.set()
+    assert facts.state_disk == Unknown("no answer within 0.5 s")
+    assert isinstance(facts.kernel, KernelFacts)
+
+
+async def test_the_engine_is_asked_and_left_as_it_is(
+    tmp_path: Path, engine_socket: ScriptedEngine
+) -> None:
+    engine_socket.answer("GET /info", says({**INFO, "DockerRootDir": str(tmp_path)}))
+    engine_socket.answer("GET /networks", says([]))  # as it is before the agent made its own
+    ports = [{"Type": "udp", "PublicPort": 20001}, {"Type": "tcp", "PrivatePort": 1}]
+    engine_socket.answer("GET /containers/json", says([{"Ports": ports}]))
+    facts = await asyncio.to_thread(gather, config_of(tmp_path))
+    assert isinstance(facts.engine, EngineFacts)
+    assert facts.engine.info["ServerVersion"] == INFO["ServerVersion"]
+    assert not facts.engine.kept_apart
+    assert facts.engine.published == {(Protocol.UDP, 20001)}
+    assert isinstance(facts.engine_disk, DiskFacts)
+    assert facts.engine_disk.path == str(tmp_path)
+    assert {each.split()[0] for each in engine_socket.seen} == {"GET"}
+
+
+async def test_what_the_engine_answers_may_be_nonsense(
+    tmp_path: Path, engine_socket: ScriptedEngine
+) -> None:
+    answers: list[Any] = [[], {}, "x", {"ApiVersion": None}]
+    for nonsense in answers:
+        engine_socket.answer("GET /version", says(nonsense))
+        engine_socket.answer("GET /info", says(nonsense))
+        facts = await asyncio.to_thread(gather, config_of(tmp_path))
+        assert isinstance(facts.engine, Unknown)
+
+
+async def test_an_agent_that_serves_is_asked_and_its_ports_are_nobody_elses(
+    tmp_path: Path, host: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as game:
+        game.bind(("127.0.0.1", 0))
+        port = game.getsockname()[1]
+        settings = config_of(tmp_path, port_range=f"{port}-{port}")
+        before = await asyncio.to_thread(gather, settings)
+        host.engine.vacate("udp", port)
+        monkeypatch.setattr(host.daemon._reconciler._host.ports, "_is_free", lambda *_: True)
+        monkeypatch.setattr(host.daemon._reconciler._host.ports, "first", port)
+        monkeypatch.setattr(host.daemon._reconciler._host.ports, "last", port)
+        host.daemon._reconciler._host.ports._free[Protocol.UDP][port] = None
+        request = PortRequest(7777, Protocol.UDP, pinned=port)
+        await host.sessions.start(an_id(), a_spec(ports=(request,)))
+        after = await asyncio.to_thread(gather, settings)
+    in_use = [
+        next(each for each in diagnose(facts) if each.check == "ports-in-use")
+        for facts in (before, after)
+    ]
+    assert [each.level for each in in_use] == [Level.WARN, Level.OK]
+    assert f"{port}/udp" in in_use[0].found
+    assert isinstance(after.agent, AgentFacts)
+    assert after.agent.reconciled
+    assert after.agent.process is not None
+    assert after.agent.process.uid == os.geteuid()
+    assert after.agent.process.network == _network()
+    assert isinstance(after.agent_socket, FileFacts)
+    assert stat.S_IMODE(after.agent_socket.mode) == 0o660
+
+
+def test_bound_ports_are_those_that_others_cannot_have() -> None:
+    kinds = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
+    with (
+        socket.socket(socket.AF_INET, kinds[0]) as tcp,
+        socket.socket(socket.AF_INET6, kinds[1]) as udp,
+    ):
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen()
+        udp.bind(("::1", 0))
+        ports = {(Protocol.TCP, tcp.getsockname()[1]), (Protocol.UDP, udp.getsockname()[1])}
+        assert ports <= kernel_facts().bound_ports
+    assert not ports & kernel_facts().bound_ports
+
+
+@pytest.mark.parametrize(("status", "synchronised"), [(0x2001, True), (0x0040, False)])
+def test_the_kernel_says_whether_somebody_synchronises_the_clock(
+    monkeypatch: pytest.MonkeyPatch, *, status: int, synchronised: bool
+) -> None:
+    def adjtimex(timex: Any) -> int:
+        assert timex._obj.modes == 0  # nothing is set
+        timex._obj.status = status
+        return 5  # TIME_ERROR, which is no failure
+
+    libc = SimpleNamespace(adjtimex=adjtimex)
+    monkeypatch.setattr("agent.doctor.host_facts.ctypes.CDLL", lambda *_, **__: libc)
+    assert kernel_facts().clock_synchronised is synchronised
+
+
+@pytest.mark.parametrize(
+    ("text", "ports"),
+    [("", []), ("80", [80]), ("80,90-92", [80, 90, 91, 92])],
+)
+def test_the_kernels_lists_of_ports_are_read(text: str, ports: list[int]) -> None:
+    assert list(port_list(text)) == ports
+
+
+def test_the_daemons_command_line_is_read() -> None:
+    line = "--icc=false --config-file /etc/d.json --userland-proxy -H fd:// --debug --tls"
+    assert settings_of(line.split()) == {
+        "icc": "false",
+        "config-file": "/etc/d.json",
+        "userland-proxy": "true",
+        "debug": "true",
+        "tls": "true",
+    }
+
+
+def test_the_way_to_a_file_counts(tmp_path: Path, open_folder: Path) -> None:
+    for folder, open_way in ((tmp_path, False), (open_folder, True)):
+        (folder / "file").touch(mode=0o600)
+        facts = file_facts(folder / "file")
+        assert facts is not None
+        assert facts.open_way is open_way
+        assert stat.S_IMODE(facts.mode) == 0o600
+    assert file_facts(tmp_path / "none") is None
+
+
+def test_a_folder_that_is_not_there_yet_lies_on_the_disk_of_its_parent(tmp_path: Path) -> None:
+    assert disk_facts(tmp_path / "a" / "b").path == str(tmp_path)
+
+
+def test_the_agent_does_not_start_where_everybody_orders_containers(open_folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(open_folder / "engine.sock"))
+        (open_folder / "engine.sock").chmod(0o666)
+        result = run(open_folder, "serve")
+    assert result.exit_code == EXIT_CONFIG
+    assert "is open to everybody on this host, who are root by it: chmod 0660" in result.stderr
+    assert not (open_folder / "state").exists()
+
+
+async def test_the_agent_does_not_start_where_the_engine_serves_anybody(
+    tmp_path: Path, engine_socket: ScriptedEngine
+) -> None:
+    engine_socket.answer("GET /containers/json", says([]))
+    engine_socket.answer("GET /info", says({**INFO, "DockerRootDir": "/", "Warnings": [HTTP]}))
+    result = await asyncio.to_thread(run, tmp_path, "serve")
+    assert result.exit_code == EXIT_CONFIG
+    assert "Docker Engine serves anybody on http://0.0.0.0:2375; whoever" in result.stderr
+    assert not (tmp_path / "state").exists()
+
+
+async def test_an_engine_that_does_not_answer_does_not_keep_the_agent_from_starting(
+    tmp_path: Path, engine_socket: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await asyncio.to_thread(exposure, tmp_path / "none.sock") == ""
+    monkeypatch.setattr("agent.doctor.exposure.ANSWER_SECONDS", 0.1)
+    engine_socket.answer("GET /version", engine_socket.hang)
+    assert await asyncio.to_thread(exposure, engine_socket.socket) == ""
+    engine_socket.let_go()

@@ -1,0 +1,206 @@
+"""A host that is drained: what it takes, what its games read, and what it stops when."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import Draining, StaleRevision
+from agent.session import EndReason, Session, State
+from tests.agent.hosts import Agent, an_agent
+from tests.agent.samples import a_spec, an_id
+from tests.fakes import FakeClock, FakeEngine
+
+
+def _told(agent: Agent, session: Session) -> tuple[Any, Any]:
+    """What a game reads of the drain of its host."""
+    path = agent.records.public_dir(session.internal_id) / "session.json"
+    found = json.loads(path.read_text())
+    return found["draining"], found["drain_time"]
+
+
+def _drained(agent: Agent) -> bool:
+    return agent.host.drain.now.draining
+
+
+@contextlib.asynccontextmanager
+async def _timed(agent: Agent) -> AsyncIterator[None]:
+    keeper = asyncio.create_task(agent.timekeeper.run(), name="timekeeper")
+    try:
+        yield
+    finally:
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
+
+
+async def test_a_drained_host_takes_no_new_session_until_that_is_called_off(agent: Agent) -> None:
+    before = await agent.sessions.start(an_id(), a_spec())
+    assert await agent.sessions.set_drain(1, draining=True, expire_time=None) == (None, 1)
+    with pytest.raises(Draining):
+        await agent.sessions.start(an_id(), a_spec())
+    again = await agent.sessions.start(before.internal_id, a_spec())
+    assert again.state is State.RUNNING  # a repeat joins what is there
+    await agent.sessions.set_drain(2, draining=False, expire_time=None)
+    assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
+
+
+async def test_games_are_told_in_their_file(agent: Agent, clock: FakeClock) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    assert _told(agent, session) == (False, None)
+    end = clock.time() + 600
+    await agent.sessions.set_drain(1, draining=True, expire_time=end)
+    assert _told(agent, session) == (True, round(end * 1000))
+    await agent.sessions.set_drain(2, draining=False, expire_time=None)
+    assert _told(agent, session) == (False, None)
+
+
+@pytest.mark.parametrize("step", ["start.reserved", "start.created", "start.saved"])
+async def test_a_game_that_starts_meanwhile_is_told_too(agent: Agent, step: str) -> None:
+    agent.steps.hold(step)
+    starter = asyncio.create_task(agent.sessions.start(an_id(), a_spec()))
+    await agent.steps.reached(step)
+    await agent.sessions.set_drain(1, draining=True, expire_time=None)
+    agent.steps.release(step)
+    assert _told(agent, await starter) == (True, None)
+
+
+async def test_what_is_left_after_the_deadline_is_stopped(agent: Agent, clock: FakeClock) -> None:
+    restarted = await agent.sessions.start(an_id(), a_spec(restart=True))
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.sessions.set_drain(1, draining=True, expire_time=clock.time() + 60)
+    async with _timed(agent):
+        await clock.advance(59)
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        await clock.advance(1)
+        for each in (restarted, session):
+            life = agent.sessions.life(each.internal_id)
+            await life.wait_for(lambda now: now.state.ended)
+            assert (life.session.state, life.session.end_reason) == (
+                State.EXITED,
+                EndReason.DRAIN,
+            )
+
+
+async def test_the_deadline_passes_while_the_agent_is_away_and_the_wall_clock_jumps(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        await agent.sessions.set_drain(1, draining=True, expire_time=clock.time() + 60)
+    await clock.advance(30)
+    clock.jump(86400)
+    async with an_agent(tmp_path, engine, clock) as agent, _timed(agent):
+        with pytest.raises(Draining):
+            await agent.sessions.start(an_id(), a_spec())
+        await clock.advance(29)
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+    clock.jump(-10 * 86400)
+    await clock.advance(60)
+    async with an_agent(tmp_path, engine, clock) as agent, _timed(agent):
+        life = agent.sessions.life(session.internal_id)
+        await clock.advance(1)
+        await life.wait_for(lambda now: now.state.ended)
+        assert life.session.end_reason is EndReason.DRAIN
+
+
+async def test_a_session_that_turns_up_after_the_deadline_is_stopped_too(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        await agent.sessions.set_drain(1, draining=True, expire_time=clock.time() + 60)
+        await agent.records.delete(session.internal_id)
+    await clock.advance(61)
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent, _timed(agent):
+        await clock.advance(1)  # the deadline has passed before anything is known of the session
+        await agent.pass_over()
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        await clock.advance(10)
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.state.ended)
+        assert life.session.end_reason is EndReason.DRAIN
+
+
+async def test_a_drain_that_is_called_off_stops_nobody(agent: Agent, clock: FakeClock) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.sessions.set_drain(1, draining=True, expire_time=clock.time() + 60)
+    await agent.sessions.set_drain(2, draining=False, expire_time=None)
+    async with _timed(agent):
+        await clock.advance(120)
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+
+
+async def test_it_says_when_the_host_is_empty_at_the_latest(
+    agent: Agent, clock: FakeClock
+) -> None:
+    revisions = itertools.count(1)
+
+    async def drained(deadline: float | None = None) -> tuple[float | None, int]:
+        """How many seconds from now the host is empty, and its sessions."""
+        set_drain, now = agent.sessions.set_drain, clock.time()
+        expire_time = None if deadline is None else now + deadline
+        empty, live = await set_drain(next(revisions), draining=True, expire_time=expire_time)
+        return None if empty is None else round(empty - now, 3), live
+
+    async def open_again() -> None:
+        await agent.sessions.set_drain(next(revisions), draining=False, expire_time=None)
+
+    assert await drained() == (0.0, 0)
+    await open_again()
+    for ttl in (600.0, 60.0):
+        await agent.sessions.start(an_id(), a_spec(ttl=ttl))
+    assert await drained() == (600.0, 2)
+    assert await drained(90.0) == (90.0, 2)
+    assert await drained(3600.0) == (600.0, 2)
+    await open_again()
+    endless = await agent.sessions.start(an_id(), a_spec())
+    assert await drained() == (None, 3)
+    assert await drained(3600.0) == (3600.0, 3)
+    await agent.sessions.stop(endless.internal_id, EndReason.STOPPED)
+    assert await drained() == (600.0, 2)
+
+
+async def test_an_order_that_was_overtaken_is_refused_also_after_a_restart(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await agent.sessions.set_drain(7, draining=True, expire_time=None)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        with pytest.raises(StaleRevision, match="7 is known"):
+            await agent.sessions.set_drain(6, draining=False, expire_time=None)
+        await agent.sessions.set_drain(7, draining=False, expire_time=None)  # a repeat
+        assert _drained(agent)
+        # Somebody on the host has the last word until the control plane has a new one.
+        await agent.sessions.set_drain(0, draining=False, expire_time=None)
+        assert not _drained(agent)
+        await agent.sessions.set_drain(7, draining=True, expire_time=None)
+        assert not _drained(agent)
+        await agent.sessions.set_drain(8, draining=True, expire_time=None)
+        assert _drained(agent)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"format": 99, "drain": {}}', '{"format": 1}']
+)
+async def test_what_cannot_be_read_drains_nothing(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, content: str
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await agent.sessions.set_drain(1, draining=True, expire_time=None)
+    (tmp_path / "state" / "drain.json").write_text(content)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        assert not _drained(agent)
+        await agent.sessions.start(an_id(), a_spec())
+
+
+async def test_watchers_are_told(agent: Agent) -> None:
+    with agent.host.feed.subscribe() as subscription:
+        await agent.sessions.set_drain(1, draining=True, expire_time=None)
+        assert (await subscription.take(0)).host

@@ -1,0 +1,177 @@
+"""A place in a log survives whatever an engine does to the log between two answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.engine import LogPiece
+from agent.log_cursor import Cursor
+
+
+def a_line(
+    number: int, *, stream: int = 1, pieces: int = 1, time: int | None = None
+) -> list[LogPiece]:
+    """A line of so many pieces; each bears the line's number and its own."""
+    mark = b"%d" % (number if time is None else time)
+    return [
+        LogPiece(stream, mark, b"%d.%d" % (number, i), i == 0, i == pieces - 1)
+        for i in range(pieces)
+    ]
+
+
+def lines(*numbers: int) -> list[LogPiece]:
+    return [piece for number in numbers for piece in a_line(number)]
+
+
+def a_cursor(log: Sequence[LogPiece]) -> Cursor:
+    """One that has read all of a log."""
+    cursor = Cursor()
+    cursor.seek()
+    assert cursor.take(log) == list(log)
+    return cursor
+
+
+def test_a_part_of_the_log_that_has_the_place_is_enough() -> None:
+    cursor = a_cursor(lines(1, 2, 3))
+    cursor.seek()
+    assert cursor.take(lines(3, 4)) == lines(4)
+    assert cursor.found
+    cursor.seek()
+    assert cursor.take(lines(5)) == []
+    assert not cursor.found
+
+
+def test_behind_a_gap_everything_is_new_but_the_rest_of_a_cut_line() -> None:
+    begun = a_line(2, pieces=9)
+    cursor = a_cursor([*lines(1), *begun[:3]])
+    cursor.seek()
+    assert cursor.take(begun[6:] + lines(3)) == []
+    assert not cursor.found
+    cursor.jump()
+    assert cursor.take(begun[6:] + lines(3)) == lines(3)
+    cursor.seek()
+    assert cursor.take(lines(3, 4)) == lines(4)
+
+
+def test_an_answer_that_begins_anew_is_read_once() -> None:
+    cursor = a_cursor(lines(1))
+    cursor.seek()
+    assert cursor.take(lines(1, 2, 3)) == lines(2, 3)
+    assert cursor.take(lines(1, 2)) == []
+    assert cursor.over
+    cursor.seek()
+    assert cursor.take(lines(1, 2, 3, 4)) == lines(4)
+
+
+def test_a_log_that_is_one_line_so_far_is_found_by_its_beginning() -> None:
+    line = a_line(1, pieces=5)
+    cursor = a_cursor(line[:2])
+    assert not cursor.has_mark
+    cursor.seek()
+    assert cursor.take(line) == line[2:]
+    cursor = a_cursor(line[:2])
+    cursor.seek()
+    assert cursor.take(lines(7)) == []
+    assert not cursor.found
+
+
+def test_a_stream_that_begins_elsewhere_than_the_log_is_not_gone_through() -> None:
+    cursor = a_cursor(lines(1, 2))
+    cursor.seek(from_first=True)
+    assert cursor.take(lines(3, 4)) == []
+    assert cursor.over
+    cursor.seek(from_first=True)
+    assert cursor.take(lines(1, 2, 3)) == lines(3)
+
+
+def test_a_whole_log_that_begins_behind_the_place_is_not_gone_through() -> None:
+    cursor = a_cursor(lines(1, 2))
+    cursor.seek(whole=True)
+    assert cursor.take(lines(3)) == []
+    assert cursor.over
+    cursor.seek(whole=True)
+    assert cursor.take(lines(0, 2, 3)) == lines(3)  # the clock was put back
+    cursor.seek(whole=True)
+    assert cursor.take(lines(1, 2, 3, 4)) == lines(4)
+
+
+def test_what_was_read_is_counted_as_the_engine_counts() -> None:
+    cursor = a_cursor(lines(1))
+    assert cursor.read_bytes == sum(piece.size for piece in lines(1))
+    cursor.seek()
+    cursor.take(lines(1))
+    assert cursor.read_bytes == sum(piece.size for piece in lines(1))
+
+
+@dataclass
+class Log:
+    """An engine's log, and a reader of it as `Follower` is one."""
+
+    kept: list[LogPiece] = field(default_factory=list)
+    every: list[LogPiece] = field(default_factory=list)
+    told: list[LogPiece] = field(default_factory=list)
+    gaps: int = 0
+    lost: bool = False
+    cursor: Cursor = field(default_factory=Cursor)
+
+    def write(self, pieces: Sequence[LogPiece]) -> None:
+        self.kept += pieces
+        self.every += pieces
+
+    def drop(self, count: int) -> None:
+        if not self.told:  # nobody can tell what went before the first reading
+            del self.every[:count]
+        told = set(self.told)
+        self.lost |= bool(told) and not told.issuperset(self.kept[:count])
+        del self.kept[:count]
+
+    def read(self, tail: int) -> None:
+        for answer in [self.kept[-tail:], self.kept] if self.cursor.has_mark else [self.kept]:
+            self.cursor.seek()
+            self.told += self.cursor.take(answer)
+            if self.cursor.found:
+                return
+        self.gaps += 1
+        self.cursor.jump()
+        self.told += self.cursor.take(self.kept)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.integers(1, 2), st.integers(1, 4)),
+        st.tuples(st.just("drop"), st.integers(0, 9), st.just(0)),
+        st.tuples(st.just("read"), st.integers(1, 6), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS, st.permutations(range(40)))
+def test_every_piece_once_and_in_order_or_a_gap(
+    steps: list[tuple[str, int, int]], times: list[int]
+) -> None:
+    """Whatever the wall clock does: times name lines and order nothing."""
+    log, unfinished = Log(), dict[int, list[LogPiece]]()
+    for number, (what, first, second) in enumerate([*steps, ("read", 1, 0)]):
+        if what == "write":
+            # A long line may be written while the other stream goes on.
+            rest = unfinished.pop(first, [])
+            line = rest or a_line(number, stream=first, pieces=second, time=times[number])
+            log.write(line[:2])
+            if line[2:]:
+                unfinished[first] = line[2:]
+        elif what == "drop":
+            if log.cursor.has_mark or not log.told:  # see Follower, of a line without an end
+                log.drop(first)
+        else:
+            log.read(first)
+    order = [log.every.index(piece) for piece in log.told]
+    assert order == sorted(set(order))
+    if not log.gaps:
+        assert log.told == log.every
+    if log.lost:
+        assert log.gaps

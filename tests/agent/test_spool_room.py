@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+
+import pytest
+
+from agent.errors import ArtifactsBusy
+from agent.spool_room import RoomLimits, SpoolRoom
+from tests.agent.hosts import until
+
+LARGEST = 100
+
+
+def room(*, patience: float = 0.0, **limits: int) -> SpoolRoom:
+    plain = {"total_bytes": 10**9, "largest_bytes": LARGEST, **limits}
+    return SpoolRoom(RoomLimits(**plain, patience=patience))
+
+
+async def busy(room: SpoolRoom, container: str) -> str:
+    with pytest.raises(ArtifactsBusy) as error:
+        async with room.taken(container):
+            pass
+    return error.value.cause
+
+
+async def test_one_archive_of_a_container_is_packed_at_a_time() -> None:
+    rooms = room()
+    async with rooms.taken("a") as share:
+        assert await busy(rooms, "a") == "another one of this session is being packed"
+        async with rooms.taken("b"):
+            pass
+        rooms.packed(share, 1)
+        async with rooms.taken("a"):
+            pass
+
+
+async def test_readers_of_one_session_leave_room_for_others() -> None:
+    rooms = room(fetched_each=2)
+    async with AsyncExitStack() as stack:
+        for _ in range(2):
+            rooms.packed(await stack.enter_async_context(rooms.taken("a")), 1)
+        assert await busy(rooms, "a") == "2 of this session are being fetched"
+        async with rooms.taken("b"):
+            pass
+    async with rooms.taken("a"):
+        pass
+
+
+async def test_a_few_are_packed_at_a_time() -> None:
+    rooms = room(packed=2)
+    async with rooms.taken("a") as share, rooms.taken("b"):
+        assert await busy(rooms, "c") == "2 of other sessions are being packed"
+        rooms.packed(share, 1)
+        async with rooms.taken("c"):
+            pass
+
+
+async def test_those_on_their_way_are_counted() -> None:
+    rooms = room(fetched=2)
+    async with rooms.taken("a") as one, rooms.taken("b") as other:
+        rooms.packed(one, 0)
+        rooms.packed(other, 0)
+        assert await busy(rooms, "c") == "2 are being fetched from this host"
+
+
+async def test_bytes_count_as_they_could_be_and_then_as_they_are() -> None:
+    rooms = room(total_bytes=2 * LARGEST)
+    async with rooms.taken("a") as one, rooms.taken("b") as other:
+        full = "those being fetched fill the disk space that artifacts may take"
+        assert await busy(rooms, "c") == full
+        rooms.packed(one, LARGEST // 2)
+        assert await busy(rooms, "c") == full
+        rooms.packed(other, LARGEST // 2)
+        async with rooms.taken("c"):
+            pass
+    async with rooms.taken("a"), rooms.taken("b"):
+        pass
+
+
+async def test_whoever_waits_goes_on_when_there_is_room() -> None:
+    rooms, done = room(patience=30.0), asyncio.Event()
+
+    async def waits() -> None:
+        async with rooms.taken("a"):
+            done.set()
+
+    async with rooms.taken("a"):
+        waiter = asyncio.create_task(waits())
+        await until(lambda: bool(rooms._freed._waiters))
+        assert not done.is_set()
+    await waiter
+    assert done.is_set()
+
+
+async def test_one_who_gives_up_waiting_or_fails_leaves_no_trace() -> None:
+    rooms = room(patience=30.0)
+    async with rooms.taken("a"):
+        waiter = asyncio.create_task(busy(rooms, "a"))
+        await asyncio.sleep(0)
+        waiter.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiter
+    with pytest.raises(ZeroDivisionError):
+        async with rooms.taken("a"):
+            raise ZeroDivisionError
+    assert rooms._shares == []

@@ -1,0 +1,94 @@
+"""A report on its way from the agent's record to the values of the control plane."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent import wire
+from agent.history import Run, Usage
+from agent.report import Report
+from agent.sealed_report import Tail
+from agent.session import EndReason, Moment, State
+from controlplane.fleet import agent_client, contract
+from controlplane.fleet.session_report import FailedRun, SessionReport
+from controlplane.fleet.session_report import Moment as ToldMoment
+from tests.agent.samples import an_id
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+
+@pytest.mark.parametrize(
+    ("prefix", "proto", "kinds"),
+    [
+        ("STATE_", pb.State, (State, contract.State)),
+        ("END_REASON_", pb.EndReason, (EndReason, contract.EndReason)),
+    ],
+)
+def test_states_and_reasons_mirror_the_proto(prefix: str, proto: type, kinds: tuple) -> None:  # type: ignore[type-arg]  # of enums
+    names = {name.removeprefix(prefix) for name in proto.keys()} - {"UNSPECIFIED"}  # type: ignore[attr-defined]  # noqa: SIM118 - an enum's wrapper is no mapping
+    for kind in kinds:
+        assert {member.name for member in kind} == names
+
+
+milliseconds = st.integers(0, 4_000_000_000_000)
+times = milliseconds.map(lambda count: count / 1000)
+codes = st.none() | st.integers(0, 255)
+reports = st.builds(
+    Report,
+    internal_id=st.just(an_id()),
+    state=st.sampled_from([State.EXITED, State.DEAD]),
+    end_reason=st.sampled_from(EndReason),
+    detail=st.text(st.characters(exclude_categories=["Cs"])),
+    create_time=times,
+    end_time=times,
+    exit_code=codes,
+    signal=codes,
+    oom_killed=st.booleans(),
+    restart_count=st.integers(0, 2**31),
+    failed_runs=st.lists(
+        st.builds(Run, st.none() | times, times, codes, st.booleans(), times), max_size=3
+    ).map(tuple),
+    timeline=st.lists(st.builds(Moment, st.sampled_from(State), times)).map(tuple),
+    usage=st.builds(Usage, st.none() | times, st.none() | st.integers(0, 2**50)),
+)
+
+
+@given(reports, st.none() | st.builds(Tail, st.binary(), st.booleans()))
+def test_nothing_is_lost_on_the_way(report: Report, tail: Tail | None) -> None:
+    sent = wire.report_to_proto(report, tail).SerializeToString()
+    told = agent_client._report_in(pb.GetReportResponse.FromString(sent))
+    usage = report.usage
+    assert told == SessionReport(
+        state=contract.State[report.state.name],
+        end_reason=contract.EndReason[report.end_reason.name],
+        detail=report.detail,
+        create_ms=_ms(report.create_time),
+        end_ms=_ms(report.end_time),
+        exit_code=report.exit_code,
+        signal=report.signal,
+        oom_killed=report.oom_killed,
+        restart_count=report.restart_count,
+        failed_runs=tuple(
+            FailedRun(
+                None if run.start_time is None else _ms(run.start_time),
+                _ms(run.end_time),
+                run.exit_code,
+                run.oom_killed,
+                run.delay,
+            )
+            for run in report.failed_runs
+        ),
+        timeline=tuple(
+            ToldMoment(contract.State[moment.state.name], _ms(moment.time))
+            for moment in report.timeline
+        ),
+        cpu_seconds=usage.cpu_seconds,
+        peak_memory_bytes=usage.peak_memory_bytes,
+        log=None if tail is None else tail.data,
+        log_truncated=tail is not None and tail.cut,
+    )
+
+
+def _ms(seconds: float) -> int:
+    return int(round(seconds * 1e9) // 10**6)

@@ -1,0 +1,174 @@
+"""GET /session/{id}/report: how a session ended, whatever its host knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tests.controlplane.fake_agent import refusing
+from tests.controlplane.system import System, assert_error, eventually
+from tiltyard.agent.v1 import agent_pb2
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        await running.make_application()
+        await running.start(id="s")
+        yield running
+
+
+async def end(system: System) -> str:
+    """End the session at its host; return its internal id once that is known."""
+    [internal_id] = system.agent.sessions
+    system.agent.end(internal_id)
+    await eventually(lambda: _has_ended(system))
+    return internal_id
+
+
+async def _has_ended(system: System) -> bool:
+    return bool((await system.call("GET", "/session/s")).json["status"] == "exited")
+
+
+def at(milliseconds: int) -> Timestamp:
+    time = Timestamp()
+    time.FromMilliseconds(milliseconds)
+    return time
+
+
+async def test_a_report_says_what_the_host_knows(system: System) -> None:
+    internal_id = await end(system)
+    system.agent.report = agent_pb2.GetReportResponse(
+        report=agent_pb2.Report(
+            format=1,
+            internal_id=internal_id,
+            state=agent_pb2.STATE_EXITED,
+            end_reason=agent_pb2.END_REASON_OOM,
+            detail="as it is",
+            create_time=at(1000),
+            end_time=at(9000),
+            exit_code=137,
+            signal=9,
+            oom_killed=True,
+            restart_count=7,
+            failed_runs=[
+                agent_pb2.FailedRun(
+                    start_time=at(2000),
+                    end_time=at(3000),
+                    exit_code=0,
+                    oom_killed=True,
+                    restart_delay=Duration(seconds=1, nanos=500_000_000),
+                ),
+                agent_pb2.FailedRun(end_time=at(4000), restart_delay=Duration(seconds=60)),
+            ],
+            timeline=[
+                agent_pb2.Moment(state=agent_pb2.STATE_CREATED, time=at(1000)),
+                agent_pb2.Moment(state=agent_pb2.STATE_EXITED, time=at(9000)),
+            ],
+            cpu_time=Duration(seconds=2, nanos=250_000_000),
+            peak_memory_bytes=2**40,
+        ),
+        log=b"one\n\xff\xc3\xa4\0",
+        log_truncated=True,
+    )
+    answer = await system.call("GET", "/session/s/report")
+    assert answer.status == 200, answer.text
+    assert answer.json == {
+        "id": "s",
+        "status": "exited",
+        "end_reason": "oom",
+        "detail": "as it is",
+        "created": 1000,
+        "ended": 9000,
+        "exitCode": 137,
+        "signal": 9,
+        "oomKilled": True,
+        "restartCount": 7,
+        "failedRuns": [
+            {
+                "started": 2000,
+                "ended": 3000,
+                "exitCode": 0,
+                "oomKilled": True,
+                "delaySeconds": 1.5,
+            },
+            {
+                "started": None,
+                "ended": 4000,
+                "exitCode": None,
+                "oomKilled": False,
+                "delaySeconds": 60.0,
+            },
+        ],
+        "timeline": [{"status": "created", "time": 1000}, {"status": "exited", "time": 9000}],
+        "cpuSeconds": 2.25,
+        "peakMemoryBytes": 2**40,
+        "log": "one\n\ufffdä\0",
+        "logTruncated": True,
+    }
+
+
+async def test_what_the_host_does_not_know_is_null(system: System) -> None:
+    internal_id = await end(system)
+    system.agent.report = agent_pb2.GetReportResponse(
+        report=agent_pb2.Report(
+            format=1,
+            internal_id=internal_id,
+            state=agent_pb2.STATE_DEAD,
+            end_reason=agent_pb2.END_REASON_ENGINE_ERROR,
+        )
+    )
+    report = (await system.call("GET", "/session/s/report")).json
+    assert (report["status"], report["end_reason"]) == ("dead", "engine_error")
+    names = ("exitCode", "signal", "cpuSeconds", "peakMemoryBytes", "log")
+    assert [report[name] for name in names] == [None] * 5
+    assert report["logTruncated"] is False
+
+
+async def test_a_live_session_has_no_report_yet(system: System) -> None:
+    assert_error(await system.call("GET", "/session/s/report"), 409)
+
+
+async def test_an_unknown_session_has_none(system: System) -> None:
+    assert_error(await system.call("GET", "/session/none/report"), 404)
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        ("SESSION_NOT_FOUND", 404),
+        ("SESSION_LIVE", 409),
+        ("ENGINE_UNAVAILABLE", 503),
+        ("UNIMPLEMENTED", 503),
+    ],
+)
+async def test_a_refused_report_is_told(system: System, reason: str, status: int) -> None:
+    await end(system)
+    system.agent.before_report = refusing(reason)
+    assert_error(await system.call("GET", "/session/s/report"), status)
+
+
+async def test_a_host_that_is_gone_is_503_and_its_return_brings_the_report(
+    system: System,
+) -> None:
+    await end(system)
+    await system.agent.stop()
+    assert_error(await system.call("GET", "/session/s/report"), 503)
+    await system.agent.start()
+    await eventually(lambda: _is_told(system))
+
+
+async def _is_told(system: System) -> bool:
+    return (await system.call("GET", "/session/s/report")).status == 200
+
+
+async def test_a_host_that_sends_what_nobody_knows_is_503(system: System) -> None:
+    internal_id = await end(system)
+    system.agent.report = agent_pb2.GetReportResponse(
+        report=agent_pb2.Report(internal_id=internal_id, state=agent_pb2.STATE_EXITED)
+    )
+    assert_error(await system.call("GET", "/session/s/report"), 503)

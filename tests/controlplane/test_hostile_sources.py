@@ -1,0 +1,131 @@
+"""Strings that would have images come from elsewhere, at every door by which one names a source.
+
+What a caller names is in the registry that an operator configured, or refused. What an operator
+names is asked when it is a public host, or an address that the operator wrote; or refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.hostile_strings import (
+    NO_TEXT,
+    OPERATORS_CHOICE,
+    REBOUND,
+    STRINGS,
+    STRIPPED,
+)
+from tests.controlplane.source_doors import Doors, Guarded
+from tests.controlplane.system import Answer, assert_error
+from tests.harness import ROOT
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Guarded]:
+    async with Guarded(tmp_path, agents=0) as system:
+        await system.make_application(tag=None)
+        yield system
+
+
+@pytest.fixture
+def doors(system: Guarded) -> Doors:
+    return Doors(system)
+
+
+def refused(answer: Answer, text: str, field: str, status: int = 422) -> None:
+    """Check that a string is refused, in this field unless it cannot stand in a body at all."""
+    try:
+        if NO_TEXT & set(text):
+            assert_error(answer, 422, "body")
+        else:
+            assert_error(answer, status, *([field] if status == 422 else []))
+    except AssertionError as error:
+        raise AssertionError(f"{text[:100]!r}: {error}") from None
+
+
+def test_the_table_is_as_large_as_is_promised() -> None:
+    assert len(STRINGS) >= 80
+    assert {letter for doors in STRINGS.values() for letter in doors} == {"r", "t", "a"}
+
+
+async def test_a_registry_is_one_that_the_operator_configured(
+    system: Guarded, doors: Doors
+) -> None:
+    for text in STRINGS:
+        post, put = await doors.registry(text)
+        refused(post, text, "registry")
+        refused(put, text, "registry", 404 if text else 422)
+    assert system.registry.asked == []
+
+
+async def test_a_repository_is_in_that_registry(system: Guarded, doors: Doors) -> None:
+    for text, letters in STRINGS.items():
+        system.registry.asked.clear()
+        post, put = await doors.repository(text)
+        if "r" not in letters:
+            refused(post, text, "repository")
+            refused(put, text, "repository")
+            continue
+        assert (post.status, put.status) == (201, 204), text
+        assert_error(await doors.tag("v1"), 404)
+        repository = STRIPPED.get(text, text)
+        assert system.registry.asked == [f"/v2/{repository}/manifests/v1"]
+
+
+async def test_a_tag_is_in_that_repository(system: Guarded, doors: Doors) -> None:
+    for text, letters in STRINGS.items():
+        system.registry.asked.clear()
+        answer = await doors.tag(text)
+        if "t" not in letters:
+            refused(answer, text, "tag")
+            assert system.registry.asked == []
+            continue
+        assert_error(answer, 404)
+        assert system.registry.asked == [f"/v2/studio/game/manifests/{text}"]
+
+
+async def test_an_operator_writes_a_host_and_a_port(system: Guarded, doors: Doors) -> None:
+    for text, letters in STRINGS.items():
+        for door, field in (
+            (doors.address, "address"),
+            (doors.alias, "aliases[0]"),
+            (doors.log_in_host, "authHosts[0]"),
+        ):
+            answer = await door(text)
+            if "a" in letters:
+                assert answer.status == 204, (text, answer.text)
+            else:
+                refused(answer, text, field)
+        assert set(doors.settings(text)) == {"a" in letters}, text
+    assert system.registry.asked == []
+
+
+@pytest.mark.root
+async def test_nobody_is_asked_but_whom_the_operator_chose() -> None:
+    """In a network where every address is ours, and somebody listens at all of them."""
+    program = [sys.executable, "-W", "error", "-m", "tests.controlplane.source_canaries"]
+    done = await asyncio.to_thread(
+        subprocess.run,
+        ["unshare", "--net", *program],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    report = json.loads(done.stdout)
+    assert report["tried"] == 6 * len(STRINGS)
+    assert report["control"] == {
+        **{name: [["1.1.1.1", 443]] for name in ("public.example", REBOUND)},
+        **{address: [[address, 5000]] for address in ("10.0.0.1", "169.254.169.254", "127.0.0.1")},
+        "fd00:ec2::254": [["fd00:ec2::254", 5000]],
+    }
+    assert report["callers"] == {}
+    assert report["operators"] == {text: [list(where)] for text, where in OPERATORS_CHOICE.items()}

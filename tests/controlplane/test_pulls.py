@@ -1,0 +1,167 @@
+"""Pulls as operators see them, from the moment that a tag is enabled until its image is there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.fake_agent import refusing
+from tests.controlplane.fake_registry import FakeRegistry
+from tests.controlplane.system import System, eventually
+
+
+@pytest.fixture
+async def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[System]:
+    monkeypatch.setattr("controlplane.fleet.host_preload.LONGEST_WAIT", 0.05)
+    async with System(tmp_path, agents=2) as running:
+        yield running
+
+
+async def _pulls(system: System, agent: str = "a0") -> list[dict[str, Any]]:
+    answer = await system.call("GET", f"/operator/agent/{agent}", token=system.operator_token)
+    assert answer.status == 200, answer.text
+    pulls = answer.json["pulls"]
+    assert isinstance(pulls, list)
+    return pulls
+
+
+async def _states(system: System) -> list[str]:
+    return sorted(pull["state"] for pull in await _pulls(system))
+
+
+async def _enable(system: System, *tags: str) -> list[str]:
+    images = []
+    for tag in tags:
+        digest = system.registry.push("studio/game", tag)
+        answer = await system.call("POST", "/application/game/tags", json={"tag": tag})
+        assert answer.status == 204, answer.text
+        images.append(f"{system.registry.address}/studio/game@{digest}")
+    return images
+
+
+async def test_how_far_a_pull_has_come_is_shown(system: System) -> None:
+    await system.make_application(tag=None)
+    system.agent.during_pull = system.agent.hang
+    (image,) = await _enable(system, "v1")
+
+    async def under_way() -> bool:
+        return any(pull["receivedBytes"] for pull in await _pulls(system))
+
+    await eventually(under_way)
+    assert await _pulls(system) == [
+        {
+            "image": image,
+            "state": "pulling",
+            "layers": 2,
+            "layersDone": 1,
+            "receivedBytes": 4096,
+            "failures": 0,
+            "cause": None,
+            "failed": None,
+        }
+    ]
+    await eventually(lambda: image in system.agents[1].host.images)
+    assert await _pulls(system, "a1") == []
+
+
+async def test_why_a_pull_failed_is_shown_and_logged(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    await system.make_application(tag=None)
+    system.agent.before_pull = refusing("DISK_FULL", "no room below /var/lib/docker")
+    began = system.control_plane._clock.now_ms()
+    with caplog.at_level(logging.WARNING):
+        (image,) = await _enable(system, "v1")
+
+        async def failed_again() -> bool:
+            return any(pull["failures"] >= 2 for pull in await _pulls(system))
+
+        await eventually(failed_again)
+    (pull,) = await _pulls(system)
+    assert (pull["image"], pull["state"]) == (image, "failed") or pull["state"] == "pulling"
+    assert pull["cause"] == "disk_full: no room below /var/lib/docker"
+    assert began <= pull["failed"] <= system.control_plane._clock.now_ms()
+    logged = [record.getMessage() for record in caplog.records]
+    assert f"agent a0: image {image}: disk_full: no room below /var/lib/docker" in logged
+    system.agent.before_pull = None
+    await eventually(lambda: image in system.agent.host.images)
+
+    async def over() -> bool:
+        return await _pulls(system) == []
+
+    await eventually(over)
+
+
+async def test_a_third_pull_of_a_host_waits(system: System) -> None:
+    await system.make_application(tag=None, tagKeep=10)
+    system.agent.during_pull = system.agent.hang
+    images = await _enable(system, "v1", "v2", "v3")
+
+    async def two_of_three() -> bool:
+        return await _states(system) == ["pulling", "pulling", "queued"]
+
+    await eventually(two_of_three)
+    # The other host is not held up.
+    await eventually(lambda: set(images) <= set(system.agents[1].host.images))
+
+
+async def test_a_pull_that_waits_for_others_on_its_host_is_queued(system: System) -> None:
+    await system.make_application(tag=None)
+    system.agent.pull_waits = True
+    system.agent.during_pull = system.agent.hang
+    await _enable(system, "v1")
+
+    async def under_way() -> bool:
+        return any(pull["receivedBytes"] for pull in await _pulls(system))
+
+    await eventually(under_way)
+    assert await _states(system) == ["queued"]
+
+
+async def test_starts_run_the_newest_tag_that_is_there_while_another_is_pulled(
+    system: System,
+) -> None:
+    await system.make_application(tag="v1")
+    for agent in system.agents:
+        agent.during_pull = agent.hang
+    await _enable(system, "v2")
+
+    async def under_way() -> bool:
+        return await _states(system) == ["pulling"]
+
+    await eventually(under_way)
+    started = await system.start(id="s")
+    assert started.status == 201, started.text
+    described = await system.call("GET", "/session/s")
+    assert described.json["tag"] == "v1"
+    assert (await system.start(version="v2")).status == 404
+
+
+async def test_hosts_are_given_no_login_that_nobody_configured(system: System) -> None:
+    await system.make_application()
+    assert system.agent.logins == [None]
+
+
+async def test_hosts_are_given_the_login_of_an_image_s_registry_and_no_other(
+    system: System,
+) -> None:
+    private = FakeRegistry()
+    await private.start()
+    try:
+        body = {"address": private.address, "username": "robot", "password": "s3cret"}
+        token = system.operator_token
+        path = "/operator/registry/private"
+        assert (await system.call("PUT", path, json=body, token=token)).status == 204
+        await system.make_application()
+        await system.make_application(name="secret", registry="private", tag=None)
+        private.push("studio/game", "v1")
+        enabled = await system.call("POST", "/application/secret/tags", json={"tag": "v1"})
+        assert enabled.status == 204, enabled.text
+        await eventually(lambda: len(system.agent.logins) == 2)
+        assert system.agent.logins == [None, ("robot", "s3cret")]
+    finally:
+        await private.stop()

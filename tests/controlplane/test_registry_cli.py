@@ -1,0 +1,140 @@
+"""The operators' commands on log-ins of registries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.authority import AUTHORITY
+from tests.controlplane.stub_api import StubApi
+from tests.controlplane.test_operator_cli import Operated, cells, run, shell
+
+PASSWORD = "s3cret wörd"
+SET = ("registry", "set", "own", "r.example")
+NOTHING = {"address": "r.example", "aliases": [], "authHosts": []} | dict.fromkeys(
+    ("username", "password", "ca")
+)
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Operated]:
+    async with Operated(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def password(tmp_path: Path) -> Path:
+    path = tmp_path / "password"
+    path.write_text(f"{PASSWORD}\n")
+    return path
+
+
+async def password_of(system: Operated) -> str:
+    row = await system.control_plane._fleet_store.registry("own")
+    assert row is not None
+    return system.control_plane._logins.endpoint_of(row).password
+
+
+async def test_a_log_in_is_set_shown_and_kept(
+    system: Operated, password: Path, tmp_path: Path
+) -> None:
+    ca = tmp_path / "ca.pem"
+    ca.write_text(AUTHORITY)
+    login = ("--username", "robot", "--private", "--auth-host", "auth.example")
+    files = ("--password-file", str(password), "--registry-ca-file", str(ca))
+    assert await system.ok(*SET, *login, *files) == ""
+    head, _, own = cells(await system.ok("registry", "list"))
+    assert head == [
+        *("NAME", "ADDRESS", "ALIASES", "USERNAME", "PRIVATE", "IN SETTINGS", "APPLICATIONS")
+    ]
+    assert own == ["own", "r.example", "-", "robot", "yes", "no", "0"]
+    shown = json.loads(await system.ok("registry", "list", "--json"))["registries"][1]
+    assert (shown["ca"], shown["authHosts"]) == (AUTHORITY, ["auth.example"])
+    assert await system.ok(*SET, *login, "--registry-ca-file", str(ca)) == ""
+    assert await password_of(system) == PASSWORD
+    assert await system.refused(*SET, "--username", "another") == (
+        "cannot set the registry: invalid request\n"
+        "  password: must be given: none is kept for this username, address, authHosts, private"
+        " and ca\n"
+    )
+    assert await system.ok(*SET) == ""
+    assert cells(await system.ok("registry", "list"))[2][3:5] == ["-", "no"]
+
+
+async def test_a_password_comes_on_standard_input(system: Operated, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(system.operator_token)
+    command = f"registry set own r.example --token-file {token} --username robot --password-file -"
+    assert await shell(system, command, stdin=f"{PASSWORD}\n".encode()) == (0, b"", b"")
+    assert await password_of(system) == PASSWORD
+
+
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [
+        ("", {"private": False}),
+        ("--private --alias a --alias b", {"private": True, "aliases": ["a", "b"]}),
+        ("--username u", {"private": False, "username": "u"}),
+        (
+            "--username u --password-file {password}",
+            {"private": False, "username": "u", "password": PASSWORD},
+        ),
+        ("--password-file {password}", {"private": False, "password": PASSWORD}),
+    ],
+)
+async def test_what_is_sent(
+    tmp_path: Path, password: Path, options: str, sent: dict[str, Any]
+) -> None:
+    async with StubApi() as api:
+        token = api.token_file(tmp_path)
+        given = options.format(password=password).split()
+        result = await run(*SET, *given, url=api.url, token_file=token)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert api.requests == [("PUT", "/operator/registry/own", NOTHING | sent)]
+
+
+@pytest.fixture(params=[65537, 10**6])
+def large(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    path = tmp_path / "large"
+    path.write_text("x" * request.param)
+    return str(path)
+
+
+async def test_a_file_that_is_too_large_is_refused_and_not_read_whole(
+    system: Operated, large: str
+) -> None:
+    told = await system.refused(*SET, "--username", "u", "--password-file", large)
+    assert told.startswith("cannot set the registry: invalid request\n  password: ")
+    told = await system.refused(*SET, "--registry-ca-file", large)
+    assert told.startswith("cannot set the registry: invalid request\n  ca: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--password-file {none}", "'--password-file': {none} cannot be read: No such file"),
+        ("--registry-ca-file {none}", "'--registry-ca-file': {none} cannot be read: No such"),
+        ("--password-file {binary}", "'--password-file': {binary} is not UTF-8"),
+        ("--password s3cret", "No such option"),
+    ],
+)
+async def test_what_cannot_be_read_is_told(tmp_path: Path, options: str, told: str) -> None:
+    files = {"none": tmp_path / "none", "binary": tmp_path / "binary"}
+    files["binary"].write_bytes(b"s3cret\xff")
+    async with StubApi() as api:
+        token, given = api.token_file(tmp_path), options.format(**files).split()
+        result = await run(*SET, *given, url=api.url, token_file=token)
+        assert result.exit_code == 2
+        assert told.format(**files) in result.stderr
+        assert not api.requests
+
+
+async def test_standard_input_holds_one_secret(system: Operated) -> None:
+    command = "registry set own r.example --token-file - --username robot --password-file -"
+    status, output, errors = await shell(system, command, stdin=system.operator_token.encode())
+    assert (status, output) == (2, b"")
+    assert b"Invalid value for '--password-file': standard input is the token's" in errors

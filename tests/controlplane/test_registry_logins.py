@@ -1,0 +1,281 @@
+"""Log-ins of registries as operators set them: who gets a password, and how long it is kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlite_utils import Database
+
+from controlplane.api.operator.registries import RegistryBody
+from controlplane.config import Config
+from controlplane.errors import StoreError
+from controlplane.fleet.contract import RegistryLogin
+from controlplane.registries.client import public_endpoint
+from controlplane.registries.endpoint import Endpoint
+from controlplane.registry_settings import RegistryConfig
+from controlplane.storage.fleet_store import ALL_REGISTRIES, Registry, registry_of
+from controlplane.storage.migrations import MIGRATIONS, migrate
+from tests.authority import AUTHORITY
+from tests.controlplane.system import Answer, System, assert_error
+from tests.controlplane.test_registry_http import Server
+
+PASSWORD = "s3cret wörd"
+LOGIN = {"address": "r.example", "username": "robot", "password": PASSWORD}
+KEPT = {"address": "r.example", "username": "robot"}
+IMAGE = f"r.example/studio/game@sha256:{'0' * 64}"
+
+
+class Configured(System):
+    """Has a registry of the settings file with a password, where one is set."""
+
+    file_password = ""
+
+    @property
+    def config(self) -> Config:
+        found = super().config
+        if not self.file_password:
+            return found
+        entry = RegistryConfig("filed", "filed.example", (), "robot", self.file_password)
+        return replace(found, registries=(*found.registries, entry))
+
+    @property
+    def key(self) -> Path:
+        return self.config.state_dir / "registry.key"
+
+    async def put(self, **body: Any) -> Answer:
+        path, token = "/operator/registry/own", self.operator_token
+        return await self.call("PUT", path, token=token, json=body)
+
+    async def listed(self, name: str = "own") -> dict[str, Any]:
+        answer = await self.call("GET", "/operator/registry", token=self.operator_token)
+        assert answer.status == 200, answer.text
+        rows: dict[str, dict[str, Any]] = {r["name"]: r for r in answer.json["registries"]}
+        return rows[name]
+
+    async def endpoint(self, name: str = "own") -> Endpoint:
+        row = await self.control_plane._fleet_store.registry(name)
+        assert row is not None
+        return self.control_plane._logins.endpoint_of(row)
+
+    async def login(self, image: str = IMAGE) -> RegistryLogin | None:
+        return await self.control_plane._logins.login_for(image)
+
+    async def events(self) -> list[str]:
+        sql = "SELECT data FROM event WHERE kind='registry.set' ORDER BY sequence"
+        return [data for (data,) in await self.rows(sql)]
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Configured]:
+    async with Configured(tmp_path) as running:
+        yield running
+
+
+async def test_a_log_in_is_kept_and_shown_without_its_password(system: Configured) -> None:
+    more = {"authHosts": ["auth.example"], "private": True, "ca": AUTHORITY}
+    assert (await system.put(**LOGIN, **more)).status == 204
+    whole = Endpoint("r.example", "robot", PASSWORD, ("auth.example",), True, AUTHORITY)
+    for _ in range(2):
+        assert await system.endpoint() == whole
+        assert await system.login() == RegistryLogin("robot", PASSWORD)
+        shown = await system.listed()
+        used = {"aliases": [], "declared": False, "applications": 0}
+        assert shown == {"name": "own", **KEPT, **more, **used}
+        await system.restart()
+    assert PASSWORD not in repr(await system.control_plane._fleet_store.registry("own"))
+    assert PASSWORD not in repr(await system.login())
+
+
+def test_a_body_does_not_show_its_password() -> None:
+    assert "s3cret" not in repr(RegistryBody.model_validate(LOGIN))
+
+
+async def test_a_put_replaces_the_whole(system: Configured) -> None:
+    more = {"authHosts": ["auth.example"], "private": True, "ca": AUTHORITY}
+    assert (await system.put(**LOGIN, **more)).status == 204
+    assert (await system.put(address="r.example")).status == 204
+    assert await system.endpoint() == Endpoint("r.example")
+    assert await system.login() is None
+    assert await system.rows("SELECT sealed_password FROM registry WHERE name='own'") == [(None,)]
+    # What was taken away does not come back.
+    assert_error(await system.put(**KEPT), 422, "password")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"address": "evil.example"},
+        {"address": "r.example:5000"},
+        {"username": "Robot"},
+        {"authHosts": ["auth.example", "evil.example"]},
+        {"authHosts": ["evil.example"]},
+        {"private": True},
+        {"ca": AUTHORITY},
+    ],
+)
+async def test_a_password_never_goes_elsewhere(system: Configured, change: dict[str, Any]) -> None:
+    assert (await system.put(**LOGIN, authHosts=["auth.example"])).status == 204
+    before = await system.endpoint()
+    refused = await system.put(**{**KEPT, "authHosts": ["auth.example"], **change})
+    assert_error(refused, 422, "password")
+    assert await system.endpoint() == before
+
+
+async def test_a_password_stays_where_it_is(system: Configured) -> None:
+    more = {"authHosts": ["auth.example"], "private": True, "ca": AUTHORITY}
+    assert (await system.put(**LOGIN, **more)).status == 204
+    for body in (
+        {**KEPT, **more},
+        {**KEPT, "aliases": ["other.example"], "private": True, "ca": AUTHORITY},
+        {**KEPT, "address": "R.example", "ca": AUTHORITY},
+    ):
+        assert (await system.put(**body)).status == 204
+        assert (await system.endpoint()).password == PASSWORD
+    # Where it may no longer go was taken off in between.
+    for one in ({"authHosts": ["auth.example"]}, {"private": True}):
+        assert_error(await system.put(**KEPT, ca=AUTHORITY, **one), 422, "password")
+    assert_error(await system.put(**KEPT), 422, "password")  # whoever the system trusts
+
+
+async def test_a_registry_that_is_made_anew_has_no_password(system: Configured) -> None:
+    assert (await system.put(**LOGIN)).status == 204
+    token = system.operator_token
+    assert (await system.call("DELETE", "/operator/registry/own", token=token)).status == 204
+    assert_error(await system.put(**KEPT), 422, "password")
+
+
+async def test_the_audit_says_that_a_password_was_given_and_not_which(system: Configured) -> None:
+    for body in (LOGIN, KEPT, {**KEPT, "aliases": ["a.example"]}, LOGIN, {"address": "r.example"}):
+        assert (await system.put(**body)).status == 204
+    events = await system.events()
+    assert ['"passwordGiven": true' in data for data in events] == [True, False, True, False]
+    assert not any("s3cret" in data for data in events)
+
+
+async def test_an_image_s_log_in_is_that_of_its_address(system: Configured) -> None:
+    assert (await system.put(**LOGIN, aliases=["alias.example"])).status == 204
+    for address, login in (
+        ("r.example", RegistryLogin("robot", PASSWORD)),
+        ("R.EXAMPLE", RegistryLogin("robot", PASSWORD)),
+        *((name, None) for name in ("alias.example", "r.example:443", "example", "r_example")),
+    ):
+        assert await system.login(IMAGE.replace("r.example", address)) == login
+    assert (await system.put(**{**LOGIN, "address": "moved.example"})).status == 204
+    assert await system.login() is None
+
+
+async def test_docker_hub_has_its_tokens_made_elsewhere(system: Configured) -> None:
+    hub = {"address": "registry-1.docker.io", "aliases": ["docker.io", "index.docker.io"]}
+    assert (await system.put(**{**LOGIN, **hub, "authHosts": ["a.example"]})).status == 204
+    endpoint = await system.endpoint()
+    assert endpoint.address == "registry-1.docker.io"
+    assert endpoint.auth_hosts == ("auth.docker.io", "a.example")
+    assert endpoint.password == PASSWORD
+
+
+@pytest.mark.parametrize("address", ["docker.io", "index.docker.io"])
+async def test_a_name_that_engines_leave_out_is_an_alias_alone(
+    system: Configured, address: str
+) -> None:
+    for spelt in (address, address.upper()):
+        assert_error(await system.put(address=spelt), 422, "address")
+    # What an older database has is asked where it answers.
+    hub = Endpoint("registry-1.docker.io", auth_hosts=("auth.docker.io",))
+    assert public_endpoint(Registry("hub", address, ())) == hub
+
+
+async def test_without_the_key_a_registry_is_unusable_until_its_password_is_set_again(
+    system: Configured, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = f"localhost:{system.registry.address.rpartition(':')[2]}"
+    login = {**LOGIN, "address": address}
+    assert (await system.put(**login)).status == 204
+    system.registry.push("studio/game", "v1")
+    await system.make_application(tag=None, registry="own")
+    await system.make_application(tag=None, name="other")
+    await system.stop_serving()
+    system.key.unlink()
+    await system.serve()
+    caplog.set_level(logging.WARNING)
+    refused = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
+    assert_error(refused, 503)
+    why = "cannot ask registry 'own': because its log-in cannot be used"
+    assert refused.json["details"] == why
+    assert f"{system.key} is not the key of its password: set its password again" in caplog.text
+    with pytest.raises(StoreError, match=r"'own': because .*: set its password again"):
+        await system.login(f"{address}/studio/game@sha256:0")
+    # All else works, and the registry is shown as it is.
+    assert (await system.listed())["username"] == "robot"
+    answer = await system.call("POST", "/application/other/tags", json={"tag": "v1"})
+    assert answer.status == 204, answer.text
+    assert (await system.put(**login)).status == 204
+    answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
+    assert answer.status == 204, answer.text
+
+
+async def test_a_password_of_the_settings_file_is_sealed_anew_at_each_start(
+    tmp_path: Path,
+) -> None:
+    async with Configured(tmp_path) as system:
+        assert not system.key.exists()
+        for password in ("first", "second"):
+            system.file_password = password
+            await system.restart()
+            assert await system.endpoint("filed") == Endpoint("filed.example", "robot", password)
+            assert (await system.listed("filed"))["username"] == "robot"
+        await system.stop_serving()
+        system.key.unlink()
+        await system.serve()
+        assert (await system.endpoint("filed")).password == "second"
+        # What the file has no more stays as it was.
+        system.file_password = ""
+        await system.restart()
+        assert (await system.endpoint("filed")).password == "second"
+        assert (await system.listed("filed"))["declared"] is False
+
+
+async def test_no_key_can_be_made(system: Configured, caplog: pytest.LogCaptureFixture) -> None:
+    system.key.mkdir()
+    refused = await system.put(**LOGIN)
+    assert_error(refused, 503)
+    assert "Is a directory" in caplog.text
+    assert str(system.key) not in refused.text
+    assert (await system.put(address="r.example")).status == 204
+
+
+async def test_a_token_that_another_log_in_was_given_is_not_used(system: Configured) -> None:
+    async with AsyncExitStack() as stack:
+        server = Server()
+        await server.start(stack)
+        login = {**LOGIN, "address": server.address}
+        assert (await system.put(**login)).status == 204
+        await system.make_application(tag=None, registry="own")
+
+        async def ask() -> None:
+            assert_error(await system.call("GET", "/application/game/tags/available"), 503)
+
+        for token, password in (("t1", PASSWORD), ("t2", "another"), ("t3", "a third")):
+            server.token = {"token": token, "expires_in": 3600}
+            assert (await system.put(**{**login, "password": password})).status == 204
+            await ask()
+            assert server.asked[-1][2] == f"Bearer {token}"
+            server.asked.clear()
+            await ask()
+            assert [header for _, _, header in server.asked] == [f"Bearer {token}"]
+
+
+def test_registries_of_an_older_database_have_no_log_in() -> None:
+    db = Database(memory=True)
+    step = next(n for n, script in enumerate(MIGRATIONS) if "sealed_password" in script)
+    migrate(db, MIGRATIONS[:step])
+    db.execute("INSERT INTO registry VALUES ('own', 'r.example', '[\"alias.example\"]')")
+    migrate(db)
+    (row,) = db.execute(ALL_REGISTRIES)
+    assert registry_of(row) == Registry("own", "r.example", ("alias.example",))
+    db.close()

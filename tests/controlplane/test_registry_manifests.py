@@ -1,0 +1,127 @@
+"""Manifests as docker-registry holds them: foreign layers, lists, and a tag that moves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from controlplane.errors import ImageRefusedError
+from controlplane.registries.client import RegistryClient
+from controlplane.registries.endpoint import Endpoint
+from controlplane.registries.manifests import digest_of
+from controlplane.storage.fleet_store import Registry as RegistryRow
+from tests.controlplane.fake_registry import CONFIG, IMAGE, INDEX, LAYER
+from tests.harness import Registry
+
+pytestmark = pytest.mark.registry
+
+REPOSITORY = "studio/listed"
+LINUX = {"os": "linux", "architecture": "amd64"}
+FOREIGN = "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"
+DOCKER_IMAGE = "application/vnd.docker.distribution.manifest.v2+json"
+DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
+
+
+@pytest.fixture(scope="module")
+def lenient() -> Iterator[Registry]:
+    """A registry that takes layers which are kept anywhere."""
+    with Registry(validation={"manifests": {"urls": {"allow": ["^https?://"]}}}) as running:
+        yield running
+
+
+@pytest.fixture
+async def push(lenient: Registry) -> AsyncIterator[Pusher]:
+    async with aiohttp.ClientSession(f"http://{lenient.address}") as session:
+        yield Pusher(session)
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RegistryClient]:
+    client = RegistryClient(lambda row: Endpoint(row.address), max_image_bytes=1000)
+    await client.start()
+    yield client
+    await client.stop()
+
+
+@pytest.fixture
+def row(lenient: Registry) -> RegistryRow:
+    return RegistryRow("real", lenient.address, ())
+
+
+class Pusher:
+    """Pushes as clients do: blobs first, then what names them."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def blob(self, kind: str, content: bytes) -> dict[str, Any]:
+        async with self._session.post(f"/v2/{REPOSITORY}/blobs/uploads/") as begun:
+            upload = begun.url.join(URL(begun.headers["Location"]))
+        async with self._session.put(
+            upload.update_query(digest=digest_of(content)), data=content
+        ) as uploaded:
+            assert uploaded.status == 201, await uploaded.text()
+        return {"mediaType": kind, "digest": digest_of(content), "size": len(content)}
+
+    async def manifest(self, reference: str, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Return what names it in a list; without a tag it is there by its digest."""
+        content, kind = json.dumps(manifest).encode(), str(manifest["mediaType"])
+        path = f"/v2/{REPOSITORY}/manifests/{reference or digest_of(content)}"
+        headers = {"Content-Type": kind}
+        async with self._session.put(path, data=content, headers=headers) as pushed:
+            assert pushed.status == 201, await pushed.text()
+        return {"mediaType": kind, "digest": digest_of(content), "size": len(content)}
+
+    async def image(self, tag: str = "", content: bytes = b"{}") -> dict[str, Any]:
+        config, layer = await self.blob(CONFIG, content), await self.blob(LAYER, b"a layer")
+        image = {"schemaVersion": 2, "mediaType": IMAGE, "config": config, "layers": [layer]}
+        return await self.manifest(tag, image)
+
+
+async def test_a_layer_that_is_kept_elsewhere_is_not_pulled(
+    client: RegistryClient, row: RegistryRow, push: Pusher
+) -> None:
+    layer = {"mediaType": FOREIGN, "digest": digest_of(b"elsewhere"), "size": 9}
+    foreign = {
+        "schemaVersion": 2,
+        "mediaType": DOCKER_IMAGE,
+        "config": await push.blob(DOCKER_CONFIG, b"{}"),
+        "layers": [layer | {"urls": ["http://169.254.169.254/latest/meta-data/"]}],
+    }
+    named = await push.manifest("foreign", foreign)
+    listed = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [named | {"platform": LINUX}]}
+    await push.manifest("listed", listed)
+    for tag in ("foreign", "listed"):
+        with pytest.raises(ImageRefusedError, match="kept outside the registry"):
+            await client.resolve(row, REPOSITORY, tag)
+
+
+async def test_a_list_of_images_is_found_by_its_own_digest(
+    client: RegistryClient, row: RegistryRow, push: Pusher
+) -> None:
+    images = [await push.image(content=content) for content in (b"{}", b'{"a":1}')]
+    listed = [image | {"platform": LINUX} for image in images]
+    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": listed}
+    named = await push.manifest("v1", index)
+    assert await client.resolve(row, REPOSITORY, "v1") == named["digest"]
+
+
+async def test_a_tag_that_moves_is_found_where_it_is_now(
+    client: RegistryClient, row: RegistryRow, push: Pusher
+) -> None:
+    for content in (b'{"first":1}', b'{"second":2}'):
+        named = await push.image("moving", content)
+        assert await client.resolve(row, REPOSITORY, "moving") == named["digest"]
+
+
+async def test_an_image_of_too_many_bytes_is_not_pulled(
+    client: RegistryClient, row: RegistryRow, push: Pusher
+) -> None:
+    await push.image("large", b'{"padding":"' + b"a" * 1000 + b'"}')
+    with pytest.raises(ImageRefusedError, match="at most 1000 are allowed"):
+        await client.resolve(row, REPOSITORY, "large")

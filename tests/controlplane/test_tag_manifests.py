@@ -1,0 +1,270 @@
+"""Enabling a tag: what its manifest must be, and that no host pulls anything else."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientTimeout
+
+from controlplane.registries.client import RegistryClient
+from tests.controlplane.fake_registry import IMAGE, INDEX, LAYER, FakeRegistry, blob, image, index
+from tests.controlplane.system import Answer, System, assert_error, eventually
+
+LINUX = {"os": "linux", "architecture": "amd64"}
+FOREIGN = image(layers=[blob(LAYER, urls=["http://169.254.169.254/latest/"])])
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path, max_image_bytes=1000) as system:
+        await system.make_application(tag=None)
+        yield system
+
+
+async def enable(system: System, tag: str = "v1") -> Answer:
+    return await system.call("POST", "/application/game/tags", json={"tag": tag})
+
+
+def push_listed(registry: FakeRegistry, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Push an image without a tag; return what names it in a list."""
+    digest = registry.push_manifest("studio/game", "", manifest)
+    return {"mediaType": IMAGE, "digest": digest, "size": 9, "platform": LINUX}
+
+
+async def pulls(system: System, digest: str) -> None:
+    """Check that the tag is enabled, and that the host pulls this."""
+    assert (await enable(system)).status == 204
+    await eventually(lambda: system.has(system.agent.name, image_of(system, digest)))
+
+
+def image_of(system: System, digest: str) -> str:
+    return f"{system.registry.address}/studio/game@{digest}"
+
+
+async def refused(system: System, why: str) -> None:
+    """Check that the tag is not enabled, and why, and that the host was told nothing."""
+    answer = await enable(system)
+    assert_error(answer, 422, "tag")
+    assert why in answer.json["violations"][0]["description"]
+    await nothing_came_of_it(system)
+
+
+async def of_no_use(system: System, why: str) -> None:
+    """Check that the registry gets the blame."""
+    answer = await enable(system)
+    assert_error(answer, 503)
+    assert answer.json["details"] == f"cannot ask registry 'local': because {why}"
+    await nothing_came_of_it(system)
+
+
+async def nothing_came_of_it(system: System) -> None:
+    assert await system.rows("SELECT * FROM tag") == []
+    assert system.agent.pulled == []
+
+
+# -- what is asked -------------------------------------------------------------------------------
+
+
+async def test_an_image_is_one_request(system: System) -> None:
+    await pulls(system, system.registry.push("studio/game", "v1"))
+    assert system.registry.asked == ["/v2/studio/game/manifests/v1"]
+
+
+async def test_every_image_for_linux_that_a_list_names_is_read(system: System) -> None:
+    registry = system.registry
+    first, second = (push_listed(registry, image(name)) for name in ("first", "second"))
+    attestation = blob(IMAGE, platform={"os": "unknown", "architecture": "unknown"})
+    windows = blob(IMAGE, "windows", platform={"os": "windows", "architecture": "amd64"})
+    listed = index(first, attestation, second, windows, first)
+    await pulls(system, registry.push_manifest("studio/game", "v1", listed))
+    names = ["v1", first["digest"], second["digest"]]
+    assert registry.asked == [f"/v2/studio/game/manifests/{name}" for name in names]
+
+
+@pytest.mark.parametrize("told", ["", "sha512"])
+async def test_a_registry_may_say_the_digest_in_another_way_or_not_at_all(
+    system: System, told: str
+) -> None:
+    digest = system.registry.push("studio/game", "v1")
+    content, _ = system.registry.manifests["studio/game", digest]
+    system.registry.told_digest = told and f"{told}:{hashlib.new(told, content).hexdigest()}"
+    await pulls(system, digest)
+
+
+# -- what may not be pulled ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("manifest", "why"),
+    [
+        (FOREIGN, "its image has a part that is kept outside the registry"),
+        (image(layers=[blob(LAYER, size=994)]), "its image has 1001 bytes; at most 1000 are"),
+        (image(layers=[blob(LAYER)] * 126), "its image has 126 layers; a host can mount 125"),
+        (image(config=blob("application/vnd.cncf.helm.config.v1+json")), "not a container image"),
+        (index(blob(INDEX, platform=LINUX)), "its image is a list that has a list in it"),
+    ],
+)
+async def test_an_image_that_may_not_be_pulled_is_422(
+    system: System, manifest: dict[str, Any], why: str
+) -> None:
+    system.registry.push_manifest("studio/game", "v1", manifest)
+    await refused(system, why)
+
+
+async def test_so_is_a_list_that_names_one(system: System) -> None:
+    good, bad = (push_listed(system.registry, one) for one in (image(), FOREIGN))
+    system.registry.push_manifest("studio/game", "v1", index(good, bad))
+    await refused(system, "kept outside the registry")
+
+
+async def test_so_is_a_list_in_a_list_that_is_called_an_image(system: System) -> None:
+    inner = index(push_listed(system.registry, image()))
+    outer = index(push_listed(system.registry, inner))
+    system.registry.push_manifest("studio/game", "v1", outer)
+    await refused(system, "a list that has a list in it")
+
+
+async def test_a_tag_that_was_good_stays_as_it_was_enabled(system: System) -> None:
+    old = await system.enable("v1")
+    system.registry.push_manifest("studio/game", "v1", FOREIGN)
+    assert_error(await enable(system), 422, "tag")
+    assert (await system.start()).status == 201
+    assert [request.spec.image for request in system.agent.started] == [old]
+    assert system.agent.pulled == [old]
+
+
+# -- what cannot be read -------------------------------------------------------------------------
+
+
+async def test_an_answer_that_is_no_manifest_is_503(system: System) -> None:
+    system.registry.push_manifest("studio/game", "v1", b"<html>Log in</html>", "text/html")
+    await of_no_use(system, "its manifest is no JSON")
+    system.registry.push_manifest("studio/game", "v1", b" " * (4 * 1024 * 1024 + 1), IMAGE)
+    await of_no_use(system, "its answer is larger than 4194304 bytes")
+    system.registry.push_manifest("studio/game", "v1", image(), INDEX)
+    await of_no_use(system, "its manifest is of another type than its header says")
+
+
+@pytest.mark.parametrize("told", ["sha256:" + "0" * 64, "latest", "md5:x", " "])
+async def test_a_manifest_that_its_digest_does_not_name_is_503(system: System, told: str) -> None:
+    system.registry.push("studio/game", "v1")
+    system.registry.told_digest = told
+    await of_no_use(system, "its manifest is not what its digest says")
+
+
+async def test_an_image_that_is_not_what_its_list_names_is_503(system: System) -> None:
+    registry = system.registry
+    named = push_listed(registry, image())
+    registry.push_manifest("studio/game", "v1", index(named))
+    key = ("studio/game", named["digest"])
+    good = registry.manifests.pop(key)
+    await of_no_use(system, "it lacks an image that its list names")
+    registry.manifests[key] = (good[0] + b" ", IMAGE)
+    registry.told_digest = ""
+    await of_no_use(system, "it lacks an image that its list names")
+    registry.manifests[key] = good
+    assert (await enable(system)).status == 204
+
+
+async def test_what_a_list_names_has_the_same_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.registries.http.TIMEOUT", ClientTimeout(total=None))
+    monkeypatch.setattr("controlplane.registries.client.RESOLVE_TIMEOUT", 1.0)
+    async with System(tmp_path, agents=0) as system:
+        await system.make_application(tag=None)
+        named = push_listed(system.registry, image())
+        system.registry.push_manifest("studio/game", "v1", index(named))
+        system.registry.silent_on = named["digest"]
+        assert_error(await enable(system), 504)
+        assert system.registry.asked[-1].endswith(named["digest"])
+
+
+# -- an application that changes meanwhile -------------------------------------------------------
+
+
+class Changing:
+    """Changes something of the application whenever the registry has been asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.changes: list[Callable[[], Awaitable[Answer]]] = []
+        resolve = RegistryClient.resolve
+
+        async def late(client: RegistryClient, *of: Any) -> str | None:
+            digest = await resolve(client, *of)
+            if self.changes:
+                answer = await self.changes.pop(0)()
+                assert answer.status == 204, answer.text
+            return digest
+
+        monkeypatch.setattr(RegistryClient, "resolve", late)
+
+
+@pytest.fixture
+def changing(monkeypatch: pytest.MonkeyPatch) -> Changing:
+    return Changing(monkeypatch)
+
+
+def edit(system: System, **change: Any) -> Callable[[], Awaitable[Answer]]:
+    return lambda: system.call("PUT", "/application/game", json=change)
+
+
+async def test_a_tag_is_enabled_where_the_images_are_by_then(
+    system: System, changing: Changing
+) -> None:
+    registry = system.registry
+    registry.push("studio/game", "v1")
+    other = registry.push("studio/other", "v1")
+    changing.changes = [edit(system, repository="studio/other")]
+    assert (await enable(system)).status == 204
+    rows = await system.rows("SELECT digest, image FROM tag")
+    assert rows == [(other, f"{registry.address}/studio/other@{other}")]
+
+
+async def test_so_it_is_when_the_registry_changed(system: System, changing: Changing) -> None:
+    digest = system.registry.push("studio/game", "v1")
+    elsewhere = {"address": system.registry.address.replace("127.0.0.1", "localhost")}
+    path, token = "/operator/registry/elsewhere", system.operator_token
+    assert (await system.call("PUT", path, token=token, json=elsewhere)).status == 204
+    changing.changes = [edit(system, registry="elsewhere")]
+    assert (await enable(system)).status == 204
+    image = f"{elsewhere['address']}/studio/game@{digest}"
+    assert await system.rows("SELECT image FROM tag") == [(image,)]
+
+
+async def test_an_application_that_does_not_come_to_rest_is_503(
+    system: System, changing: Changing
+) -> None:
+    for repository in ("studio/game", "studio/other"):
+        system.registry.push(repository, "v1")
+    names = ("studio/other", "studio/game")
+    changing.changes = [edit(system, repository=name) for name in names]
+    await of_no_use(system, "it was changed meanwhile")
+
+
+# -- a tag that moves ----------------------------------------------------------------------------
+
+
+async def test_a_tag_that_moves_changes_nothing_until_it_is_enabled_again(
+    system: System,
+) -> None:
+    first = system.registry.push("studio/game", "v1", "first")
+    await pulls(system, first)
+    second = system.registry.push("studio/game", "v1", "second")
+    assert second != first
+    started = await system.start(id="before")
+    assert started.status == 201, started.text
+    system.control_plane._preloader.look_at_all()
+    await system.restart()
+    await eventually(lambda: system.has(system.agent.name, image_of(system, first)))
+    assert await system.rows("SELECT digest FROM tag") == [(first,)]
+    assert [image.rpartition("@")[2] for image in set(system.agent.pulled)] == [first]
+    assert (await system.start(id="after")).status == 201
+    assert {session.image for session in system.agent.live} == {image_of(system, first)}
+    await pulls(system, second)
+    assert (await system.start(id="moved")).status == 201
+    assert image_of(system, second) in {session.image for session in system.agent.live}

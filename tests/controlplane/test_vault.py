@@ -1,0 +1,152 @@
+"""Passwords of registries at rest: sealed with a key, and what another key is good for."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from controlplane.errors import StoreError
+from controlplane.registries.endpoint import UnusableError
+from controlplane.registries.vault import Vault
+
+WHOSE = ("registry.example:5000", "robot")
+PASSWORD = "s3cret wörd"
+LOST = "set its password again"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "registry.key"
+
+
+def loaded(path: Path) -> Vault:
+    vault = Vault(path)
+    vault.load()
+    return vault
+
+
+def test_what_is_sealed_is_unsealed_by_who_has_the_key(path: Path) -> None:
+    sealed = loaded(path).seal(*WHOSE, PASSWORD)
+    assert PASSWORD.encode() not in sealed
+    assert loaded(path).unseal(*WHOSE, sealed) == PASSWORD
+    assert sealed != loaded(path).seal(*WHOSE, PASSWORD)
+
+
+def test_a_name_of_a_host_does_not_differ_by_case(path: Path) -> None:
+    sealed = loaded(path).seal(*WHOSE, PASSWORD)
+    assert loaded(path).unseal("Registry.EXAMPLE:5000", "robot", sealed) == PASSWORD
+
+
+@pytest.mark.parametrize(
+    ("address", "username"),
+    [
+        *(("evil.example", "robot"), ("registry.example", "robot")),
+        *((WHOSE[0], "Robot"), (WHOSE[0], "")),
+    ],
+)
+def test_a_password_is_for_one_user_at_one_address(
+    path: Path, address: str, username: str
+) -> None:
+    vault = loaded(path)
+    sealed = vault.seal(*WHOSE, PASSWORD)
+    with pytest.raises(UnusableError) as raised:
+        vault.unseal(address, username, sealed)
+    assert LOST in raised.value.detail
+    assert PASSWORD not in raised.value.detail
+
+
+def test_the_key_is_its_owner_s_alone_and_is_made_when_it_is_needed(path: Path) -> None:
+    vault = loaded(path)
+    assert not path.parent.exists()
+    vault.seal(*WHOSE, PASSWORD)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert list(path.parent.iterdir()) == [path]
+    key = path.read_bytes()
+    loaded(path).seal(*WHOSE, PASSWORD)
+    assert path.read_bytes() == key
+
+
+def test_a_draft_that_was_left_behind_is_no_key(path: Path) -> None:
+    path.parent.mkdir()
+    path.with_suffix(".draft").write_text("half a k")
+    sealed = loaded(path).seal(*WHOSE, PASSWORD)
+    assert loaded(path).unseal(*WHOSE, sealed) == PASSWORD
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no key", b"x" * 100])
+def test_without_the_key_only_what_it_sealed_is_lost(
+    path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    old = loaded(path).seal(*WHOSE, PASSWORD)
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    vault = loaded(path)
+    with pytest.raises(UnusableError, match=r"^its log-in cannot be used$") as raised:
+        vault.unseal(*WHOSE, old)
+    assert LOST in raised.value.detail
+    assert ("holds no key" in caplog.text) == (content is not None)
+    new = vault.seal(*WHOSE, PASSWORD)
+    assert vault.unseal(*WHOSE, new) == loaded(path).unseal(*WHOSE, new) == PASSWORD
+
+
+def test_what_is_no_key_is_kept_aside(path: Path) -> None:
+    path.parent.mkdir()
+    for content in (b"half a k", b"another half"):
+        path.write_bytes(content)
+        vault = loaded(path)
+        assert path.read_bytes() == content
+        vault.seal(*WHOSE, PASSWORD)
+        assert (path.parent / "registry.key.bad").read_bytes() == content
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660, 0o602])
+def test_a_key_is_taken_from_others_who_may_read_it(
+    path: Path, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    sealed = loaded(path).seal(*WHOSE, PASSWORD)
+    path.chmod(mode)
+    for _ in range(2):
+        assert loaded(path).unseal(*WHOSE, sealed) == PASSWORD
+        assert path.stat().st_mode & 0o777 == 0o600
+    told = f"others could read or write {path}: it has mode 0600 now"
+    assert [record.getMessage() for record in caplog.records] == [told]
+
+
+def test_another_s_key_opens_nothing(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.key"
+    loaded(other).seal(*WHOSE, PASSWORD)
+    sealed = loaded(path).seal(*WHOSE, PASSWORD)
+    path.write_bytes(other.read_bytes())
+    for text in (sealed, b"", b"no token", sealed[:-1]):
+        with pytest.raises(UnusableError):
+            loaded(path).unseal(*WHOSE, text)
+
+
+def test_a_key_that_is_lost_under_way_comes_back(path: Path) -> None:
+    vault = loaded(path)
+    old = vault.seal(*WHOSE, PASSWORD)
+    path.unlink()
+    new = vault.seal(*WHOSE, "another")
+    again = loaded(path)
+    assert (again.unseal(*WHOSE, old), again.unseal(*WHOSE, new)) == (PASSWORD, "another")
+
+
+def test_a_key_that_cannot_be_read_or_made_is_told(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.mkdir(parents=True)
+    vault = loaded(path)
+    assert f"cannot use the key {path}: because Is a directory" in caplog.text
+    with pytest.raises(StoreError, match="Is a directory"):
+        vault.seal(*WHOSE, PASSWORD)
+    path.rmdir()
+    path.parent.rmdir()
+    path.parent.write_text("a file")
+    with pytest.raises(StoreError, match="cannot use the key"):
+        vault.seal(*WHOSE, PASSWORD)

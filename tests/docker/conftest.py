@@ -1,0 +1,18 @@
+"""Both programs on the real engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.demo_game import Image
+from tests.docker.stack import Stack, a_stack
+from tests.harness import Registry
+
+
+@pytest.fixture
+def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Stack]:
+    with a_stack(docker_engine, registry, demo_image) as made:
+        yield made

@@ -1,0 +1,290 @@
+"""A host of its own: an engine in a network namespace, an agent there, and players outside."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import docker
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from tests.agent.samples import an_id
+from tests.demo_game import UDP_PORT, build_image
+from tests.docker.stack import PATIENCE, eventually
+from tests.harness import AgentProcess, Registry
+from tests.private_engine import PrivateEngine
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+FIRST = 20000
+RESEND = 0.01
+DNAT = re.compile(r"-p (tcp|udp) .*--dport (\d+) -j DNAT")
+
+OCCUPANT = """
+import socket, sys
+protocol, address, port = sys.argv[1:]
+family = socket.AF_INET6 if ":" in address else socket.AF_INET
+taken = socket.socket(family, socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM)
+if family == socket.AF_INET6:
+    taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+taken.bind((address, int(port)))
+if protocol == "tcp":
+    taken.listen()
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+class Machine:
+    """An engine in a network namespace of its own, with the game's image."""
+
+    def __init__(self, engine: PrivateEngine) -> None:
+        self.engine = engine
+        self.client = docker.DockerClient(f"unix://{engine.socket}")
+        with Registry(engine.host_address) as registry:
+            self.image = build_image(engine.socket, registry.address).reference
+            self.client.images.pull(self.image)
+
+    def run(self, *command: str) -> str:
+        """Run a command in the engine's network namespace; what it printed."""
+        done = subprocess.run(
+            self.engine.inside(*command), check=True, capture_output=True, text=True, timeout=30
+        )
+        return done.stdout
+
+    def rules(self) -> set[tuple[str, int]]:
+        """Ports that the firewall leads to a container."""
+        listed = self.run("iptables", "-t", "nat", "-S", "DOCKER")
+        return {(protocol, int(port)) for protocol, port in DNAT.findall(listed)}
+
+    def flows(self, port: int) -> list[str]:
+        """Where each UDP flow to a port leads."""
+        listed = self.run("conntrack", "-L", "-p", "udp", "--orig-port-dst", str(port))
+        return [
+            line.partition("src=")[2].split("src=")[1].split()[0] for line in listed.splitlines()
+        ]
+
+    @contextmanager
+    def occupied(self, protocol: str, address: str, port: int) -> Iterator[None]:
+        """Have a process of the machine hold a port."""
+        arguments = (protocol, address, str(port))
+        with subprocess.Popen(
+            self.engine.inside(sys.executable, "-c", OCCUPANT, *arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"\n"
+            yield
+            process.communicate(timeout=PATIENCE)
+
+
+class Agent(AgentProcess):
+    """An agent in the engine's network namespace, as on a host, with few ports."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        ports: int,
+        *,
+        first: int = FIRST,
+        wrapper: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(
+            machine.engine.socket,
+            port_range=f"{first}-{first + ports - 1}",
+            public_address=machine.engine.engine_address,
+            bind_address="0.0.0.0",
+            stop_grace=1,
+        )
+        self.machine = machine
+        self.ports = ports
+        self.wrapper = machine.engine.inside() if wrapper is None else wrapper
+
+    def start(self) -> None:
+        super().start()
+        self._channel = grpc.insecure_channel(self.address)
+        self._stub: Any = agent_pb2_grpc.AgentServiceStub(self._channel)
+        eventually(lambda: self._host().reconciled, "records are compared")
+
+    def __exit__(self, *_: object) -> None:
+        for container in self.containers():
+            container.remove(force=True)
+        self._channel.close()
+        super().__exit__(None, None, None)
+
+    def play(
+        self,
+        *args: str,
+        pinned: int = 0,
+        restart: bool = False,
+        ttl: int | None = None,
+        protocol: pb.Protocol.ValueType = pb.PROTOCOL_UDP,
+    ) -> pb.Session:
+        """Start a session with one port; its id is what the game calls itself."""
+        internal_id = an_id()
+        spec = pb.SessionSpec(
+            format=1,
+            identity=pb.Identity(
+                account="a", session_id=internal_id, application="game", tag="v1"
+            ),
+            image=self.machine.image,
+            args=args,
+            network_mode=pb.NETWORK_MODE_BRIDGE,
+            reservation=pb.Resources(nano_cpus=10**7, memory_bytes=2**24),
+            limits=pb.Resources(nano_cpus=10**9, memory_bytes=2**26),
+            restart=restart,
+            ttl=None if ttl is None else Duration(seconds=ttl),
+            ports=[
+                pb.PortRequest(container_port=UDP_PORT, protocol=protocol, pinned_host_port=pinned)
+            ],
+        )
+        request = pb.StartSessionRequest(internal_id=internal_id, spec=spec)
+        session: pb.Session = self._stub.StartSession(request, timeout=PATIENCE).session
+        return session
+
+    def refusal(self, **asked: Any) -> str:
+        """Why a session cannot start."""
+        with pytest.raises(grpc.RpcError) as error:
+            self.play(**asked)
+        metadata: Any = error.value.trailing_metadata()
+        return str(dict(metadata)["tiltyard-error-reason"])
+
+    def end(self, session: pb.Session) -> None:
+        request = pb.StopSessionRequest(internal_id=session.internal_id)
+        self._stub.StopSession(request, timeout=PATIENCE)
+
+    def session(self, session: pb.Session) -> pb.Session:
+        request = pb.GetSessionRequest(internal_id=session.internal_id)
+        found: pb.Session = self._stub.GetSession(request, timeout=PATIENCE).session
+        return found
+
+    @property
+    def warnings(self) -> list[str]:
+        return list(self._host().host.warnings)
+
+    @property
+    def engine_available(self) -> bool:
+        return self._host().host.engine_available
+
+    def processes(self) -> dict[str, int]:
+        """The first process of each container, by the id of its session."""
+        return {
+            container.labels["io.tiltyard.session"]: container.attrs["State"]["Pid"]
+            for container in self.containers()
+        }
+
+    def containers(self) -> list[Any]:
+        return self.machine.client.containers.list(
+            all=True,
+            filters={"label": f"io.tiltyard.agent={self.agent_id}"},
+            ignore_removed=True,
+        )
+
+    @property
+    def agent_id(self) -> str:
+        return (self.state_dir / "agent_id").read_text().strip()
+
+    def assert_ports_agree(self, *sessions: pb.Session) -> None:
+        """These sessions have ports, and nobody else: held, published and led to containers."""
+        live = self._stub.ListSessions(
+            pb.ListSessionsRequest(live_only=True), timeout=PATIENCE
+        ).sessions
+        wanted = {held for session in sessions for held in ports_of(session)}
+        assert {held for session in live for held in ports_of(session)} == wanted
+        host = self._host().host
+        assert host.free_tcp_ports + host.free_udp_ports == 2 * self.ports - len(wanted)
+        published = [
+            (port.partition("/")[2], int(binding["HostPort"]))
+            for container in self.containers()
+            if container.status == "running"
+            for port, bindings in container.ports.items()
+            for binding in bindings or ()
+        ]
+        assert sorted(published) == sorted(wanted)
+        assert self.machine.rules() == wanted
+        assert not [one for one in self.containers() if one.status == "created"]
+
+    def _host(self) -> pb.GetHostResponse:
+        answer: pb.GetHostResponse = self._stub.GetHost(pb.GetHostRequest(), timeout=PATIENCE)
+        return answer
+
+
+def ports_of(session: pb.Session) -> list[tuple[str, int]]:
+    names = {pb.PROTOCOL_TCP: "tcp", pb.PROTOCOL_UDP: "udp"}
+    return [(names[port.protocol], port.host_port) for port in session.ports]
+
+
+def port_of(session: pb.Session) -> int:
+    [(_, port)] = ports_of(session)
+    return port
+
+
+class Player:
+    """Somebody outside who sends and sends from one address to one port, asking who he is."""
+
+    def __init__(self, machine: Machine, port: int) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind((machine.engine.host_address, 0))
+        self._socket.settimeout(RESEND)
+        self._to = (machine.engine.engine_address, port)
+        self._numbers = itertools.count(1)
+        self._sent = 0
+        self._answers: dict[int, tuple[str, str]] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, name="player")
+        self.address = "{}:{}".format(*self._socket.getsockname())
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._socket.close()
+
+    def seen_as(self, session: pb.Session) -> str:
+        """The address that a session answers to for a datagram sent from now on."""
+        after = self._sent
+        found: list[str] = []
+
+        def answered() -> bool:
+            found[:] = [
+                address
+                for number, (who, address) in sorted(self._answers.items())
+                if number > after and who == session.internal_id
+            ]
+            return bool(found)
+
+        eventually(answered, f"{session.internal_id} answers")
+        return found[0]
+
+    def answers_from(self, session: pb.Session) -> int:
+        return sum(who == session.internal_id for who, _ in list(self._answers.values()))
+
+    def wait_for_more_datagrams(self, count: int = 20) -> None:
+        until = self._sent + count
+        eventually(lambda: self._sent >= until, "the player sends")
+
+    def _go_on(self) -> None:
+        while not self._over.is_set():
+            number = next(self._numbers)
+            self._sent = number
+            self._socket.sendto(f"who am I {number}".encode(), self._to)
+            try:
+                who, address, answered = self._socket.recv(1024).decode().split()
+            except TimeoutError:
+                continue
+            self._answers[int(answered)] = (who, address)
+            time.sleep(RESEND)

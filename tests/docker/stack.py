@@ -1,0 +1,106 @@
+"""A host and its control plane as processes, on the real engine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+
+from tests.api_client import ApiClient
+from tests.demo_game import Image
+from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
+
+PATIENCE = 30.0
+"""Seconds in which what was asked must have come about; a bound for what is broken."""
+
+
+@dataclass
+class Stack:
+    """One host and its control plane."""
+
+    agent: AgentProcess
+    control_plane: ControlPlaneProcess
+    engine: docker.DockerClient
+    image: Image
+
+    @property
+    def client(self) -> ApiClient:
+        return self.control_plane.client()
+
+    def start(self, **body: object) -> dict[str, Any]:
+        body = {"location": REGION, "image": APPLICATION, **body}
+        made: dict[str, Any] = self.client.post("/session", body).expect(201).json()
+        return made
+
+    def status(self, session_id: str) -> str:
+        described = self.client.get(f"/session/{session_id}").expect(200).json()
+        return str(described["status"])
+
+    def containers(self) -> dict[str, Any]:
+        """Containers of this agent by name."""
+        label = f"io.tiltyard.agent={self.agent_id}"
+        found = self.engine.containers.list(
+            all=True, filters={"label": label}, ignore_removed=True
+        )
+        return {str(container.name): container for container in found}
+
+    @property
+    def agent_id(self) -> str:
+        return (self.agent.state_dir / "agent_id").read_text().strip()
+
+    def pids(self) -> dict[str, int]:
+        return {
+            name: container.attrs["State"]["Pid"] for name, container in self.containers().items()
+        }
+
+    def directories(self) -> set[str]:
+        return {path.name for path in (self.agent.state_dir / "sessions").iterdir()}
+
+    def record(self, session_id: str | None = None) -> dict[str, Any]:
+        """What the host remembers of a session, of its only one by default."""
+        paths = (self.agent.state_dir / "sessions").glob("*/record.json")
+        records = [json.loads(path.read_text())["session"] for path in paths]
+        if session_id is not None:
+            records = [
+                each for each in records if each["spec"]["identity"]["session_id"] == session_id
+            ]
+        [record] = records
+        return dict(record)
+
+
+@contextlib.contextmanager
+def a_stack(
+    docker_engine: Path, registry: Registry, image: Image, **settings: object
+) -> Iterator[Stack]:
+    """A host with these settings and its control plane, with the demo game ready to start."""
+    engine = docker.DockerClient(f"unix://{docker_engine}")
+    with (
+        AgentProcess(docker_engine, cpu=16, ram=8192, stop_grace=3, **settings) as agent,
+        ControlPlaneProcess(
+            [AgentSpec("host-1", agent.address)], {"local": registry.address}
+        ) as control_plane,
+    ):
+        stack = Stack(agent, control_plane, engine, image)
+        stack.client.post("/application", application()).expect(201)
+        enable_tag(stack.client, APPLICATION, image.tag)
+        try:
+            yield stack
+        finally:
+            for container in stack.containers().values():
+                container.remove(force=True)
+            engine.close()
+
+
+def eventually(true: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:
+    """Wait for a condition; the bound is for a broken one."""
+    deadline = time.monotonic() + patience
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)

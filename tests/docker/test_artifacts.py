@@ -1,0 +1,366 @@
+"""Artifacts of real containers: what hostile trees come out as, and whom they hold up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import io
+import random
+import socket
+import subprocess
+import tarfile
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from agent.artifacts import BATCH_BYTES, Artifacts, Patience, checked_path
+from agent.docker_engine import DockerEngine
+from agent.errors import ArtifactTooLarge, EngineTimeout, PathNotFound
+from agent.record import Records
+from agent.spool_room import RoomLimits
+from tests.agent.tars import Entry, folder, read, tar_of
+from tests.demo_game import Image
+from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
+
+pytestmark = [pytest.mark.docker, pytest.mark.root]
+
+SOURCE = Path(__file__).with_name("tree.c")
+MEGABYTE = 10**6
+HOST_FOLDERS = b"/var/lib/docker"
+NOISE = random.Random(1).randbytes(30 * MEGABYTE)
+"""More than all buffers on the way to a caller hold."""
+
+MakeTree = Callable[..., Any]
+"""Has a container make a tree; returns it when it has ended."""
+
+
+@pytest.fixture(scope="module")
+def image(
+    docker_engine: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[docker.DockerClient, str]]:
+    program = tmp_path_factory.mktemp("tree") / "make"
+    command = ["gcc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
+    subprocess.run([*command, str(SOURCE)], check=True, timeout=60)
+    context = tar_of(
+        [
+            Entry(b"Dockerfile", content=b'FROM scratch\nCOPY make /\nENTRYPOINT ["/make"]\n'),
+            Entry(b"make", content=program.read_bytes(), mode=0o755),
+        ]
+    )
+    client = docker.DockerClient(f"unix://{docker_engine}", timeout=60)
+    tag = f"tiltyard-test-tree:{uuid.uuid4().hex}"
+    client.images.build(fileobj=io.BytesIO(context), custom_context=True, tag=tag, rm=True)
+    yield client, tag
+    client.images.remove(tag, force=True)
+    client.close()
+
+
+@pytest.fixture
+def make(image: tuple[docker.DockerClient, str]) -> Iterator[MakeTree]:
+    client, tag = image
+    made = []
+
+    def make(*args: object) -> Any:
+        container = client.containers.create(
+            tag,
+            [str(arg) for arg in args],
+            name=f"tiltyard-test-{uuid.uuid4().hex}",
+            network_disabled=True,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges"],
+        )
+        made.append(container)
+        container.start()
+        assert container.wait(timeout=50)["StatusCode"] == 0, container.logs()
+        return container
+
+    yield make
+    for container in made:
+        with contextlib.suppress(docker.errors.NotFound):
+            container.remove(force=True)
+
+
+class CountingEngine(DockerEngine):
+    """Counts what was read of archives."""
+
+    read_bytes = 0
+
+    @contextlib.asynccontextmanager
+    async def archive(self, container: str, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        async def counted(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            async for chunk in chunks:
+                self.read_bytes += len(chunk)
+                yield chunk
+
+        async with super().archive(container, path) as chunks:
+            yield counted(chunks)
+
+
+@pytest.fixture
+async def engine(docker_engine: Path) -> AsyncIterator[CountingEngine]:
+    engine = CountingEngine(str(docker_engine))
+    yield engine
+    await engine.close()
+
+
+@pytest.fixture
+async def records(tmp_path: Path) -> AsyncIterator[Records]:
+    records = Records(tmp_path / "state")
+    await records.open()
+    yield records
+    await records.close()
+
+
+@pytest.fixture
+def artifacts(engine: CountingEngine, records: Records) -> Artifacts:
+    return a_few(engine, records)
+
+
+def a_few(engine: DockerEngine, records: Records, **patience: float) -> Artifacts:
+    room = RoomLimits(10**9, 101 * MEGABYTE, patience=5.0)
+    return Artifacts(engine, records, room, patience=Patience(**patience))
+
+
+async def fetched(artifacts: Artifacts, container: Any, path: str) -> bytes:
+    """The tar of a path, unpacked of its gzip."""
+    packed = bytearray()
+
+    async def send(chunk: bytes) -> None:
+        packed.extend(chunk)
+
+    await artifacts.fetch(container.name, path, send)
+    return gzip.decompress(packed)
+
+
+async def test_a_hostile_tree_comes_out_harmless(artifacts: Artifacts, make: MakeTree) -> None:
+    container = make("hostile")
+
+    def content(name: bytes, mode: int = 0o644) -> tuple[bytes, ...]:
+        return name, tarfile.REGTYPE, b"content\n", b"", b"%o" % mode
+
+    found = read(await fetched(artifacts, container, "/tree"))
+    shown = {(one.name, one.kind, one.content, one.link, b"%o" % one.mode) for one in found}
+    assert shown == {
+        (b"tree", tarfile.DIRTYPE, b"", b"", b"755"),
+        content(b"tree/setuid", 0o755),
+        (b"tree/sticky", tarfile.DIRTYPE, b"", b"", b"777"),
+        content(b"tree/one"),
+        (b"tree/two", tarfile.LNKTYPE, b"", b"tree/one", b"644"),
+        (b"tree/soft", tarfile.SYMTYPE, b"", b"/etc/passwd", b"777"),
+        (b"tree/soft-two", tarfile.LNKTYPE, b"", b"tree/soft", b"777"),
+        content(b"tree/new\nline\r"),
+        content(b"tree/escape\x1b[31m"),
+        content(b"tree/bytes\xff\xfe"),
+        content(b"tree/" + b"n" * 150),
+        (b"tree/" + b"m" * 255, tarfile.DIRTYPE, b"", b"", b"755"),
+        content(b"tree/" + b"m" * 255 + b"/" + b"m" * 255),
+    }
+    for path in ("/tree/fifo", "/tree/fifo-two", "/tree/socket"):
+        with pytest.raises(PathNotFound):
+            await fetched(artifacts, container, path)
+
+
+async def test_the_whole_container_and_a_link_by_itself(
+    artifacts: Artifacts, make: MakeTree
+) -> None:
+    container = make("links", "/nowhere")
+    whole = read(await fetched(artifacts, container, "/"))
+    assert whole[0].name == b"."
+    assert {b"./make", b"./tree", b"./tree/file"} < {entry.name for entry in whole}
+    for path in ("/tree/root", "/tree/root/", "/tree/root/.", "/tree/../tree/root//"):
+        [link] = read(await fetched(artifacts, container, path))
+        assert (link.name, link.kind, link.link) == (b"root", tarfile.SYMTYPE, b"/")
+
+
+def paths_out(canary: str) -> list[str]:
+    """Paths that could lead to a file of the host."""
+    ways = ["", "/..", "/../../../../../../../..", "/tree/..", "/tree/../..", "/.", "/./.", "//"]
+    ways += ["/%2e%2e", "/..%2f..", "/..;", "/.../...", "/tree/root", "/tree/root/..", "/make/.."]
+    ways += ["/tree/above", "/tree/above/..", "/tree/process", "/proc/1/root", "/proc/self/root"]
+    ways += ["/tree/process/proc/1/root", "/tree/circle", "/tree/root/tree/root", "/tree/file/.."]
+    ways += ["/proc/self/cwd", "/dev/fd/..", "/merged", "/tree/\udcff/..", "/tree/file"]
+    ends = ["", "/", "/.", "/..", "/../" + canary.rpartition("/")[2], "//", "\n", " "]
+    found = [way + canary for way in ways]
+    found += [canary + end for end in ends[1:]]
+    found += [f"/tree/{link}{end}" for link in ("canary", "up") for end in ends[:5]]
+    found += ["/tree", "/", "/tree/process/", "/tree/above/", "/proc", "/sys", "/dev", "/etc"]
+    found += ["/etc/shadow", "/tree/circle/x", "/" + "x" * 256, "/tree" + "/x" * 2000]
+    found += ["/tree/root/etc/shadow", "/var/lib/docker", "/run/docker.sock", "/\\..\\.."]
+    return found
+
+
+async def test_no_path_leads_to_a_file_of_the_host(
+    artifacts: Artifacts, make: MakeTree, tmp_path: Path
+) -> None:
+    canary, secret = tmp_path / "canary", uuid.uuid4().hex.encode()
+    canary.write_bytes(secret)
+    container = make("links", canary)
+    shadow = await asyncio.to_thread(Path("/etc/shadow").read_bytes)
+    paths = paths_out(str(canary))
+    assert len(set(paths)) >= 60
+    archives = 0
+    for path in paths:
+        try:
+            answer = await fetched(artifacts, container, path)
+            archives += 1
+        except PathNotFound as error:
+            answer = str(error).replace(checked_path(path), "").encode("utf-8", "replace")
+        assert secret not in answer, path
+        assert shadow not in answer, path
+        assert HOST_FOLDERS not in answer, path
+    assert archives >= 10
+
+
+@pytest.mark.parametrize("size", [2**31, 2**63 - 1])
+@pytest.mark.parametrize("path", ["/tree", "/tree/sparse"])
+async def test_a_sparse_file_costs_no_reading(
+    engine: CountingEngine, artifacts: Artifacts, make: MakeTree, size: int, path: str
+) -> None:
+    container = make("sparse", size)
+    with pytest.raises(ArtifactTooLarge):
+        await fetched(artifacts, container, path)
+    assert engine.read_bytes <= 2 * BATCH_BYTES
+    await engine.remove(container.name)  # its lock is free
+
+
+@pytest.mark.slow
+async def test_entries_are_counted(artifacts: Artifacts, make: MakeTree) -> None:
+    container = make("none")
+    files = [Entry(b"%06d" % number) for number in range(99_999)]
+    assert await asyncio.to_thread(container.put_archive, "/tree", tar_of(files))
+    found = await fetched(artifacts, container, "/tree")
+    assert len(found) == 512 * (100_000 + 2)
+    assert container.put_archive("/tree", tar_of([Entry(b"more")]))
+    with pytest.raises(ArtifactTooLarge) as error:
+        await fetched(artifacts, container, "/tree")
+    assert error.value.what == "entries"
+
+
+async def test_a_reader_that_reads_nothing_holds_up_no_removal(
+    engine: CountingEngine, artifacts: Artifacts, make: MakeTree
+) -> None:
+    container = make("none")
+    assert container.put_archive("/tree", tar_of([Entry(b"noise", content=NOISE)]))
+    packed, sent, goes_on = bytearray(), asyncio.Event(), asyncio.Event()
+
+    async def send(chunk: bytes) -> None:
+        packed.extend(chunk)
+        sent.set()
+        await goes_on.wait()
+
+    reading = asyncio.create_task(artifacts.fetch(container.name, "/tree/noise", send))
+    await sent.wait()
+    await engine.inspect(container.name)
+    await engine.remove(container.name)
+    goes_on.set()
+    await reading
+    [noise] = read(gzip.decompress(packed))
+    assert noise.content == NOISE
+
+
+async def test_f10_an_archive_that_hangs_harms_only_its_container(
+    engine: CountingEngine, records: Records, make: MakeTree, docker_engine: Path
+) -> None:
+    hung, sound = make("none"), make("none")
+    for container in (hung, sound):
+        assert container.put_archive("/tree", tar_of([Entry(b"noise", content=NOISE)]))
+    artifacts = a_few(engine, records, pack=1.0)
+    with socket.socket(socket.AF_UNIX) as unread:
+        await asyncio.to_thread(unread.connect, str(docker_engine))
+        ask = f"GET /v1.41/containers/{hung.name}/archive?path=/tree HTTP/1.1\r\nHost: x\r\n\r\n"
+        await asyncio.to_thread(unread.sendall, ask.encode())
+        await asyncio.to_thread(unread.recv, 1)  # from now on the engine holds its lock (M9)
+        late = asyncio.create_task(fetched(artifacts, hung, "/tree"))
+        assert len(await fetched(artifacts, sound, "/tree")) > len(NOISE)
+        await engine.remove(sound.name)
+        with pytest.raises(EngineTimeout):
+            await late
+    assert len(await fetched(artifacts, hung, "/tree")) > len(NOISE)
+
+
+# Through the public API, with both programs as processes.
+
+
+@pytest.fixture
+def stack(
+    docker_engine: Path, registry: Registry, demo_image: Image
+) -> Iterator[tuple[AgentProcess, ControlPlaneProcess]]:
+    with (
+        AgentProcess(docker_engine, cpu=4, ram=1024, artifact_spool_bytes=101 * MEGABYTE) as agent,
+        ControlPlaneProcess(
+            [AgentSpec("host-1", agent.address)], {"local": registry.address}
+        ) as control_plane,
+    ):
+        client = control_plane.client()
+        client.post("/application", application()).expect(201)
+        enable_tag(client, APPLICATION, demo_image.tag)
+        yield agent, control_plane
+
+
+@pytest.fixture
+def ended(
+    stack: tuple[AgentProcess, ControlPlaneProcess], docker_engine: Path
+) -> Iterator[tuple[str, Any]]:
+    """The id of an ended session, and its container."""
+    agent, control_plane = stack
+    client = control_plane.client()
+    made = client.post("/session", {"location": REGION, "image": APPLICATION}).expect(201).json()
+    client.delete_session(made["id"]).expect(204)
+    engine = docker.DockerClient(f"unix://{docker_engine}", timeout=60)
+    agent_id = (agent.state_dir / "agent_id").read_text().strip()
+    label = f"io.tiltyard.agent={agent_id}"
+    [container] = engine.containers.list(all=True, filters={"label": label})
+    yield made["id"], container
+    container.remove(force=True)
+    engine.close()
+
+
+@pytest.mark.registry
+def test_what_callers_are_told(
+    stack: tuple[AgentProcess, ControlPlaneProcess], ended: tuple[str, Any]
+) -> None:
+    client, (session, container) = stack[1].client(), ended
+    tree = [
+        folder(b"tree"),
+        Entry(b"tree/setuid", content=b"x", mode=0o4755),
+        Entry(b"fifo", tarfile.FIFOTYPE),
+        Entry(b"big", content=bytes(100 * MEGABYTE)),
+    ]
+    assert container.put_archive("/data", tar_of(tree))
+    answer = client.get("/artifacts", session=session, path="/data/tree/").expect(200)
+    assert answer.headers["content-type"] == "application/x-tar"
+    assert "content-encoding" not in answer.headers
+    [_, setuid] = read(gzip.decompress(answer.body))
+    assert (setuid.name, setuid.mode) == (b"tree/setuid", 0o755)
+
+    for path in ("/data/none", "/data/fifo", "/data/tree/setuid/x", "/" + "x" * 256):
+        body = client.get("/artifacts", session=session, path=path).expect(404).json()
+        assert body["code"] == "RESOURCE_NOT_FOUND"
+    for path in ("/data/big", "/data", "/"):
+        body = client.get("/artifacts", session=session, path=path).expect(413).json()
+        assert body["code"] == "PAYLOAD_TOO_LARGE"
+        assert "100000000 bytes" in body["details"]
+    client.get("/artifacts", session=session, path="data").expect(422)
+
+
+@pytest.mark.registry
+@pytest.mark.slow
+def test_no_room_is_a_503_and_sigkill_leaves_no_spool(
+    stack: tuple[AgentProcess, ControlPlaneProcess], ended: tuple[str, Any]
+) -> None:
+    agent, control_plane = stack
+    client, (session, container) = control_plane.client(), ended
+    assert container.put_archive("/data", tar_of([Entry(b"noise", content=NOISE)]))
+    with client.stream("/artifacts", session=session, path="/data/noise", timeout=30):
+        refused = client.get("/artifacts", session=session, path="/data/noise").expect(503)
+        assert refused.headers["retry-after"] == "10"
+        assert "fill the disk space" in refused.json()["details"]
+        agent.kill()
+        assert list((agent.state_dir / "spool").iterdir()) == []
+    agent.start()

@@ -1,0 +1,91 @@
+"""The doctor and the agent's start on real engines: the machine's, and one with bad settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+from click.testing import CliRunner, Result
+
+from agent.cli import main
+from agent.cli_options import EXIT_CONFIG
+from agent.doctor import gather
+from tests.private_engine import PrivateEngine
+
+pytestmark = [pytest.mark.docker, pytest.mark.root]
+
+BAD_SETTINGS = {
+    "live-restore": False,
+    "icc": True,
+    "userland-proxy": False,
+    "tls": False,  # said aloud, it does not make dockerd wait for 15 s
+}
+
+
+def run(folder: Path, socket: Path, command: str, *options: str) -> Result:
+    settings = folder / "agent.toml"
+    settings.write_text(
+        f'docker_socket = "{socket}"\nstate_dir = "{folder}/state"\n'
+        f'socket = "{folder}/agent.sock"\npublic_address = "192.0.2.1"\n'
+    )
+    return CliRunner().invoke(main, [command, "--config", str(settings), *options])
+
+
+def findings(folder: Path, socket: Path) -> dict[str, Any]:
+    """Level and text of each check."""
+    answer = json.loads(run(folder, socket, "doctor", "--json").stdout)
+    return {each["check"]: (each["level"], each["found"]) for each in answer["findings"]}
+
+
+@pytest.fixture
+def exposed() -> Iterator[PrivateEngine]:
+    with PrivateEngine(BAD_SETTINGS, hosts=["tcp://127.0.0.1:2375"]) as engine:
+        yield engine
+
+
+def test_the_machines_engine_is_looked_at_and_left_as_it_is(
+    docker_engine: Path, tmp_path: Path
+) -> None:
+    with closing(docker.DockerClient(base_url=f"unix://{docker_engine}", timeout=20)) as client:
+        version = client.version()["Version"]
+        before = {network.id for network in client.networks.list()}
+        found = findings(tmp_path, docker_engine)
+        assert {network.id for network in client.networks.list()} == before
+    assert found["docker"][0] == "OK"
+    assert found["docker"][1].startswith(f"{version}, API 1.")
+    assert found["docker-tcp"][0] == "OK"
+    assert found["log-driver"] == ("OK", "local is there")
+    assert found["seccomp"][0] == "OK"
+    assert found["docker-disk"][1].startswith("/")
+    assert found["container-files"][0] in {"OK", "WARN"}
+    assert "dockerd" not in found  # its process was seen
+    assert list(tmp_path.iterdir()) == [tmp_path / "agent.toml"]
+
+
+def test_bad_settings_of_an_engine_are_found_and_the_agent_does_not_start_on_it(
+    exposed: PrivateEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = findings(tmp_path, exposed.socket)
+    assert found["docker-tcp"] == ("FAIL", "it serves anybody on http://127.0.0.1:2375")
+    assert found["live-restore"] == ("FAIL", "off")
+    assert found["icc"] == ("WARN", "on")
+    assert found["userland-proxy"] == ("OK", "off")
+    assert found["docker-disk"][1].startswith(f"{exposed.data_root}: ")
+    refused = run(tmp_path, exposed.socket, "serve")
+    assert refused.exit_code == EXIT_CONFIG
+    assert "Docker Engine serves anybody on http://127.0.0.1:2375; whoever" in refused.stderr
+
+    monkeypatch.setattr(gather, "ANSWER_SECONDS", 0.5)
+    exposed.pause()
+    assert findings(tmp_path, exposed.socket)["docker"] == ("FAIL", "no answer within 0.5 s")
+    exposed.resume()
+
+    exposed.kill()
+    level, text = findings(tmp_path, exposed.socket)["docker"]
+    assert level == "FAIL"
+    assert text.startswith("cannot reach the container engine: ")

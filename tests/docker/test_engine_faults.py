@@ -1,0 +1,170 @@
+"""Games while their engine is killed, hangs, or is gone with the whole machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docker.machine import Agent, Machine, Player, port_of
+from tests.docker.stack import eventually
+from tests.private_engine import PrivateEngine
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with _a_machine(live_restore=True) as machine:
+        yield machine
+
+
+@contextlib.contextmanager
+def _a_machine(*, live_restore: bool) -> Iterator[Machine]:
+    with PrivateEngine({"live-restore": live_restore}) as engine:
+        machine = Machine(engine)
+        try:
+            yield machine
+        finally:
+            machine.client.close()
+
+
+def _kill(pid: int) -> None:
+    """End a process of the private engine, and wait until the kernel has let go of it."""
+    end = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(end, signal.SIGKILL)
+    finally:
+        os.close(end)
+    eventually(lambda: not _lives(pid), f"process {pid} is gone")
+
+
+def _lives(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_f07_games_go_on_while_the_engine_is_killed_and_comes_back(machine: Machine) -> None:
+    with Agent(machine, ports=3) as agent:
+        sessions = [agent.play(), agent.play(restart=True)]
+        before = agent.processes()
+        with Player(machine, port_of(sessions[0])) as player:
+            player.seen_as(sessions[0])
+            for _ in range(2):
+                machine.engine.kill()
+                assert player.seen_as(sessions[0]) == player.address  # without any engine
+                eventually(lambda: not agent.engine_available, "it is noticed")
+                machine.engine.start()
+                eventually(lambda: agent.engine_available, "it is noticed that it is back")
+                assert player.seen_as(sessions[0])
+        assert agent.processes() == before
+        for session in sessions:
+            found = agent.session(session)
+            assert (found.state, found.restart_count) == (pb.STATE_RUNNING, 0)
+        agent.assert_ports_agree(*sessions)
+        third = agent.play()  # and new ones can be started
+        for session in (*sessions, third):
+            agent.end(session)
+        agent.assert_ports_agree()
+
+
+def test_f09_a_lifetime_ends_the_game_while_the_engine_hangs(machine: Machine) -> None:
+    with Agent(machine, ports=3) as agent:
+        session, other = agent.play(ttl=2), agent.play()
+        process = agent.processes()[session.internal_id]
+        machine.engine.pause()
+        try:
+            eventually(lambda: not _lives(process), "it is ended past the engine", patience=50)
+            assert agent.session(other).state == pb.STATE_RUNNING  # answers come all the time
+        finally:
+            machine.engine.resume()
+        eventually(lambda: agent.session(session).state == pb.STATE_EXITED, "its end is told")
+        assert agent.session(session).end_reason == pb.END_REASON_TTL
+        agent.assert_ports_agree(other)
+        agent.end(other)
+        agent.assert_ports_agree()
+
+
+def test_f11_a_game_that_dies_with_its_shim_is_found_to_have_ended(machine: Machine) -> None:
+    with Agent(machine, ports=3) as agent:
+        session, other = agent.play(), agent.play()
+        process = agent.processes()[session.internal_id]
+        shim = _parent(process)
+        _kill(shim)
+        _kill(process)
+        eventually(
+            lambda: agent.session(session).state in {pb.STATE_EXITED, pb.STATE_DEAD},
+            "it has ended, whatever the engine says",
+            patience=50,
+        )
+        assert agent.session(other).state == pb.STATE_RUNNING
+        agent.end(other)
+        eventually(lambda: agent.session(other).state == pb.STATE_EXITED, "the other ends")
+
+
+@pytest.mark.slow
+def test_f08_without_live_restore_games_end_with_the_engine_or_start_again_and_it_is_said() -> (
+    None
+):
+    with _a_machine(live_restore=False) as machine, Agent(machine, ports=3) as agent:
+        assert any("live-restore" in warning for warning in agent.warnings)
+        ended = agent.play()
+        # One that ends well when it is told to, as the engine does, is not started again.
+        restarted = agent.play("--ignore-sigterm", restart=True)
+        before = agent.processes()
+        machine.engine.kill()
+        machine.engine.start()
+        eventually(lambda: agent.session(ended).state == pb.STATE_EXITED, "it has ended")
+        eventually(lambda: agent.session(restarted).restart_count >= 1, "it was started again")
+        eventually(lambda: agent.session(restarted).state == pb.STATE_RUNNING, "and it runs")
+        assert agent.processes()[restarted.internal_id] != before[restarted.internal_id]
+        agent.assert_ports_agree(restarted)
+        agent.end(restarted)
+        agent.assert_ports_agree()
+
+
+@pytest.mark.slow
+def test_f45_after_a_reboot_what_asks_for_restarts_runs_again_and_the_rest_has_ended(
+    machine: Machine, tmp_path: Path
+) -> None:
+    boot_id = tmp_path / "boot_id"
+    boot_id.write_text(f"{uuid.uuid4()}\n")
+    with Agent(machine, ports=3) as agent:
+        ended, restarted = agent.play(), agent.play(restart=True)
+        processes = agent.processes()
+        agent.kill()
+        machine.engine.kill()
+        for process in processes.values():
+            shim = _parent(process)
+            _kill(process)
+            with contextlib.suppress(ProcessLookupError):
+                _kill(shim)
+        machine.engine.start()
+        bind = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
+        agent.wrapper = [*machine.engine.inside(), *_mounted(bind, boot_id)]
+        agent.start()
+        eventually(lambda: agent.session(ended).state == pb.STATE_EXITED, "it has ended")
+        assert agent.session(ended).end_reason == pb.END_REASON_HOST_RESTART
+        eventually(lambda: agent.session(restarted).state == pb.STATE_RUNNING, "it runs again")
+        assert agent.session(restarted).restart_count == 1
+        agent.assert_ports_agree(restarted)
+        with Player(machine, port_of(restarted)) as player:
+            assert player.seen_as(restarted) == player.address
+        agent.end(restarted)
+        agent.assert_ports_agree()
+
+
+def _mounted(script: str, path: Path) -> list[str]:
+    """A command that runs another one with a mount of its own."""
+    return ["unshare", "--mount", "sh", "-c", script, str(path)]

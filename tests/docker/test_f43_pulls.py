@@ -1,0 +1,314 @@
+"""F43: pulls from registries that fail, by the agent's own means and on an engine of their own.
+
+What callers and operators see of it is in test_f43_whole.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agent.engine import Credentials
+from agent.errors import (
+    AgentError,
+    DiskFull,
+    EngineUnavailable,
+    ImageNotFound,
+    RegistryRefused,
+    RegistryTimeout,
+    RegistryUnavailable,
+)
+from agent.images import CONCURRENT_PULLS
+from tests.chaos_registry import BLOBS, MANIFESTS, ChaosRegistry
+from tests.controlplane.secured_registry import USER, SecuredRegistry
+from tests.docker.puller import (
+    PATIENCE,
+    Puller,
+    eventually,
+    pull,
+    pull_until_done,
+    puller,
+    pushed,
+)
+from tests.harness import Registry
+from tests.private_engine import PrivateEngine, small_disk
+from tests.pushed_image import PushedImage, push_image
+from tests.registry_faults import (
+    Fault,
+    answers,
+    breaks_off,
+    corrupts,
+    delays,
+    errs,
+    hangs,
+    hangs_half_way,
+    resets,
+    trickles,
+    waits,
+)
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+SOON = 1.0
+"""Seconds after which a pull is given up that is not to come to an end."""
+
+DAEMON = {
+    # dockerd tries a layer once more after 5 s, by default five times in 75 s.
+    "max-download-attempts": 1,
+    # A layer that hangs keeps its place among these until the registry hangs up.
+    "max-concurrent-downloads": 40,
+}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[PrivateEngine]:
+    with PrivateEngine(DAEMON) as engine:
+        yield engine
+
+
+@pytest.fixture
+def chaos(registry: Registry, engine: PrivateEngine) -> Iterator[ChaosRegistry]:
+    with ChaosRegistry(registry.address, engine.host_address) as chaos:
+        yield chaos
+
+
+@pytest.fixture
+async def host(engine: PrivateEngine) -> AsyncIterator[Puller]:
+    async with puller(engine) as host:
+        yield host
+
+
+@dataclass(frozen=True)
+class Case:
+    """What goes wrong with an image's manifest, or with a layer, and what is told of it."""
+
+    part: str
+    fault: Fault
+    error: type[AgentError]
+    told: str = ""
+
+    def disturb(self, chaos: ChaosRegistry, image: PushedImage) -> None:
+        chaos.disturb(image.digest if self.part == "manifest" else image.layers[-1], self.fault)
+
+
+LIMITED = errs(429, "TOOMANYREQUESTS", "you have reached your limit")
+CASES = (
+    Case("manifest", answers(500), RegistryUnavailable, "500 Internal Server Error"),
+    Case("manifest", answers(429, Retry_After="1"), RegistryUnavailable, "HTTP 429"),
+    Case("manifest", LIMITED, RegistryUnavailable, "you have reached your limit"),
+    Case("manifest", errs(401, "UNAUTHORIZED", "authentication required"), RegistryRefused),
+    Case("manifest", errs(403, "DENIED", "requested access is denied"), RegistryRefused),
+    Case("manifest", answers(403), RegistryRefused, "HTTP 403"),
+    Case("manifest", errs(404, "MANIFEST_UNKNOWN", "manifest unknown"), ImageNotFound),
+    Case("manifest", answers(404), ImageNotFound),
+    Case("manifest", corrupts, RegistryUnavailable, "invalid character"),
+    Case("manifest", breaks_off, RegistryUnavailable, "EOF"),
+    Case("manifest", hangs, RegistryTimeout, "given up after"),
+    Case("manifest", trickles, RegistryTimeout, "given up after"),
+    Case("layer", LIMITED, RegistryUnavailable, "you have reached your limit"),
+    Case("layer", errs(404, "BLOB_UNKNOWN", "blob unknown to registry"), ImageNotFound),
+    Case("layer", corrupts, RegistryUnavailable, "verification failed"),
+    Case("layer", hangs_half_way, RegistryTimeout, "given up after"),
+    Case("layer", trickles, RegistryTimeout, "given up after"),
+)
+TRIED_AGAIN = (
+    Case("layer", answers(500), RegistryUnavailable, "500 Internal Server Error"),
+    Case("layer", breaks_off, RegistryUnavailable, "EOF"),
+    Case("layer", resets, RegistryUnavailable, "reset by peer"),
+)
+"""Which dockerd itself tries again."""
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        pytest.param(CASES, id="at once"),
+        pytest.param(TRIED_AGAIN, id="after tries of dockerd's own", marks=pytest.mark.slow),
+    ],
+)
+async def test_f43_a_failed_pull_is_told_by_its_cause_leaves_nothing_and_the_next_is_clean(
+    host: Puller,
+    registry: Registry,
+    chaos: ChaosRegistry,
+    caplog: pytest.LogCaptureFixture,
+    cases: Sequence[Case],
+) -> None:
+    empty = host.kept()
+    images = [pushed(registry, chaos, f"case-{number}") for number in range(len(cases))]
+
+    async def fails(case: Case, image: PushedImage) -> None:
+        case.disturb(chaos, image)
+        mine = host.images(SOON if case.error is RegistryTimeout else PATIENCE)
+        with pytest.raises(AgentError) as raised:
+            await pull(mine, image)
+        assert type(raised.value) is case.error, case
+        assert case.told in str(raised.value), case
+        assert any(str(raised.value) in message for message in caplog.messages)
+
+    await asyncio.gather(*map(fails, cases, images))
+    await host.until_kept(empty)
+    chaos.heal()
+    here = host.images()
+    await asyncio.gather(*(pull_until_done(here, image) for image in images))
+    await asyncio.to_thread(host.run, images[0])
+    for image in images:
+        await here.remove(image.reference)
+    await host.until_kept(empty)
+
+
+async def test_f43_pulls_that_hang_keep_their_slots_no_longer_than_their_deadline(
+    host: Puller, registry: Registry, chaos: ChaosRegistry
+) -> None:
+    empty = host.kept()
+    stuck = [pushed(registry, chaos, f"stuck-{number}") for number in range(CONCURRENT_PULLS)]
+    good = pushed(registry, chaos, "good")
+    for image in stuck:
+        chaos.disturb(image.layers[-1], hangs)
+    images = host.images(SOON)
+    hung = [asyncio.create_task(pull(images, image)) for image in stuck]
+    for image in stuck:
+        await asyncio.to_thread(chaos.wait_until_asked, image.layers[-1])
+    waited = await pull(images, good)
+    assert True in waited
+    for error in await asyncio.gather(*hung, return_exceptions=True):
+        assert isinstance(error, RegistryTimeout)
+    # dockerd lets go of a request that was never answered when the registry hangs up.
+    chaos.heal()
+    patient = host.images()
+    for image in stuck:
+        await pull_until_done(patient, image)
+    for image in (*stuck, good):
+        await patient.remove(image.reference)
+    await host.until_kept(empty)
+
+
+async def test_f43_a_hundred_who_ask_for_an_image_get_one_download_of_each_blob(
+    host: Puller, registry: Registry, chaos: ChaosRegistry
+) -> None:
+    image = pushed(registry, chaos, "wanted", layers=6)
+    chaos.disturb(MANIFESTS, waits)
+    images = host.images()
+    callers = [asyncio.create_task(pull(images, image)) for _ in range(100)]
+    await asyncio.to_thread(chaos.wait_until_asked, MANIFESTS)
+    chaos.heal()
+    await asyncio.gather(*callers)
+    assert chaos.asked(image.digest) == 1
+    assert [chaos.asked(layer) for layer in image.layers[1:]] == [1] * 6
+    assert chaos.asked(image.layers[0]) <= 1  # the game itself may be there
+    await pull(images, image)
+    assert chaos.asked(image.digest) == 1
+    await images.remove(image.reference)
+
+
+async def test_f43_two_pulls_at_a_time_and_the_others_say_that_they_wait(
+    host: Puller, registry: Registry, chaos: ChaosRegistry
+) -> None:
+    wanted = [pushed(registry, chaos, f"queued-{number}") for number in range(5)]
+    chaos.disturb(BLOBS, waits)
+    images = host.images()
+    callers = [asyncio.create_task(pull(images, image)) for image in wanted]
+    await asyncio.to_thread(chaos.wait_until_asked, MANIFESTS, CONCURRENT_PULLS)
+    begun = [image for image in wanted if chaos.asked(image.digest)]
+    assert len(begun) == CONCURRENT_PULLS
+    chaos.heal()
+    waited = [True in steps for steps in await asyncio.gather(*callers)]
+    assert waited == [image not in begun for image in wanted]
+    for image in wanted:
+        await images.remove(image.reference)
+
+
+@pytest.mark.slow
+async def test_f43_a_slow_registry_is_no_fault(
+    host: Puller, registry: Registry, chaos: ChaosRegistry
+) -> None:
+    image = pushed(registry, chaos, "slow")
+    chaos.disturb(f"{MANIFESTS}|{BLOBS}", delays(0.3))
+    images = host.images()
+    await pull(images, image)
+    await images.remove(image.reference)
+
+
+async def test_f43_a_pull_ends_with_its_engine_and_the_next_is_clean(
+    host: Puller, registry: Registry, chaos: ChaosRegistry
+) -> None:
+    downloads = host.engine.data_root / "tmp"
+    image = pushed(registry, chaos, "orphan", size=1_000_000)
+    chaos.disturb(image.layers[-1], hangs_half_way)
+    images = host.images()
+    caller = asyncio.create_task(pull(images, image))
+    await eventually(lambda: any(downloads.iterdir()), lambda: "no download began")
+    await asyncio.to_thread(host.engine.kill)
+    with pytest.raises(EngineUnavailable, match="broke its answer off"):
+        await caller
+    with pytest.raises(EngineUnavailable):
+        await pull(images, image)
+    await asyncio.to_thread(host.engine.start)
+    # A layer that was being unpacked may stay for good: dockerd forgets what it did not finish.
+    assert list(downloads.iterdir()) == []
+    chaos.heal()
+    await pull(images, image)
+    await asyncio.to_thread(host.run, image)
+    await images.remove(image.reference)
+
+
+@pytest.fixture
+def small_engine(tmp_path: Path) -> Iterator[PrivateEngine]:
+    with small_disk(tmp_path, 64) as disk, PrivateEngine(DAEMON, data_root=disk) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(os.urandom(16_000_000), id="as it comes"),
+        pytest.param(bytes(16_000_000), id="as it is unpacked", marks=pytest.mark.slow),
+    ],
+)
+async def test_f43_a_disk_that_fills_up_in_mid_pull(
+    small_engine: PrivateEngine, registry: Registry, content: bytes
+) -> None:
+    filler = small_engine.data_root / "filler"
+    filler.write_bytes(bytes(46_000_000))
+    with ChaosRegistry(registry.address, small_engine.host_address) as proxy:
+        big = push_image(registry.address, "f43/big", more=[content]).at(proxy.address)
+        small = pushed(registry, proxy, "small")
+        async with puller(small_engine) as host:
+            empty, images = host.kept(), host.images()
+            with pytest.raises(DiskFull, match="no space left on device"):
+                await pull(images, big)
+            await host.until_kept(empty)
+            await pull(images, small)
+            await asyncio.to_thread(host.run, small)
+            filler.unlink()
+            await pull(images, big)
+            await asyncio.to_thread(host.run, big)
+
+
+async def test_f43_a_refused_log_in_is_not_a_missing_image(
+    host: Puller, engine: PrivateEngine
+) -> None:
+    right = Credentials(USER["username"], USER["password"])
+    wrong = Credentials(USER["username"], "guess")
+    with SecuredRegistry() as registry:
+        held = push_image(
+            registry.address,
+            "f43/secret",
+            more=[os.urandom(10)],
+            log_in=(right.username, right.password),
+        )
+        with ChaosRegistry(registry.address, engine.host_address) as proxy:
+            image = held.at(proxy.address)
+            images = host.images()
+            for credentials in (None, wrong):
+                with pytest.raises(RegistryRefused, match="refuses access"):
+                    await pull(images, image, credentials)
+            await pull(images, image, right)
+            missing = PushedImage("f43/secret", "v1", f"sha256:{'0' * 64}", proxy.address, ())
+            with pytest.raises(ImageNotFound):
+                await pull(images, missing, right)
+            await images.remove(image.reference)

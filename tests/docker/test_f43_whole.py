@@ -1,0 +1,185 @@
+"""F43 through the whole product: what callers and operators see of pulls that fail."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.api_client import ApiClient
+from tests.chaos_registry import ChaosRegistry
+from tests.demo_game import UDP_PORT
+from tests.demo_game.player import udp_round_trip
+from tests.deployment import REGION, application
+from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
+from tests.private_engine import PrivateEngine, small_disk
+from tests.pushed_image import PushedImage, push_image
+from tests.registry_faults import corrupts, hangs_half_way, waits
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+PATIENCE = 30.0
+
+
+@dataclass
+class Product:
+    """One host, whose engine and registry may be disturbed, and its control plane."""
+
+    engine: PrivateEngine
+    registry: Registry
+    chaos: ChaosRegistry
+    agent: AgentProcess
+    control_plane: ControlPlaneProcess
+
+    @property
+    def client(self) -> ApiClient:
+        return self.control_plane.client()
+
+    def push(self, name: str, tag: str, layer: bytes = b"") -> PushedImage:
+        """Push an image with a layer that no other has."""
+        more = [layer or os.urandom(100_000)]
+        return push_image(self.registry.address, name, tag, more=more).at(self.chaos.address)
+
+    def make_application(self, name: str) -> None:
+        self.client.post("/application", application(name, repository=name)).expect(201)
+
+    def enable(self, image: PushedImage) -> None:
+        path = f"/application/{image.repository}/tags"
+        self.client.post(path, {"tag": image.tag}).expect(204)
+
+    def is_there(self, image: PushedImage) -> bool:
+        path = f"/tag/{REGION}/{image.repository}/{image.tag}"
+        return bool(self.client.get(path).expect(200).json()["exists"])
+
+    def until_there(self, image: PushedImage) -> None:
+        eventually(lambda: self.is_there(image), f"{image.tag} is pulled; {self.pulls()}")
+
+    def pulls(self) -> dict[str, dict[str, Any]]:
+        """What the operator is told of the host's pulls, by image."""
+        operator = ApiClient(self.control_plane.base_url, self.control_plane.operator_token)
+        shown = operator.get("/operator/agent/local").expect(200).json()
+        return {pull["image"]: pull for pull in shown["pulls"]}
+
+    def until_failed(self, image: PushedImage, cause: str) -> None:
+        """Wait until the operator is told of a failed try, and why; it is in both logs, too."""
+
+        def told() -> bool:
+            pull = self.pulls().get(image.reference, {})
+            return pull.get("failures", 0) > 0 and cause in (pull["cause"] or "")
+
+        eventually(told, f"{cause!r} is told")
+        for part in (self.agent, self.control_plane):
+            logged = part.process.log.read_text().splitlines()
+            assert any(cause in line for line in logged), part
+
+    def start(self, image: PushedImage, **body: object) -> str:
+        """Start a session, play a round and end it; return the tag that it ran."""
+        body = {"location": REGION, "image": image.repository, **body}
+        made = self.client.post("/session", body).expect(201).json()
+        [port] = [port["host"] for port in made["ports"] if port["container"] == UDP_PORT]
+        udp_round_trip(made["host"], port)
+        described = self.client.get(f"/session/{made['id']}").expect(200).json()
+        self.client.delete_session(made["id"]).expect(204)
+        return str(described["tag"])
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def product(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    folder = tmp_path_factory.mktemp("disk")
+    with (
+        small_disk(folder, 64) as disk,
+        PrivateEngine(data_root=disk) as engine,
+        ChaosRegistry(registry.address, "127.0.0.1", engine.host_address) as chaos,
+        AgentProcess(
+            engine.socket, bind_address="0.0.0.0", public_address=engine.engine_address
+        ) as agent,
+        ControlPlaneProcess(
+            [AgentSpec("local", agent.address)], {"local": chaos.address}
+        ) as control_plane,
+    ):
+        engine.lead_to_host(int(chaos.address.rpartition(":")[2]))
+        yield Product(engine, registry, chaos, agent, control_plane)
+
+
+def test_f43_starts_go_on_with_the_newest_tag_that_is_there(product: Product) -> None:
+    old, broken, new = (product.push("game", tag) for tag in ("v1", "v2", "v3"))
+    product.make_application("game")
+    product.enable(old)
+    product.until_there(old)
+    product.chaos.disturb(broken.layers[-1], corrupts)
+    product.enable(broken)
+    product.until_failed(broken, "verification failed")
+    assert not product.is_there(broken)
+    assert product.start(old) == "v1"
+    product.client.post("/session", {"location": REGION, "image": "game", "version": "v2"}).expect(
+        404
+    )
+
+    product.enable(new)
+    product.until_there(new)
+    assert product.start(new) == "v3"
+    assert list(product.pulls()) == [broken.reference]
+
+    product.chaos.heal()
+    product.until_there(broken)
+    assert product.start(broken, version="v2") == "v2"
+    assert product.pulls() == {}
+
+
+def test_f43_a_hundred_starts_of_an_image_that_comes_make_one_pull(product: Product) -> None:
+    image = product.push("crowd", "v1")
+    product.make_application("crowd")
+    product.chaos.disturb(image.layers[-1], waits)
+    product.enable(image)
+    product.chaos.wait_until_asked(image.layers[-1])
+
+    def start(_: int) -> int:
+        return product.client.post("/session", {"location": REGION, "image": "crowd"}).status
+
+    with ThreadPoolExecutor(20) as callers:
+        assert set(callers.map(start, range(100))) == {404}
+    product.chaos.heal()
+    product.until_there(image)
+    assert product.start(image) == "v1"
+    assert product.chaos.asked(image.layers[-1]) == 1
+
+
+def test_f43_a_full_disk_is_told_and_the_pull_goes_on_when_there_is_room(
+    product: Product,
+) -> None:
+    image = product.push("big", "v1", os.urandom(12_000_000))
+    product.make_application("big")
+    filler = product.engine.data_root / "filler"
+    filler.write_bytes(bytes(40_000_000))
+    product.enable(image)
+    product.until_failed(image, "no space left on device")
+    assert product.pulls()[image.reference]["cause"].startswith("disk_full")
+    filler.unlink()
+    product.until_there(image)
+    assert product.start(image) == "v1"
+
+
+def test_f43_a_pull_whose_engine_goes_away_is_tried_again(product: Product) -> None:
+    image = product.push("orphan", "v1")
+    product.make_application("orphan")
+    product.chaos.disturb(image.layers[-1], hangs_half_way)
+    product.enable(image)
+    product.chaos.wait_until_asked(image.layers[-1])
+    product.engine.kill()
+    product.until_failed(image, "cannot reach the container engine")
+    product.chaos.heal()
+    product.engine.start()
+    product.until_there(image)
+    assert product.start(image) == "v1"

@@ -1,0 +1,368 @@
+"""What sessions reach with the firewall in, on a host of its own; never the machine's rules."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.config import load_config
+from agent.firewall import Firewall
+from agent.firewall_rules import FORWARD_CHAIN, INPUT_CHAIN
+from agent.firewall_watch import FirewallWatch
+from agent.session import Protocol
+from tests.docker.machine import FIRST, Agent, Machine, Player, port_of
+from tests.docker.stack import eventually
+from tests.fakes import FakeClock
+from tests.harness import ROOT
+from tests.private_engine import PrivateEngine
+from tests.private_network import PrivateNetwork, run
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+SERVICE = 9100
+"""A port of the host's own, as that of a node exporter."""
+METADATA = ("169.254.169.254", "fd00:ec2::254")
+ELSEWHERE = ("203.0.113.9", "2001:db8:9::9")
+MANAGEMENT = ("10.9.0.9", "2001:db8:a::9")
+RESOLVER = ("10.9.0.53", "2001:db8:a::53")
+SESSIONS6 = "2001:db8:20::/64"
+
+SERVE = """
+import socket, sys, threading
+def echo(sock):
+    while True:
+        data, asked, _, sender = sock.recvmsg(100, 100)
+        sock.sendmsg([data], asked, 0, sender)  # from the very address that was asked
+udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+udp.bind(("::", int(sys.argv[1])))
+tcp = socket.create_server(("::", int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True)
+threading.Thread(target=echo, args=[udp], daemon=True).start()
+print(flush=True)
+while True:
+    tcp.accept()[0].close()
+"""
+KNOCK = """
+import json, socket, sys
+from concurrent.futures import ThreadPoolExecutor
+def knock(target):
+    kind, address, port = target
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM) as one:
+        one.settimeout(1)
+        try:
+            one.bind((source, 0))
+            one.connect((address, port))
+            if kind == "udp":
+                one.send(b"knock")
+                one.recv(100)
+        except TimeoutError:
+            return "silent"
+        except OSError:
+            return "refused"
+    return "open"
+source, targets = sys.argv[1], json.loads(sys.argv[2])
+with ThreadPoolExecutor(64) as pool:
+    print(json.dumps(list(pool.map(knock, targets))))
+"""
+
+Target = tuple[str, str, int]
+
+
+@dataclass
+class Site:
+    """A host with its engine, and a namespace beyond it in which everybody else lives."""
+
+    machine: Machine
+    outside: list[str]
+    proxy: bool
+    """Whether the engine takes what sessions send to published ports of their own host."""
+
+    def firewall(self, word: str, config: Path) -> subprocess.CompletedProcess[str]:
+        command = (sys.executable, "-m", "agent", "firewall", word, "--config", str(config))
+        return subprocess.run(
+            self.machine.engine.inside(*command),
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}"},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+    def rules(self) -> list[str]:
+        """All filters of the host."""
+        return [
+            line
+            for tool in ("iptables-save", "ip6tables-save")
+            for line in self.machine.run(tool, "-t", "filter").splitlines()
+            if line.startswith("-A")
+        ]
+
+
+@contextlib.contextmanager
+def serving(command: list[str]) -> Iterator[None]:
+    with subprocess.Popen(
+        [*command, sys.executable, "-c", SERVE, str(SERVICE)], stdout=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"\n"
+            yield
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def joined(engine: PrivateEngine) -> Iterator[list[str]]:
+    """A namespace whose addresses the engine's reaches; a command that runs others in it."""
+    name = f"{engine.namespace}-o"
+    run("ip", "netns", "add", name)
+    try:
+        run(*f"ip -n {engine.namespace} link add out type veth peer eth0 netns {name}".split())
+        for command in (
+            f"-n {engine.namespace} address add 192.0.2.1/24 dev out",
+            f"-n {engine.namespace} address add 2001:db8::1/64 dev out nodad",
+            f"-n {engine.namespace} link set out up",
+            f"-n {name} link set lo up",
+            f"-n {name} address add 192.0.2.2/24 dev eth0",
+            f"-n {name} address add 2001:db8::2/64 dev eth0 nodad",
+            f"-n {name} link set eth0 up",
+            f"-n {name} route add {SESSIONS6} via 2001:db8::1",
+        ):
+            run("ip", *command.split())
+        for v4, v6 in (METADATA, ELSEWHERE, MANAGEMENT, RESOLVER):
+            run(*f"ip -n {name} address add {v4}/32 dev lo".split())
+            run(*f"ip -n {name} address add {v6}/128 dev lo nodad".split())
+            run(*f"ip -n {engine.namespace} route add {v4} via 192.0.2.2".split())
+            run(*f"ip -n {engine.namespace} route add {v6} via 2001:db8::2".split())
+        outside = ["nsenter", f"--net=/run/netns/{name}"]
+        with serving(outside):
+            yield outside
+    finally:
+        run("ip", "netns", "delete", name)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[True, pytest.param(False, marks=pytest.mark.slow)],
+    ids=["proxy", "no-proxy"],
+)
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    settings = {"ipv6": True, "fixed-cidr-v6": SESSIONS6, "userland-proxy": request.param}
+    with PrivateEngine(settings) as engine:
+        machine = Machine(engine)
+        try:
+            with joined(engine) as outside, serving(engine.inside()):
+                yield Site(machine, outside, request.param)
+        finally:
+            machine.client.close()
+
+
+@pytest.fixture
+def agent(site: Site) -> Iterator[Agent]:
+    agent = Agent(site.machine, ports=4)
+    agent.settings |= {
+        "firewall_bridges": ["docker0"],
+        "firewall_blocked": ["10.9.0.0/16", "2001:db8:a::/48"],
+        "firewall_allowed": [f"{RESOLVER[0]}:{SERVICE}/udp", f"[{RESOLVER[1]}]:{SERVICE}/udp"],
+    }
+    with agent:
+        yield agent
+        assert site.firewall("remove", agent.config).returncode == 0
+        assert not [rule for rule in site.rules() if "TILTYARD" in rule]
+
+
+def both(addresses: Iterable[str]) -> list[Target]:
+    return [(kind, address, SERVICE) for address in addresses for kind in ("tcp", "udp")]
+
+
+def reached(command: list[str], targets: list[Target], source: str = "") -> set[Target]:
+    """Which of the targets answer somebody in a namespace, at one of its addresses."""
+    done = subprocess.run(
+        [*command, sys.executable, "-c", KNOCK, source, json.dumps(targets)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    answers = json.loads(done.stdout)
+    return {target for target, answer in zip(targets, answers, strict=True) if answer == "open"}
+
+
+def inside(agent: Agent, session: pb.Session) -> tuple[list[str], dict[str, Any]]:
+    """A command that runs others in a session's network, and what the engine says of that."""
+    [container] = [one for one in agent.containers() if session.internal_id in one.name]
+    [network] = container.attrs["NetworkSettings"]["Networks"].values()
+    return ["nsenter", f"--net=/proc/{container.attrs['State']['Pid']}/ns/net"], network
+
+
+def test_sessions_reach_the_world_but_neither_their_host_nor_its_cloud(
+    site: Site, agent: Agent
+) -> None:
+    one, other = agent.play(), agent.play(protocol=pb.PROTOCOL_TCP)
+    session, network = inside(agent, one)
+    neighbour, of_neighbour = inside(agent, other)
+    engine = site.machine.engine
+    gateways = [network["Gateway"], network["IPv6Gateway"]]
+    of_host = both([*gateways, engine.engine_address, "192.0.2.1", "2001:db8::1"])
+    of_cloud = both([*METADATA, *MANAGEMENT])
+    resolver: list[Target] = [("udp", address, SERVICE) for address in RESOLVER]
+    not_allowed: list[Target] = [("tcp", address, SERVICE) for address in RESOLVER]
+    private = both([of_neighbour["IPAddress"], of_neighbour["GlobalIPv6Address"]])
+    published: Target = ("tcp", engine.engine_address, port_of(other))
+    for_all = {*both(ELSEWHERE), *resolver, *([published] if site.proxy else [])}
+    everything = [published, *for_all, *of_host, *of_cloud, *not_allowed, *private]
+    show = ("ip", "-6", "address", "show", "dev", "docker0", "tentative")
+    eventually(lambda: not site.machine.run(*show), "the bridge has its addresses")
+    with serving(neighbour):
+        before = reached(session, everything)
+        assert before >= {*for_all, *of_host, *of_cloud, *not_allowed}
+        assert site.firewall("check", agent.config).returncode == 1
+        assert site.firewall("apply", agent.config).stdout == "the rules are in\n"
+        assert reached(session, everything) == for_all
+        assert reached(engine.inside(), private) == set(private)  # the host reaches its sessions
+    for player_address in ("192.0.2.2", MANAGEMENT[0]):  # what is blocked may still come in
+        assert reached(site.outside, [("udp", "192.0.2.1", port_of(one))], player_address)
+    with Player(site.machine, port_of(one)) as player:
+        assert player.seen_as(one) == player.address
+    assert len(reached(site.outside, both(["192.0.2.1", "2001:db8::1"]))) == 4
+    assert len(reached(engine.inside(), both(METADATA))) == 4
+
+
+def test_the_rules_are_the_same_however_often_and_outlive_the_engine(
+    site: Site, agent: Agent
+) -> None:
+    agent.play()
+    assert site.firewall("apply", agent.config).stdout == "the rules are in\n"
+    rules = site.rules()
+    assert site.firewall("apply", agent.config).stdout == "the rules were in\n"
+    assert site.rules() == rules
+    site.machine.engine.kill()
+    site.machine.engine.start()
+    assert site.firewall("check", agent.config).stdout == "the rules are in\n"
+
+
+def tools_within(command: list[str], variant: str, folder: Path) -> Path:
+    """A folder with the iptables of one variant, which work within a namespace."""
+    for tool in ("iptables", "ip6tables"):
+        for name in (tool, f"{tool}-save", f"{tool}-restore"):
+            found = shutil.which(f"{tool}{variant}{name.removeprefix(tool)}")
+            assert found is not None
+            script = folder / name
+            script.write_text(f'#!/bin/sh\nexec {" ".join(command)} {found} "$@"\n')
+            script.chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def firewall(
+    site: Site, agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Firewall:
+    """The site's, as this process sees it."""
+    tools = tools_within(site.machine.engine.inside(), "", tmp_path)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    firewall = Firewall(load_config(agent.config, {}).firewall())
+    firewall.apply()
+    return firewall
+
+
+def test_f23_rules_that_are_flushed_are_noticed_and_those_of_others_stay(
+    site: Site, agent: Agent, firewall: Firewall
+) -> None:
+    theirs = "-s 192.0.2.7/32 -p tcp -m tcp --dport 22 -j ACCEPT"
+    for chain in ("INPUT", "DOCKER-USER"):
+        site.machine.run("iptables", "-I", chain, *theirs.split())
+    for happens, named in (
+        ("-D INPUT 2", INPUT_CHAIN),
+        (f"-F {INPUT_CHAIN}", INPUT_CHAIN),
+        ("-I DOCKER-USER -j ACCEPT", FORWARD_CHAIN),
+    ):
+        site.machine.run("iptables", *happens.split())
+        assert any(named in problem for problem in firewall.problems())
+        assert firewall.apply()
+        assert firewall.problems() == []
+    for chain in ("INPUT", "DOCKER-USER"):
+        assert f"-A {chain} {theirs}" in site.rules()
+        site.machine.run("iptables", "-D", chain, *theirs.split())
+    site.machine.run("iptables", "-D", "DOCKER-USER", "-j", "ACCEPT")
+    site.machine.run("iptables", "-F", "DOCKER-USER")
+    checked = site.firewall("check", agent.config)
+    assert (checked.returncode, FORWARD_CHAIN in checked.stderr) == (1, True)
+    agent.restart()
+    eventually(lambda: any("firewall apply" in said for said in agent.warnings), "it says so")
+    assert site.firewall("apply", agent.config).returncode == 0
+    site.machine.run("iptables", "-A", "DOCKER-USER", "-j", "RETURN")
+
+
+async def test_f23_a_session_whose_rule_is_gone_is_told_until_the_engine_makes_it_again(
+    site: Site, agent: Agent, firewall: Firewall
+) -> None:
+    session = agent.play()
+    published = frozenset({(Protocol.UDP, port_of(session))})
+    watch = FirewallWatch(
+        firewall, FakeClock(), version=4, published=lambda: published, tell=lambda: None
+    )
+
+    async def warnings() -> tuple[str, ...]:
+        await watch.look()
+        await watch.look()
+        return watch.warnings
+
+    try:
+        assert await warnings() == ()
+        site.machine.run("iptables", "-t", "nat", "-F", "DOCKER")
+        [warning] = await warnings()
+        assert f"udp {FIRST}" in warning
+        site.machine.engine.kill()
+        site.machine.engine.start()
+        assert await warnings() == ()
+        with Player(site.machine, FIRST) as player:
+            assert player.seen_as(session) == player.address
+    finally:
+        await watch.close()
+
+
+@pytest.mark.parametrize("variant", ["-nft", "-legacy"])
+def test_either_variant_of_iptables_takes_the_rules_and_gives_them_back(
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = PrivateNetwork()
+    try:
+        network.make()
+        tools = tools_within(network.inside(), variant, tmp_path)
+        monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+        settings = {
+            "TILTYARD_AGENT_PUBLIC_ADDRESS": "192.0.2.1",
+            "TILTYARD_AGENT_FIREWALL_BLOCKED": "10.0.0.0/8,fc00::/7",
+            "TILTYARD_AGENT_FIREWALL_ALLOWED": "10.0.0.53:53/udp,[fd00::53]:53/udp",
+        }
+        firewall = Firewall(load_config(None, settings).firewall())
+        run("iptables", "-A", "INPUT", "-p", "tcp", "--dport", "22", "-j", "ACCEPT")
+        before = chains()
+        assert len(firewall.problems()) == 8
+        assert firewall.apply()
+        assert firewall.problems() == []
+        assert not firewall.apply()
+        assert firewall.remove()
+        assert chains() == before
+        assert not firewall.remove()
+    finally:
+        network.remove()
+
+
+def chains() -> list[str]:
+    dumps = run("iptables-save", "-t", "filter") + run("ip6tables-save", "-t", "filter")
+    lines = [line for line in dumps.splitlines() if line[:1] in {":", "-"}]
+    return [line.partition(" [")[0] for line in lines]

@@ -1,0 +1,318 @@
+"""What a session's container may do and see, told by a program within it and measured outside."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.container_config import PIDS_LIMIT
+from agent.dockerd import grantable_nofile
+from tests.agent.tars import Entry, tar_of
+from tests.docker.machine import Agent, Machine, ports_of
+from tests.docker.stack import PATIENCE, eventually
+from tests.harness import Registry
+from tests.private_engine import PrivateEngine
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+SOURCE = Path(__file__).with_name("inmate.c")
+CGROUPS = Path("/sys/fs/cgroup")
+MEMORY = 64 * 2**20
+"""What `Agent.play` limits a session to, with one core, and a hundredth of one for weight."""
+HOSTILE = """
+LABEL io.tiltyard.agent=other io.tiltyard.session=other io.tiltyard.record={} other=kept
+ENV TILTYARD_SESSION_ID=other TILTYARD_PORT_UDP_7777=1 OTHER=kept
+EXPOSE 22 9999/udp 20000-20100
+USER 12345:54321
+WORKDIR /run/tiltyard
+HEALTHCHECK --interval=1s CMD ["/inmate", "exit", "1"]
+STOPSIGNAL SIGUSR1
+VOLUME ["/data", "/run", "/etc"]
+ENTRYPOINT ["/inmate", "environment"]
+"""
+
+Build = Callable[[str], str]
+"""Builds an image with more lines in its Dockerfile; returns its reference."""
+
+
+@dataclass
+class Prison:
+    """An agent on an engine of its own, with images of the program that looks around."""
+
+    machine: Machine
+    agent: Agent
+    build: Build
+
+    def held(self, *orders: str, image: str = "", **asked: Any) -> pb.Session:
+        """Start a session that carries out orders, of the plain image by default."""
+        self.machine.image = image or self.build("")
+        return self.agent.play(*orders, **asked)
+
+    def container(self, session: pb.Session) -> Any:
+        [found] = [one for one in self.agent.containers() if session.internal_id in one.name]
+        return found
+
+    def told(self, session: pb.Session) -> dict[str, list[str]]:
+        """What it said to each of its orders, once it has done them all; lines by order."""
+        said = ""
+
+        def done() -> bool:
+            nonlocal said
+            said = str(self.container(session).logs(stderr=False), "utf-8")
+            return said.endswith("#### end \n")
+
+        eventually(done, "its orders are carried out")
+        parts = (part.split("\n") for part in said.split("#### ")[1:])
+        return {order.strip(): lines[:-1] for order, *lines in parts}
+
+    def cgroup(self, session: pb.Session, old: str, new: str) -> Path:
+        """A file of a session's cgroup: `controller/name` of version 1, `name` of version 2."""
+        process = self.container(session).attrs["State"]["Pid"]
+        paths = dict(
+            line.split(":", 2)[1:] for line in Path(f"/proc/{process}/cgroup").read_text().split()
+        )
+        controller, _, name = old.partition("/")
+        for names, path in paths.items():
+            if controller in names.split(","):
+                return CGROUPS / controller / path.lstrip("/") / name
+        return CGROUPS / paths[""].lstrip("/") / new
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with PrivateEngine() as engine:
+        machine = Machine(engine)
+        try:
+            yield machine
+        finally:
+            machine.client.close()
+
+
+@pytest.fixture(scope="module")
+def build(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
+    program = tmp_path_factory.mktemp("inmate") / "inmate"
+    command = ["gcc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
+    subprocess.run([*command, str(SOURCE)], check=True, timeout=60)
+    built: dict[str, str] = {}
+    client = machine.client
+
+    def made(lines: str) -> str:
+        if lines not in built:
+            name = f"{registry.address}/inmate-{len(built)}:v1"
+            dockerfile = f'FROM scratch\nCOPY / /\nENTRYPOINT ["/inmate"]\n{lines}\n'
+            context = tar_of(
+                [
+                    Entry(b"Dockerfile", content=dockerfile.encode()),
+                    Entry(b"inmate", content=program.read_bytes(), mode=0o755),
+                    Entry(b"data/own", content=b"of the image"),
+                ]
+            )
+            client.images.build(
+                fileobj=io.BytesIO(context), custom_context=True, tag=name, rm=True
+            )
+            client.images.push(name)
+            [built[lines]] = client.images.get(name).attrs["RepoDigests"]
+        return built[lines]
+
+    with Registry(machine.engine.host_address) as registry:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def agent(machine: Machine) -> Iterator[Agent]:
+    with Agent(machine, ports=9) as agent:
+        yield agent
+
+
+@pytest.fixture
+def prison(machine: Machine, agent: Agent, build: Build) -> Iterator[Prison]:
+    yield Prison(machine, agent, build)
+    for container in agent.containers():
+        container.remove(force=True, v=True)
+
+
+def test_root_in_a_container_can_do_nothing_that_root_can(prison: Prison) -> None:
+    session = prison.held("show", "/proc/self/status", "attempt", "show", "/proc/self/uid_map")
+    told = prison.told(session)
+    status = dict(line.split(":\t", 1) for line in told["show /proc/self/status"] if ":\t" in line)
+    assert status["Uid"].split()[0] == "0"
+    for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        assert int(status[kind], 16) == 0
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    refused = [line for line in told["attempt"] if re.search("not permitted|denied", line)]
+    assert refused == told["attempt"]
+    assert len(refused) == 14
+    of_engine = Path(f"/proc/{prison.machine.engine.pid}/uid_map").read_text()
+    assert told["show /proc/self/uid_map"] == of_engine.splitlines()
+
+
+def test_a_container_sees_its_own_folder_and_nobody_elses(prison: Prison) -> None:
+    other = prison.held()
+    session = prison.held(
+        *("list", "/run/tiltyard", "list", "/run", "list", "/proc", "list", "/"),
+        *("show", "/run/tiltyard/session.json"),
+        *("show", "/proc/self/mountinfo", "show", "/proc/self/cgroup"),
+        *("write", "/run/tiltyard/new", "write", "/run/tiltyard/session.json"),
+        *("write", "/proc/sys/kernel/hostname", "write", "/sys/fs/cgroup/new"),
+    )
+    told = prison.told(session)
+    assert told["list /run"] == ["40755 tiltyard"]
+    assert told["list /run/tiltyard"] == ["100644 session.json"]
+    assert json.loads(told["show /run/tiltyard/session.json"][0])["id"] == session.internal_id
+    for path in ("/run/tiltyard/new", "/run/tiltyard/session.json", "/proc/sys/kernel/hostname"):
+        assert told[f"write {path}"] == ["Read-only file system"]
+    assert told["write /sys/fs/cgroup/new"] != ["written"]
+    assert "docker.sock" not in str(told)
+    assert other.internal_id not in str(told)
+
+    processes = [line for line in told["list /proc"] if line.split()[1].isdigit()]
+    assert len(processes) == 2  # init and itself
+    assert {line.rpartition(":")[2] for line in told["show /proc/self/cgroup"]} == {"/"}
+    mounted = {}
+    for line in told["show /proc/self/mountinfo"]:
+        _, _, _, source, target, options, *_ = line.split()
+        if not target.startswith(("/proc", "/sys", "/dev")):
+            mounted[target] = (source, options.split(",")[0])
+    folder = prison.agent.state_dir / "sessions" / session.internal_id
+    source, options = mounted.pop("/run/tiltyard")
+    assert str(folder / "public").endswith(source)
+    assert options == "ro"
+    files = {"/etc/resolv.conf", "/etc/hostname", "/etc/hosts", "/sbin/docker-init"}
+    assert set(mounted) == {"/", *files}
+    modes = [path.stat().st_mode & 0o777 for path in (folder.parent, folder, folder / "public")]
+    assert modes == [0o700, 0o700, 0o755]
+
+
+def test_a_container_has_the_limits_that_were_asked_for(prison: Prison) -> None:
+    session = prison.held("show", "/proc/self/limits")
+    told = prison.told(session)
+    limits = {line[:26].strip(): line[26:].split()[:2] for line in told["show /proc/self/limits"]}
+    nofile = grantable_nofile(prison.machine.engine.pid)
+    assert limits["Max open files"] == [str(nofile)] * 2
+    assert limits["Max core file size"] == ["0", "0"]
+
+    def limit(old: str, new: str) -> str:
+        return prison.cgroup(session, old, new).read_text().strip()
+
+    assert limit("pids/pids.max", "pids.max") == str(PIDS_LIMIT)
+    assert limit("memory/memory.limit_in_bytes", "memory.max") == str(MEMORY)
+    swap = limit("memory/memory.memsw.limit_in_bytes", "memory.swap.max")
+    assert swap in {str(MEMORY), "0"}  # memory and swap together, or swap alone
+    quota = limit("cpu/cpu.cfs_quota_us", "cpu.max").split()[0]
+    assert quota == "100000"
+    assert int(limit("cpu/cpu.shares", "cpu.weight")) <= 10  # by default it is 1024 or 100
+
+
+def test_memory_beyond_the_limit_ends_the_session(prison: Prison) -> None:
+    session = prison.held("eat")
+    eventually(
+        lambda: prison.agent.session(session).state == pb.STATE_EXITED, "it is out of memory"
+    )
+    ended = prison.agent.session(session)
+    assert (ended.exit_code, ended.end_reason) == (137, pb.END_REASON_OOM)
+
+
+def test_f30_a_fork_bomb_stays_within_its_limit_and_ends_when_told(prison: Prison) -> None:
+    session = prison.held("deaf", "bomb")
+    current = prison.cgroup(session, "pids/pids.current", "pids.current")
+    eventually(lambda: int(current.read_text()) == PIDS_LIMIT, "it has all it gets")
+    subprocess.run(["true"], check=True, timeout=PATIENCE)
+    other = prison.held()
+    assert prison.agent.session(other).state == pb.STATE_RUNNING
+    assert int(current.read_text()) <= PIDS_LIMIT
+    prison.agent.end(session)
+    ended = prison.agent.session(session)
+    assert (ended.state, ended.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
+    eventually(lambda: not current.exists() or current.read_text() == "0\n", "all have ended")
+
+
+def test_f30_children_that_nobody_waits_for_are_buried(prison: Prison) -> None:
+    session = prison.held("orphans", str(2 * PIDS_LIMIT))
+    prison.told(session)
+    current = prison.cgroup(session, "pids/pids.current", "pids.current")
+    eventually(lambda: current.read_text() == "2\n", "init and the program are left")
+    prison.agent.end(session)
+    assert prison.agent.session(session).exit_code == 143
+
+
+def test_what_an_image_says_of_itself_changes_nothing_of_ours(prison: Prison) -> None:
+    session = prison.held("show", "/proc/self/status", image=prison.build(HOSTILE))
+    told = prison.told(session)
+    variables = dict(line.split("=", 1) for line in told["environment"])
+    assert variables["TILTYARD_SESSION_ID"] == session.internal_id
+    [(_, port)] = ports_of(session)
+    assert variables["TILTYARD_PORT_UDP_7777"] == str(port)
+    assert variables["OTHER"] == "kept"
+    assert "Uid:\t12345\t12345\t12345\t12345" in told["show /proc/self/status"]
+    container = prison.container(session)
+    assert container.labels["io.tiltyard.session"] == session.internal_id
+    assert container.labels["io.tiltyard.agent"] == prison.agent.agent_id
+    assert json.loads(container.labels["io.tiltyard.record"])
+    assert [key for key, bindings in container.ports.items() if bindings] == ["7777/udp"]
+    prison.agent.assert_ports_agree(session)
+    assert container.attrs["Config"]["Healthcheck"]["Test"] == ["NONE"]
+    assert "Health" not in container.attrs["State"]
+    prison.agent.end(session)
+    ended = prison.agent.session(session)
+    assert (ended.exit_code, ended.end_reason) == (143, pb.END_REASON_STOPPED)
+
+
+VOLUME = 'VOLUME ["/data"]'
+
+
+def test_a_volume_of_an_image_is_a_folder_of_the_container_and_goes_with_it(
+    prison: Prison,
+) -> None:
+    volumes = prison.machine.client.volumes
+    assert volumes.list() == []
+    session = prison.held(
+        *("list", "/data", "write", "/data/mark", "exit", "3"),
+        image=prison.build(VOLUME),
+        restart=True,
+    )
+    eventually(lambda: prison.agent.session(session).restart_count == 1, "it is restarted")
+    found = b"100644 mark\n"
+    eventually(lambda: found in prison.container(session).logs(), "it finds what it wrote")
+    assert len(volumes.list()) == 1
+    prison.agent.end(session)
+    assert {"data/own", "data/mark"} <= set(artifact(prison.agent, session, "/data"))
+    prison.agent.settings["container_retention_hours"] = 0
+    prison.agent.restart()
+    eventually(lambda: volumes.list() == [], "the volume went with its container")
+    assert prison.agent.containers() == []
+
+
+def artifact(agent: Agent, session: pb.Session, path: str) -> list[str]:
+    """Names in the archive of a path."""
+    request = pb.FetchArtifactRequest(internal_id=session.internal_id, path=path)
+    pieces = agent._stub.FetchArtifact(request, timeout=PATIENCE)
+    with tarfile.open(fileobj=io.BytesIO(b"".join(piece.data for piece in pieces))) as tar:
+        return tar.getnames()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'VOLUME ["/run/tiltyard/new"]',
+        'VOLUME ["/proc/self"]',
+        pytest.param("EXPOSE 1-65535\nEXPOSE 1-65535/udp", marks=pytest.mark.slow),
+    ],
+)
+def test_an_image_that_asks_too_much_is_refused_and_leaves_nothing(
+    prison: Prison, line: str
+) -> None:
+    prison.machine.image = prison.build(line)
+    assert prison.agent.refusal() == "IMAGE_CANNOT_RUN"
+    assert prison.agent.containers() == []
+    assert prison.machine.client.volumes.list() == []
+    prison.agent.assert_ports_agree()

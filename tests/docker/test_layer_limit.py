@@ -1,0 +1,64 @@
+"""How many layers the engine chains: what the control plane takes as its bound."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from docker.errors import ImageLoadError
+
+from controlplane.registries.manifests import MAX_LAYERS
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(180)]
+
+NAME = "tiltyard-layer-limit:test"
+
+
+@pytest.fixture
+def client(docker_engine: Path) -> Iterator[docker.DockerClient]:
+    client = docker.DockerClient(base_url=f"unix://{docker_engine}", timeout=120)
+    yield client
+    client.close()
+
+
+def archive(files: dict[str, bytes]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
+
+
+def image_of(count: int) -> bytes:
+    """Make an image of as many layers as `docker load` takes it."""
+    layers = {f"{n}.tar": archive({f"file-{n}": b""}) for n in range(count)}
+    diff_ids = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers.values()]
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Cmd": ["/file-0"]},
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [NAME], "Layers": list(layers)}]
+    described = {"config.json": config, "manifest.json": manifest}
+    return archive({k: json.dumps(v).encode() for k, v in described.items()} | layers)
+
+
+def test_the_engine_mounts_as_many_layers_as_we_allow_and_no_more(
+    client: docker.DockerClient,
+) -> None:
+    with pytest.raises(ImageLoadError, match="max depth exceeded"):
+        client.images.load(image_of(MAX_LAYERS + 1))
+    client.images.load(image_of(MAX_LAYERS))
+    try:
+        client.containers.create(NAME).remove()
+    finally:
+        client.images.remove(NAME)

@@ -1,0 +1,145 @@
+"""Logs through the public API while agents are killed, disks are full and games flood."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from agent.sealed_log import DROPPED
+from tests.demo_game import UDP_PORT, Image
+from tests.demo_game.player import udp_round_trip
+from tests.docker.stack import Stack, a_stack, eventually
+from tests.docker.test_sessions import numbered
+from tests.harness import Registry
+from tests.private_engine import small_disk
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+DISK_MEBIBYTES = 64
+FREE_BYTES = 4 * 2**20
+"""Left on the disk: enough for records, too little for the log."""
+
+
+def log_answers(stack: Stack, session_id: str) -> bool:
+    return stack.client.get("/logs", id=session_id).status == 200
+
+
+def sealed(stack: Stack) -> list[bool]:
+    """For each session of the host, whether its log is sealed."""
+    paths = (stack.agent.state_dir / "sessions").glob("*/record.json")
+    return sorted(json.loads(path.read_text())["session"]["log_sealed"] for path in paths)
+
+
+def whole_log(stack: Stack, session_id: str) -> list[int]:
+    return numbered(stack.client.get("/logs", id=session_id).expect(200).body)
+
+
+def test_a_follower_is_cut_off_with_the_agent_and_reads_it_all_again(stack: Stack) -> None:
+    made = stack.start(args=["--lines-per-second", "200"])
+    for _ in range(3):
+        with stack.client.stream("/logs", id=made["id"], follow="true") as log:
+            seen = [log.readline() for _ in range(50)]
+            stack.agent.kill()
+            with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+                log.read()  # not an end that could be taken for that of the log
+        assert numbered(b"".join(seen)) == list(range(1, 51))
+        stack.agent.start()
+        eventually(lambda: log_answers(stack, made["id"]), "it is adopted")
+    with stack.client.stream("/logs", id=made["id"], follow="true") as log:
+        stack.client.delete_session(made["id"]).expect(204)
+        told = numbered(log.read())
+    assert told == list(range(1, len(told) + 1))
+    assert whole_log(stack, made["id"]) == told
+
+
+@pytest.mark.parametrize(
+    "step", ["log.copied", pytest.param("log.sealed", marks=pytest.mark.slow)]
+)
+def test_sigkill_of_the_agent_while_it_seals_a_log(
+    docker_engine: Path, registry: Registry, demo_image: Image, step: str
+) -> None:
+    with a_stack(docker_engine, registry, demo_image, failpoint=f"{step}:kill") as stack:
+        made = stack.start(args=["--lines-per-second", "500", "--exit-after", "0.5"])
+        eventually(lambda: stack.agent.process.returncode == -9, f"killed at {step}")
+        stack.agent.kill()
+        assert sealed(stack) == [False]
+        assert len(stack.containers()) == 1
+        stack.agent.settings["failpoint"] = ""
+        stack.agent.start()
+        eventually(lambda: sealed(stack) == [True], "it is sealed after all")
+        for container in stack.containers().values():
+            container.remove()
+        eventually(lambda: log_answers(stack, made["id"]), "the host is back")
+        told = whole_log(stack, made["id"])
+        assert told == list(range(1, len(told) + 1))
+        assert len(told) > 200
+
+
+@pytest.mark.slow
+def test_f33_a_full_disk_disturbs_no_game_and_loses_no_log(
+    docker_engine: Path, registry: Registry, demo_image: Image, tmp_path: Path
+) -> None:
+    with (
+        small_disk(tmp_path, DISK_MEBIBYTES) as disk,
+        a_stack(docker_engine, registry, demo_image, state_dir=str(disk / "state")) as stack,
+    ):
+        stack.agent.state_dir = disk / "state"
+        other = stack.start()
+        loud = stack.start(args=["--flood", "8000000", "--exit-after", "1.5"])
+        filler = disk / "filler"
+        filler.write_bytes(b"x" * (DISK_MEBIBYTES * 2**20 - 8 * 2**20 - FREE_BYTES))
+        eventually(lambda: stack.status(loud["id"]) == "exited", "it ends")
+        agent_says = "cannot seal its log"
+        eventually(lambda: agent_says in stack.agent.process.tail(), "there is no room")
+        ports = {port["container"]: port["host"] for port in other["ports"]}
+        udp_round_trip(other["host"], ports[UDP_PORT])
+        told = whole_log(stack, loud["id"])
+        assert told == list(range(1, len(told) + 1))
+        stack.client.delete_session(other["id"]).expect(204)
+        filler.unlink()
+        eventually(lambda: sealed(stack) == [True, True], "both are sealed")
+        assert whole_log(stack, loud["id"]) == told
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_f31_a_flood_leaves_the_agent_small_and_others_alone(stack: Stack) -> None:
+    """It writes what it can; of its followers some read nothing after the first line."""
+    loud = stack.start(args=["--flood", "0", "--flood-with", "bytes"])
+    quiet = stack.start(args=["--lines-per-second", "100"])
+    with contextlib.ExitStack() as stalled:
+        for _ in range(5):
+            stream = stack.client.stream("/logs", id=loud["id"], follow="true")
+            stalled.enter_context(stream).readline()
+        readers = [threading.Thread(target=drain, args=(stack, loud["id"])) for _ in range(2)]
+        for reader in readers:
+            reader.start()
+        with stack.client.stream("/logs", id=quiet["id"], follow="true", timeout=10) as log:
+            told = numbered(b"".join(log.readline() for _ in range(600)))
+        assert told == list(range(1, len(told) + 1))
+        status = Path(f"/proc/{stack.agent.process.pid}/status").read_text()
+        stack.client.delete_session(loud["id"]).expect(204)
+        for reader in readers:
+            reader.join()
+    fields = dict(line.split(":\t", 1) for line in status.splitlines())
+    assert int(fields["VmHWM"].split()[0]) < 300 * 1024
+    assert int(fields["Threads"]) < 60
+    stack.client.delete_session(quiet["id"]).expect(204)
+    eventually(lambda: sealed(stack) == [True, True], "both are sealed")
+    for container in stack.containers().values():
+        container.remove()
+    kept = stack.client.get("/logs", id=loud["id"]).expect(200).body
+    assert kept.startswith(DROPPED.partition(b"%")[0])
+    assert 32 * 2**20 < len(kept) <= 64 * 2**20
+
+
+def drain(stack: Stack, session_id: str) -> None:
+    """Read as fast as it comes, to the end."""
+    with stack.client.stream("/logs", id=session_id, follow="true") as log:
+        while log.read(2**18):
+            continue

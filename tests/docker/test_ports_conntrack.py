@@ -1,0 +1,203 @@
+"""Host ports on a real engine: who gets them, when again, and whose datagrams arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.docker.machine import (
+    FIRST,
+    Agent,
+    Machine,
+    Player,
+    port_of,
+    ports_of,
+)
+from tests.docker.stack import PATIENCE, eventually
+from tests.private_engine import PrivateEngine
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["proxy", "no-proxy"])
+def any_machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    with PrivateEngine({"userland-proxy": request.param}) as engine:
+        machine = Machine(engine)
+        try:
+            yield machine
+        finally:
+            machine.client.close()
+
+
+def test_f21_a_port_used_again_at_once_serves_the_player_who_never_stopped_sending(
+    any_machine: Machine,
+) -> None:
+    with Agent(any_machine, ports=1) as agent, Player(any_machine, FIRST) as old:
+        old.wait_for_more_datagrams()  # before there was a container at all
+        first = agent.play()
+        assert old.seen_as(first) == old.address
+        agent.assert_ports_agree(first)
+        agent.end(first)
+        agent.assert_ports_agree()
+        old.wait_for_more_datagrams()
+        second = agent.play()
+        assert port_of(second) == FIRST
+        assert old.seen_as(second) == old.address
+        with Player(any_machine, FIRST) as new:
+            assert new.seen_as(second) == new.address
+        [address] = set(any_machine.flows(FIRST))
+        [container] = [one for one in agent.containers() if one.status == "running"]
+        [network] = container.attrs["NetworkSettings"]["Networks"].values()
+        assert address == network["IPAddress"]
+        agent.assert_ports_agree(second)
+        agent.end(second)
+        agent.assert_ports_agree()
+
+
+@pytest.mark.slow
+def test_f21_a_restarted_game_keeps_the_player_who_never_stopped_sending(
+    any_machine: Machine,
+) -> None:
+    with Agent(any_machine, ports=1) as agent:
+        session = agent.play(restart=True)
+        with Player(any_machine, FIRST) as player:
+            assert player.seen_as(session) == player.address
+            [container] = agent.containers()
+            container.kill("SIGKILL")
+            eventually(lambda: agent.session(session).restart_count == 1, "it is restarted")
+            assert player.seen_as(session) == player.address
+        agent.assert_ports_agree(session)
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with PrivateEngine({"userland-proxy": False}) as engine:
+        machine = Machine(engine)
+        try:
+            yield machine
+        finally:
+            machine.client.close()
+
+
+def test_f21_a_port_is_not_used_again_while_others_are_free(machine: Machine) -> None:
+    with Agent(machine, ports=3) as agent, Player(machine, FIRST) as old:
+        first = agent.play()
+        assert old.seen_as(first) == old.address
+        agent.end(first)
+        others = [agent.play()]
+        agent.restart()
+        others.append(agent.play())
+        assert [port_of(other) for other in others] == [FIRST + 1, FIRST + 2]
+        old.wait_for_more_datagrams()
+        assert not any(old.answers_from(other) for other in others)
+        last = agent.play()
+        assert port_of(last) == FIRST
+        assert old.seen_as(last) == old.address
+        agent.assert_ports_agree(*others, last)
+
+
+PROTOCOLS = {"tcp": pb.PROTOCOL_TCP, "udp": pb.PROTOCOL_UDP}
+
+
+def test_f19_a_port_that_a_process_of_the_host_has_is_passed_over(machine: Machine) -> None:
+    taken = [("udp", "127.0.0.1"), ("udp", "::"), ("tcp", "0.0.0.0"), ("tcp", "::")]  # IPv6 alone
+    with Agent(machine, ports=30) as agent:
+        for number, (protocol, address) in enumerate(taken):
+            port = FIRST + 2 * (number % 2)
+            kind = PROTOCOLS[protocol]
+            with machine.occupied(protocol, address, port):
+                session = agent.play(protocol=kind)
+                assert port_of(session) == port + 1, (protocol, address)
+                assert agent.refusal(protocol=kind, pinned=port) == "PORT_TAKEN"
+                agent.assert_ports_agree(session)
+                agent.end(session)
+            back = agent.play(protocol=kind, pinned=port)
+            agent.assert_ports_agree(back)
+            agent.end(back)
+        agent.assert_ports_agree()
+
+
+def test_f19_a_port_that_the_engine_refuses_is_passed_over(machine: Machine) -> None:
+    # An agent outside of the engine's network cannot see who has a port there.
+    with (
+        Agent(machine, ports=9, first=28100, wrapper=()) as agent,
+        machine.occupied("udp", "0.0.0.0", 28100),
+    ):
+        session = agent.play()
+        assert port_of(session) == 28101
+        assert len(agent.containers()) == 1
+        agent.assert_ports_agree(session)
+        assert agent.refusal(pinned=28100) == "PORT_TAKEN"
+        agent.assert_ports_agree(session)
+
+
+def test_f20_no_port_left_is_a_refusal_that_leaves_nothing(machine: Machine) -> None:
+    with Agent(machine, ports=3) as agent:
+        three = [agent.play() for _ in range(3)]
+        before = sorted(path.name for path in (agent.state_dir / "sessions").iterdir())
+        assert agent.refusal() == "NO_FREE_PORT"
+        assert len(agent.containers()) == 3
+        assert sorted(path.name for path in (agent.state_dir / "sessions").iterdir()) == before
+        agent.assert_ports_agree(*three)
+        agent.end(three[1])
+        again = agent.play()
+        assert ports_of(again) == ports_of(three[1])
+        agent.assert_ports_agree(three[0], again, three[2])
+
+
+@pytest.mark.slow
+def test_f20_ports_that_all_are_others_are_a_refusal_that_leaves_nothing(machine: Machine) -> None:
+    with Agent(machine, ports=2) as agent:
+        with machine.occupied("udp", "::", FIRST), machine.occupied("udp", "::", FIRST + 1):
+            assert agent.refusal() == "NO_FREE_PORT"
+            assert agent.containers() == []
+            agent.assert_ports_agree()
+        session = agent.play()
+        agent.assert_ports_agree(session)
+
+
+def test_f22_without_the_capability_sessions_start_and_the_host_says_so(machine: Machine) -> None:
+    unable = machine.engine.inside("setpriv", "--bounding-set=-net_admin", "--")
+    with Agent(machine, ports=2, wrapper=unable) as agent:
+        assert agent.warnings == []
+        sessions = [agent.play(), agent.play()]
+        agent.assert_ports_agree(*sessions)
+        with Player(machine, port_of(sessions[0])) as player:
+            assert player.seen_as(sessions[0]) == player.address
+        [warning] = agent.warnings
+        assert "CAP_NET_ADMIN" in warning
+        assert agent.process.log.read_text().count(warning) == 1
+
+
+def test_f23_a_start_waits_for_a_firewall_in_others_hands(machine: Machine) -> None:
+    with Agent(machine, ports=1) as agent, ThreadPoolExecutor(1) as pool:
+        machine.run("iptables", "-t", "nat", "-E", "DOCKER", "AWAY")
+        try:
+            start = pool.submit(agent.play)
+            eventually(lambda: "trying again" in agent.process.log.read_text(), "it tries again")
+        finally:
+            machine.run("iptables", "-t", "nat", "-E", "AWAY", "DOCKER")
+        session = start.result(PATIENCE)
+        with Player(machine, FIRST) as player:
+            assert player.seen_as(session) == player.address
+        agent.assert_ports_agree(session)
+        agent.end(session)
+        agent.assert_ports_agree()
+
+
+@pytest.mark.slow
+def test_f23_a_firewall_that_stays_broken_is_a_refusal_that_leaves_nothing(
+    machine: Machine,
+) -> None:
+    with Agent(machine, ports=1) as agent:
+        machine.run("iptables", "-t", "nat", "-E", "DOCKER", "AWAY")
+        try:
+            assert agent.refusal() == "ENGINE_ERROR"
+            assert agent.containers() == []
+        finally:
+            machine.run("iptables", "-t", "nat", "-E", "AWAY", "DOCKER")
+        agent.assert_ports_agree()
+        agent.assert_ports_agree(agent.play())

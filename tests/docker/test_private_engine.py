@@ -1,0 +1,175 @@
+"""The engine of a test's own: apart from the machine's, and gone without a trace."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import docker
+import pytest
+from docker.models.containers import Container
+
+from tests.demo_game import TCP_PORT, UDP_PORT, build_image
+from tests.demo_game.player import tcp_greeting, udp_round_trip
+from tests.harness import Registry
+from tests.private_engine import PrivateEngine, small_disk
+from tests.real_engine import accepts
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+
+def traces(engine: PrivateEngine) -> list[str]:
+    """Whatever of this machine still names the engine or belongs to it."""
+    left = [str(engine.folder)] if engine.folder.exists() else []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes() + (path / "cgroup").read_bytes()
+        except OSError:
+            continue  # it ended
+        if engine.folder.name.encode() in words:
+            left.append(words.replace(b"\0", b" ").decode(errors="replace"))
+    for listing in (Path("/proc/mounts").read_text(), command("ip", "link")):
+        left += [
+            line
+            for line in listing.splitlines()
+            if engine.folder.name in line or engine.namespace in line
+        ]
+    left += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{engine.folder.name}")]
+    left += [name for name in command("ip", "netns").splitlines() if engine.namespace in name]
+    return left
+
+
+def command(*words: str) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=10).stdout
+
+
+def dead_shims() -> set[str]:
+    """Sockets of shims that are gone, in a folder which all of a machine's engines share."""
+    return {str(path) for path in Path("/run/containerd/s").glob("*") if not accepts(path)}
+
+
+class Game:
+    """The demo game on a private engine."""
+
+    def __init__(self, engine: PrivateEngine, client: docker.DockerClient) -> None:
+        self.engine, self.client = engine, client
+        with Registry(engine.host_address) as registry:
+            image = build_image(engine.socket, registry.address)
+            client.images.pull(image.reference)
+            self.container: Container = client.containers.create(
+                image.reference, ports={f"{UDP_PORT}/udp": None, f"{TCP_PORT}/tcp": None}
+            )
+        self.container.start()
+
+    def plays(self) -> int:
+        """Play a round; return the game's process."""
+        self.container.reload()
+        udp_round_trip(self.engine.engine_address, self._host_port(f"{UDP_PORT}/udp"))
+        tcp_greeting(self.engine.engine_address, self._host_port(f"{TCP_PORT}/tcp"))
+        return int(self.container.attrs["State"]["Pid"])
+
+    def _host_port(self, port: str) -> int:
+        published = self.container.ports[port]
+        assert published
+        return int(published[0]["HostPort"])
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def started(stack: ExitStack, engine: PrivateEngine) -> Game:
+    stack.enter_context(engine)
+    client = docker.DockerClient(base_url=f"unix://{engine.socket}", timeout=30)
+    stack.enter_context(closing(client))
+    return Game(engine, client)
+
+
+def test_a_game_outlives_its_engine_and_ends_with_the_context(stack: ExitStack) -> None:
+    before = dead_shims()
+    engine = PrivateEngine()
+    game = started(stack, engine)
+    process = game.plays()
+    engine.kill()
+    engine.start()
+    assert game.plays() == process
+    engine.stop()
+    engine.start()
+    assert game.plays() == process
+    assert len(traces(engine)) > 5
+    stack.close()
+    assert traces(engine) == []
+    assert dead_shims() <= before
+
+
+@pytest.mark.slow
+def test_what_hangs_or_is_paused_is_removed_as_well(stack: ExitStack) -> None:
+    engine = PrivateEngine()
+    game = started(stack, engine)
+    game.container.pause()
+    engine.pause()
+    stack.close()
+    assert traces(engine) == []
+
+
+@pytest.mark.slow
+def test_a_reboot_ends_the_games_and_keeps_the_images(stack: ExitStack) -> None:
+    engine = PrivateEngine()
+    game = started(stack, engine)
+    process = game.plays()
+    engine.power_off()
+    assert not Path(f"/proc/{process}").exists()
+    engine.start()
+    game.container.reload()
+    assert game.container.status == "exited"
+    game.container.start()
+    assert game.plays() != process
+
+
+@pytest.mark.slow
+def test_two_at_once_know_nothing_of_each_other_nor_of_the_machines(
+    stack: ExitStack, docker_engine: Path
+) -> None:
+    machine = docker.DockerClient(base_url=f"unix://{docker_engine}", timeout=30)
+    stack.enter_context(closing(machine))
+    one, other = started(stack, PrivateEngine()), started(stack, PrivateEngine())
+    assert one.plays() != other.plays()
+    for client in (one.client, other.client):
+        assert len(client.containers.list(all=True)) == 1
+    known = {container.id for container in machine.containers.list(all=True)}
+    assert not known & {one.container.id, other.container.id}
+
+
+def test_an_engine_that_cannot_start_leaves_nothing() -> None:
+    engine = PrivateEngine({"no-such-setting": True})
+    with pytest.raises(RuntimeError, match="no-such-setting"), engine:
+        pass
+    assert traces(engine) == []
+
+
+@pytest.mark.slow
+def test_an_engine_on_a_small_disk(stack: ExitStack, tmp_path: Path) -> None:
+    disk = stack.enter_context(small_disk(tmp_path, 64))
+    total = shutil.disk_usage(disk).total
+    assert 48 * 2**20 < total < 64 * 2**20
+    game = started(stack, PrivateEngine(data_root=disk))
+    assert game.client.info()["DockerRootDir"] == str(disk / "docker")
+    with (
+        pytest.raises(OSError, match="No space left") as full,
+        (disk / "filler").open("wb") as file,
+    ):
+        while True:
+            file.write(bytes(4096))
+            file.flush()
+    assert full.value.errno == errno.ENOSPC
+    assert shutil.disk_usage(disk).free == 0
+    game.plays()
+    stack.close()
+    assert list(tmp_path.iterdir()) == []
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()

@@ -1,0 +1,114 @@
+"""How real sessions ended, as their reports tell it through the public API."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deployment import REGION, application, enable_tag
+from tests.docker.stack import Stack, eventually
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+MEBIBYTE = 2**20
+
+
+def report_of(stack: Stack, session_id: str) -> dict[str, Any]:
+    """The report of a session, once its host has told the control plane of its end."""
+    eventually(lambda: stack.status(session_id) in {"exited", "dead"}, "it ends")
+    report = stack.client.get(f"/session/{session_id}/report").expect(200).json()
+    assert isinstance(report, dict)
+    return report
+
+
+def statuses(report: dict[str, Any]) -> list[str]:
+    return [moment["status"] for moment in report["timeline"]]
+
+
+def report_file(stack: Stack) -> Path:
+    [directory] = stack.directories()
+    return stack.agent.state_dir / "sessions" / directory / "report.json"
+
+
+def test_a_game_that_fails_tells_its_exit_code_its_log_and_what_it_used(stack: Stack) -> None:
+    made = stack.start(args=["--exit-after", "1", "--exit-code", "7", "--flood", "0"])
+    stack.client.get(f"/session/{made['id']}/report").expect(409)
+    report = report_of(stack, made["id"])
+    assert (report["id"], report["status"], report["end_reason"]) == (
+        made["id"],
+        "exited",
+        "exited",
+    )
+    assert (report["exitCode"], report["signal"], report["oomKilled"]) == (7, None, False)
+    assert statuses(report) == ["created", "running", "exited"]
+    assert report["created"] <= report["timeline"][1]["time"] < report["ended"]
+    assert 0 < report["cpuSeconds"] < 60
+    assert 0 < report["peakMemoryBytes"] <= 64 * MEBIBYTE
+    log = stack.client.get("/logs", id=made["id"]).expect(200).body
+    assert report["logTruncated"] is (len(log) > MEBIBYTE)
+    assert report["log"].encode() == log[-len(report["log"]) :]
+    assert len(report["log"]) > MEBIBYTE - 200
+
+
+def test_a_game_that_wants_too_much_memory_tells_so(stack: Stack) -> None:
+    small = {"cpu": 1, "ram": 24}
+    stack.client.post(
+        "/application", application("small", limits=small, reservation=small)
+    ).expect(201)
+    enable_tag(stack.client, "small", stack.image.tag)
+    asked = ["--write-file", "/dev/shm/much", str(60 * MEBIBYTE)]
+    body = {"location": REGION, "image": "small", "args": asked}
+    made = stack.client.post("/session", body).expect(201).json()
+    report = report_of(stack, made["id"])
+    assert (report["end_reason"], report["oomKilled"]) == ("oom", True)
+    assert (report["exitCode"], report["signal"]) == (137, 9)
+    peak = report["peakMemoryBytes"]
+    assert peak is None or 20 * MEBIBYTE < peak <= 24 * MEBIBYTE  # it ends while it starts
+
+
+def test_a_crash_loop_tells_each_run_and_what_all_of_them_used(stack: Stack) -> None:
+    crash = ["--exit-after", "0.3", "--exit-code", "1"]
+    made = stack.start(args=crash, restart=True)
+    eventually(lambda: stack.record()["restart_count"] >= 2, "it is restarted")
+    used = stack.record()["earlier_usage"]["cpu_seconds"]
+    stack.agent.kill()  # what is recorded outlives it
+    stack.agent.start()
+    eventually(lambda: len(stack.record()["failed_runs"]) >= 3, "the next agent goes on")
+    stack.client.delete_session(made["id"]).expect(204)
+    report = report_of(stack, made["id"])
+    runs = report["failedRuns"]
+    assert report["restartCount"] >= 2
+    assert len(runs) in {report["restartCount"], report["restartCount"] + 1}
+    assert [run["delaySeconds"] for run in runs[:3]] == [1, 2, 4]
+    assert {run["exitCode"] for run in runs} == {1}
+    assert all(run["started"] < run["ended"] for run in runs)
+    assert statuses(report)[:3] == ["created", "running", "restarting"]
+    assert statuses(report)[-2:] == ["shuttingdown", "exited"]
+    assert report["cpuSeconds"] >= used - 1e-6 > 0
+    assert report["end_reason"] == "stopped"
+
+
+def test_a_report_outlives_its_container_and_a_kill_of_the_agent_while_it_is_sealed(
+    stack: Stack,
+) -> None:
+    made = stack.start()
+    stack.agent.settings |= {"failpoint": "report.sealed:kill", "container_retention_hours": 0}
+    stack.agent.restart()
+    stack.client.request("DELETE", f"/session/{made['id']}")
+    eventually(lambda: stack.agent.process.returncode == -9, "it is killed there")
+    stack.agent.kill()
+    before = report_file(stack).read_bytes()
+    [container] = stack.containers().values()
+    assert container.status == "exited"
+    stack.agent.settings["failpoint"] = ""
+    stack.agent.start()
+    eventually(lambda: stack.containers() == {}, "its container is removed")
+    assert report_file(stack).read_bytes() == before
+    assert json.loads(before)["format"] == 1
+    report = report_of(stack, made["id"])
+    assert (report["end_reason"], report["exitCode"]) == ("stopped", 0)
+    assert report["cpuSeconds"] > 0
+    assert report["log"].endswith("SIGTERM: saving\n")

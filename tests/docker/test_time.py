@@ -1,0 +1,93 @@
+"""Lifetimes in real elapsed time, whatever the machine's clocks do (design.md, Time).
+
+The wall clock is moved by a preloaded library, boot time by a time namespace, each for the agent
+alone.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.docker.stack import Stack, eventually
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+DAY = 86400
+DECADE = 3652 * DAY
+SOURCE = Path(__file__).with_name("wall_clock.c")
+
+
+@pytest.fixture(scope="module")
+def wall_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that moves the wall clock of the process it is preloaded into."""
+    library = tmp_path_factory.mktemp("wall-clock") / "wall_clock.so"
+    command = ["gcc", "-shared", "-fPIC", "-O", "-o", str(library), str(SOURCE), "-ldl"]
+    subprocess.run(command, check=True, timeout=60)
+    return library
+
+
+def _off_by(library: Path, seconds: int) -> list[str]:
+    return ["env", f"LD_PRELOAD={library}", f"WALL_CLOCK_OFFSET={seconds}"]
+
+
+def _later(seconds: int) -> list[str]:
+    return ["unshare", "--time", "--fork", "--kill-child", "--boottime", str(seconds)]
+
+
+def _restart(stack: Stack, *wrapper: str) -> None:
+    """Kill the agent and start it with other clocks."""
+    stack.agent.kill()
+    stack.agent.wrapper = wrapper
+    stack.agent.start()
+
+
+def _short_ends_long_lives(stack: Stack, *wrapper: str) -> None:
+    """An hour of real time later a lifetime of 10 minutes is over, and one of 10 hours is not."""
+    long, short = stack.start(ttl="10h"), stack.start(ttl="10m")
+    assert stack.record(long["id"])["deadline"]
+    _restart(stack, *wrapper)
+    eventually(lambda: stack.status(short["id"]) == "exited", "it has ended")
+    assert stack.record(short["id"])["end_reason"] == "ttl"
+    # Whatever was taken for due is asked to end in the same step.
+    assert stack.status(long["id"]) == "running"
+    assert stack.record(long["id"])["stop_reason"] is None
+    stack.agent.kill()  # `unshare` passes no SIGTERM on
+
+
+def test_f24_a_lifetime_that_ends_while_the_agent_is_down_ends_the_session_on_its_return(
+    stack: Stack,
+) -> None:
+    _short_ends_long_lives(stack, *_later(3600))
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [DAY, *(pytest.param(back, marks=pytest.mark.slow) for back in (-DAY, -DECADE))],
+)
+def test_f26_a_wall_clock_that_jumps_ends_nothing_early_and_nothing_late(
+    stack: Stack, wall_clock: Path, offset: int
+) -> None:
+    _short_ends_long_lives(stack, *_later(3600), *_off_by(wall_clock, offset))
+
+
+@pytest.mark.slow
+def test_f27_time_asleep_counts_and_the_monotonic_clock_does_not(stack: Stack) -> None:
+    _short_ends_long_lives(stack, *_later(3600), "--monotonic", str(DAY))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_f25_a_lifetime_ends_the_session_while_the_control_plane_is_down(stack: Stack) -> None:
+    made = stack.start(ttl="1m")
+    stack.control_plane.kill()
+    eventually(
+        lambda: stack.record(made["id"])["end_reason"] is not None, "it has ended", patience=120
+    )
+    record = stack.record(made["id"])
+    assert record["end_reason"] == "ttl"
+    assert record["end_time"] - record["start_time"] >= 60
+    stack.control_plane.start()
+    eventually(lambda: stack.status(made["id"]) == "exited", "it is known to have ended")

@@ -1,0 +1,96 @@
+"""A network namespace of a test's own, joined with the test's by a veth pair."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import subprocess
+from ipaddress import IPv4Network
+
+ADDRESSES = IPv4Network("198.18.0.0/15")
+"""Of the veth pairs, four each: set aside for tests of networks (RFC 2544), so nobody's else."""
+
+_COMMAND_TIMEOUT = 30.0
+_TRIES = 50
+"""Names that are passed over as taken: of 32,768 a machine uses a handful."""
+
+
+class PrivateNetwork:
+    """A network namespace; its name says which addresses are its own, so that many may be made."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        """As `ip netns` knows it; nothing before it was made."""
+        self.host_address = ""
+        """Of the test, as seen from within."""
+        self.address = ""
+        """Of the namespace, as seen by the test."""
+
+    def make(self) -> None:
+        """Make the namespace and the pair; what was made when it fails is for `remove`."""
+        for number in random.sample(range(ADDRESSES.num_addresses // 4), _TRIES):
+            name = f"ty{number:04x}"
+            made = subprocess.run(
+                ["ip", "netns", "add", name],
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=_COMMAND_TIMEOUT,
+            )
+            if made.returncode == 0:
+                break
+            if "File exists" not in made.stderr:
+                raise RuntimeError(f"cannot make a network namespace: {made.stderr.strip()}")
+        else:
+            raise RuntimeError(f"cannot make a network namespace: {_TRIES} names are taken")
+        self.name = name
+        self.host_address = str(ADDRESSES[4 * number + 1])
+        self.address = str(ADDRESSES[4 * number + 2])
+        for command in (
+            f"link add {name} type veth peer name eth0 netns {name}",
+            f"address add {self.host_address}/30 dev {name}",
+            f"link set {name} up",
+            f"-netns {name} link set lo up",
+            f"-netns {name} address add {self.address}/30 dev eth0",
+            f"-netns {name} link set eth0 up",
+            f"-netns {name} route add default via {self.host_address}",
+        ):
+            run("ip", *command.split())
+
+    def remove(self) -> None:
+        """Remove the pair and the namespace; nothing happens when there is none."""
+        if self.name:
+            with contextlib.suppress(subprocess.CalledProcessError):  # it was not made yet
+                run("ip", "link", "delete", self.name)
+            run("ip", "netns", "delete", self.name)
+
+    def pids(self) -> list[int]:
+        """Processes in the namespace."""
+        return [int(pid) for pid in run("ip", "netns", "pids", self.name).split()]
+
+    def inside(self, *command: str) -> list[str]:
+        """Return a command that runs another one in the namespace.
+
+        `ip netns exec` would mount /sys anew as well, and hide the cgroups.
+        """
+        return ["nsenter", f"--net=/run/netns/{self.name}", *command]
+
+    def lead_to_host(self, port: int) -> None:
+        """Lead from this TCP port of the namespace's own 127.0.0.1 to that of `host_address`.
+
+        What serves there, and on the test's 127.0.0.1, has one name for both.
+        """
+        run(*self.inside("sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet"))
+        nat = f"iptables -w -t nat -p tcp --dport {port}"
+        for rule in (
+            f"-I OUTPUT -d 127.0.0.1 -j DNAT --to {self.host_address}",
+            f"-I POSTROUTING -d {self.host_address} -j SNAT --to {self.address}",
+        ):
+            run(*self.inside(*nat.split(), *rule.split()))
+
+
+def run(*command: str) -> str:
+    """Run a command of the system; return its output, raise when it fails."""
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT
+    ).stdout

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from agent import firewall_rules
+from agent.network import firewall_rules
 
 LARGEST_SPOOL_BYTES = 101_000_000
 """The largest artifact as it waits on disk: bytes that cannot be packed grow by 0.04 %."""

@@ -13,30 +13,30 @@ from pathlib import Path
 
 import grpc
 
-from agent.adoption import Reconciler, Timekeeper
-from agent.artifacts import Artifacts
-from agent.capacity import Capacity
+from agent.artifacts.fetching import Artifacts
+from agent.artifacts.spool_room import RoomLimits
 from agent.clock import Clock
 from agent.config import LARGEST_SPOOL_BYTES, AgentConfig
-from agent.conntrack import Conntrack
-from agent.deadlines import Deadlines
-from agent.drain import HostDrain
 from agent.engine import Engine, EngineInfo
 from agent.failpoints import failpoint
 from agent.feed import Feed
-from agent.firewall import Firewall
-from agent.firewall_watch import FirewallWatch, published_ports
 from agent.host import Host, HostReport, HostSettings
 from agent.images import Images
+from agent.network.conntrack import Conntrack
+from agent.network.firewall import Firewall
+from agent.network.firewall_watch import FirewallWatch, published_ports
+from agent.network.port_probe import PortProbe
+from agent.network.ports import PortPool
 from agent.policy import load_policy
-from agent.port_probe import PortProbe
-from agent.ports import PortPool
-from agent.record import Records
 from agent.rpc import AgentService, Services
-from agent.session import Protocol, Resources
-from agent.sessions import SessionManager
-from agent.spool_room import RoomLimits
-from agent.usage import UsageMeter
+from agent.sessions.adoption import Reconciler, Timekeeper
+from agent.sessions.capacity import Capacity
+from agent.sessions.deadlines import Deadlines
+from agent.sessions.drain import HostDrain
+from agent.sessions.manager import SessionManager
+from agent.sessions.record import Records
+from agent.sessions.session import Protocol, Resources
+from agent.sessions.usage import UsageMeter
 from tiltyard.agent.v1 import agent_pb2_grpc
 
 log = logging.getLogger(__name__)

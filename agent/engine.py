@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from typing import Protocol as Interface
 
-from agent.session import FORMAT, NetworkMode, Port, Process, Resources, Session
+from agent.sessions.session import FORMAT, NetworkMode, Port, Process, Resources, Session
 
 LABEL_AGENT = "io.tiltyard.agent"
 """Id of the agent that owns the container; nothing without it is ever touched."""

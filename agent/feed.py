@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from agent.session import Session
+from agent.sessions.session import Session
 
 
 @dataclass(frozen=True, slots=True)

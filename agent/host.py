@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from agent.capacity import Capacity
 from agent.clock import Clock
-from agent.deadlines import Deadlines
-from agent.drain import HostDrain
 from agent.engine import Engine
 from agent.feed import Feed
+from agent.network.ports import PortPool
 from agent.policy import Policy
-from agent.ports import PortPool
-from agent.record import Records
-from agent.session import Drain, Port, Resources
-from agent.usage import UsageMeter
+from agent.sessions.capacity import Capacity
+from agent.sessions.deadlines import Deadlines
+from agent.sessions.drain import HostDrain
+from agent.sessions.record import Records
+from agent.sessions.session import Drain, Port, Resources
+from agent.sessions.usage import UsageMeter
 
 Reach = Callable[[str], Awaitable[None]]
 """Called at each named step of a session; a test makes it fail, wait or kill there."""

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from agent.errors import NotAllowed
 from agent.registry_address import why_refused
-from agent.session import NetworkMode, SessionSpec
+from agent.sessions.session import NetworkMode, SessionSpec
 
 _MEBIBYTE = 1024**2
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH

@@ -9,7 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-from agent.session import Process
+from agent.sessions.session import Process
 
 _PROC = Path("/proc")
 _DEAD = frozenset("ZXx")

@@ -14,8 +14,8 @@ from typing import Any, NoReturn, TypeVar
 
 import grpc
 
-from agent import logs, sealed_report, wire
-from agent.artifacts import Artifacts, checked_path
+from agent import wire
+from agent.artifacts.fetching import Artifacts, checked_path
 from agent.clock import Clock
 from agent.engine import Credentials, Engine, name_of
 from agent.errors import (
@@ -30,9 +30,11 @@ from agent.errors import (
 from agent.feed import Changes, Feed
 from agent.host import HostReport
 from agent.images import Images
-from agent.record import Records
-from agent.session import EndReason, Session
-from agent.sessions import SessionManager
+from agent.logs import reading as logs
+from agent.sessions import sealed_report
+from agent.sessions.manager import SessionManager
+from agent.sessions.record import Records
+from agent.sessions.session import EndReason, Session
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 

@@ -10,12 +10,12 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from agent.engine import PullProgress
 from agent.errors import InvalidArgument
-from agent.history import Run
 from agent.host import HostReport
 from agent.images import checked_reference
-from agent.report import Report
-from agent.sealed_report import Tail
-from agent.session import (
+from agent.sessions.history import Run
+from agent.sessions.report import Report
+from agent.sessions.sealed_report import Tail
+from agent.sessions.session import (
     FORMAT,
     EndReason,
     Identity,

@@ -40,7 +40,7 @@ from agent.errors import (
     PathNotFound,
     PortTaken,
 )
-from agent.session import NetworkMode, Process
+from agent.sessions.session import NetworkMode, Process
 from tests.fake_clock import FakeClock
 
 __all__ = ["FakeClock", "FakeEngine"]

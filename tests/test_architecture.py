@@ -53,9 +53,9 @@ def test_the_two_programs_share_only_the_contract() -> None:
 
 
 def test_what_is_foreign_is_imported_where_it_belongs() -> None:
-    assert importers("docker") == {"agent.docker_sdk"}
+    assert importers("docker") == {"agent.docker.sdk"}
     assert importers("tiltyard.agent.v1") == {
-        "agent.client",
+        "agent.cli.client",
         "agent.rpc",
         "agent.wire",
         "controlplane.fleet.agent_client",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from agent.container_config import LOG_DRIVER
-from agent.docker_answers import ICC, NO_SECCOMP, OPEN_LISTENER, WANTED, open_listeners
-from agent.dockerd import MAX_NOFILE
+from agent.docker.answers import ICC, NO_SECCOMP, OPEN_LISTENER, WANTED, open_listeners
+from agent.docker.container_config import LOG_DRIVER
+from agent.docker.dockerd import MAX_NOFILE
 from agent.doctor.facts import DockerdFacts, EngineFacts
 from agent.doctor.findings import Finding, bad, ok, warn
 

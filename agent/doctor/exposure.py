@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.docker_answers import OPEN_LISTENER, open_listeners
+from agent.docker.answers import OPEN_LISTENER, open_listeners
 from agent.doctor.gather import engine_facts
 from agent.doctor.host_checks import is_world_accessible
 from agent.doctor.host_facts import file_facts

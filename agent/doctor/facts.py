@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.config import AgentConfig
-from agent.session import Protocol
+from agent.sessions.session import Protocol
 
 HostPort = tuple[Protocol, int]
 

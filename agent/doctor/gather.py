@@ -14,11 +14,11 @@ from pathlib import Path
 from threading import Thread
 from typing import TypeVar
 
-from agent import docker_sdk
-from agent.client import AgentClient, ClientError
+from agent.cli.client import AgentClient, ClientError
 from agent.config import AgentConfig
-from agent.docker_errors import Call
-from agent.dockerd import peer_pid
+from agent.docker import sdk as docker_sdk
+from agent.docker.dockerd import peer_pid
+from agent.docker.errors import Call
 from agent.doctor.facts import AgentFacts, EngineFacts, Facts, HostPort, ProcessFacts, Unknown
 from agent.doctor.host_facts import (
     disk_facts,
@@ -29,9 +29,9 @@ from agent.doctor.host_facts import (
 )
 from agent.engine import LABEL_AGENT
 from agent.errors import AgentError, EngineTimeout
-from agent.firewall import Firewall, FirewallError
+from agent.network.firewall import Firewall, FirewallError
 from agent.policy import PolicyError, load_policy
-from agent.session import Protocol
+from agent.sessions.session import Protocol
 
 ANSWER_SECONDS = 5.0
 """For one answer of the engine, which has no work with any of them."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.dockerd import daemon_pid, grantable_nofile
+from agent.docker.dockerd import daemon_pid, grantable_nofile
 from agent.doctor.facts import (
     DiskFacts,
     DockerdFacts,
@@ -24,7 +24,7 @@ from agent.doctor.facts import (
     KernelFacts,
     ProcessFacts,
 )
-from agent.session import Protocol
+from agent.sessions.session import Protocol
 
 _PROC = Path("/proc")
 _SYSCTL = _PROC / "sys"

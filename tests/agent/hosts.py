@@ -8,20 +8,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.adoption import Reconciler, Timekeeper
-from agent.capacity import Capacity
-from agent.deadlines import Deadlines
-from agent.drain import HostDrain
 from agent.failpoints import STEPS
 from agent.feed import Feed
 from agent.host import Host, HostSettings
 from agent.images import Images
+from agent.network.ports import PortPool
 from agent.policy import Policy
-from agent.ports import PortPool
-from agent.record import Records
-from agent.session import Port, Protocol, Resources
-from agent.sessions import SessionManager
-from agent.usage import UsageMeter
+from agent.sessions.adoption import Reconciler, Timekeeper
+from agent.sessions.capacity import Capacity
+from agent.sessions.deadlines import Deadlines
+from agent.sessions.drain import HostDrain
+from agent.sessions.manager import SessionManager
+from agent.sessions.record import Records
+from agent.sessions.session import Port, Protocol, Resources
+from agent.sessions.usage import UsageMeter
 from tests.agent.cgroups import FakeCgroups
 from tests.agent.samples import IMAGE, MEBIBYTE
 from tests.fakes import FakeClock, FakeEngine

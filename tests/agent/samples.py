@@ -6,7 +6,7 @@ import dataclasses
 import uuid
 from typing import Any
 
-from agent.session import (
+from agent.sessions.session import (
     Identity,
     NetworkMode,
     PortRequest,

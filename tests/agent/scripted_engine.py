@@ -11,8 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
-from agent.docker_engine import DockerEngine
-from agent.engine_calls import Timeouts
+from agent.docker.calls import Timeouts
+from agent.docker.engine import DockerEngine
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from agent.cli import main
+from agent.cli.main import main
 from agent.clock import Clock
 from agent.config import AgentConfig
 from agent.daemon import Daemon

@@ -9,7 +9,7 @@ import pytest
 
 from agent.errors import EngineUnavailable, PortTaken, SessionNotFound
 from agent.failpoints import START_STEPS, STOP_STEPS
-from agent.session import EndReason, PortRequest, Protocol, State
+from agent.sessions.session import EndReason, PortRequest, Protocol, State
 from tests.agent.hosts import an_agent, until
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

@@ -12,7 +12,9 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.artifacts import Artifacts, Patience, checked_path
+from agent.artifacts.fetching import Artifacts, Patience, checked_path
+from agent.artifacts.spool_room import RoomLimits
+from agent.artifacts.tar_filter import TarLimits
 from agent.errors import (
     ArtifactsBusy,
     ArtifactTooLarge,
@@ -24,11 +26,9 @@ from agent.errors import (
     ReaderTooSlow,
     UnreadableTar,
 )
-from agent.logs import CHUNK_BYTES
+from agent.logs.reading import CHUNK_BYTES
 from agent.rpc import AgentService, Services
-from agent.session import EndReason
-from agent.spool_room import RoomLimits
-from agent.tar_filter import TarLimits
+from agent.sessions.session import EndReason
 from tests.agent.hosts import Agent, until
 from tests.agent.samples import a_spec, an_id
 from tests.agent.tars import Entry, folder, tar_of

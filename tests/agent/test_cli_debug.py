@@ -19,7 +19,7 @@ import pytest
 
 from agent.engine import container_name
 from agent.errors import RegistryUnavailable
-from agent.session import Identity, PortRequest, Protocol
+from agent.sessions.session import Identity, PortRequest, Protocol
 from tests.agent.samples import IMAGE, a_spec
 from tests.agent.served import Served, served
 from tests.fakes import FakeClock, FakeEngine
@@ -276,7 +276,7 @@ async def test_deadlines_tell_who_is_next(
     await host.sessions.start(SECOND, named("m2", ttl=60.0))
     await host.sessions.start(THIRD, named("m3"))
     later = SimpleNamespace(time=lambda: clock.time() + 90)
-    monkeypatch.setattr("agent.debug_cli.time", later)
+    monkeypatch.setattr("agent.cli.debug.time", later)
     assert cells(await host.ok("deadlines")) == [
         ["DUE", "IN", "INTERNAL ID", "ACCOUNT", "SESSION"],
         ["2027-01-15 08:01:00Z", "30 s ago", SECOND, "acme", "m2"],
@@ -368,7 +368,7 @@ async def test_an_agent_that_does_not_answer_is_told_in_one_line(
     host: Served, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine
 ) -> None:
     await host.sessions.start(FIRST, named("m1"))
-    monkeypatch.setattr("agent.client.STOP_SECONDS", 0.1)
+    monkeypatch.setattr("agent.cli.client.STOP_SECONDS", 0.1)
     engine.hold("kill")
     refused = await host.run("stop", "m1")
     engine.release("kill")

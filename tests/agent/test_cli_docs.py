@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from agent.cli import main
+from agent.cli.main import main
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 

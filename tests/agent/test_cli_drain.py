@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.clock import SystemClock
-from agent.session import State
+from agent.sessions.session import State
 from tests.agent.samples import a_spec, an_id
 from tests.agent.served import Served, served
 from tests.fakes import FakeClock, FakeEngine

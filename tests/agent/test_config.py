@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent.cli import main
-from agent.cli_options import EXIT_CONFIG
+from agent.cli.main import main
+from agent.cli.options import EXIT_CONFIG
 from agent.config import AgentConfig, ConfigError, load_config
 
 BASE = 'public_address = "192.0.2.1"\n'

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agent.container_config import container_config
+from agent.docker.container_config import container_config
 from agent.engine import ContainerSpec
-from agent.session import NetworkMode, Port, Protocol, Resources
+from agent.sessions.session import NetworkMode, Port, Protocol, Resources
 
 MEBIBYTE = 2**20
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.docker_answers import (
+from agent.docker.answers import (
     container_of,
     container_of_listing,
     engine_time,
@@ -17,10 +17,10 @@ from agent.docker_answers import (
     status_of,
     warnings_of,
 )
-from agent.docker_frames import Demultiplexer, JsonLines, PullSteps, error_in
+from agent.docker.frames import Demultiplexer, JsonLines, PullSteps, error_in
 from agent.engine import ContainerStatus, LogPiece, PullProgress
 from agent.processes import first_process, live_process
-from agent.session import Process
+from agent.sessions.session import Process
 
 NEVER = "0001-01-01T00:00:00Z"
 

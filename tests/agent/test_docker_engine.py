@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from agent.docker_engine import DockerEngine
+from agent.docker.calls import GENERAL_THREADS, KEPT_THREADS, Timeouts
+from agent.docker.engine import DockerEngine
 from agent.engine import ContainerSpec, ContainerStatus
-from agent.engine_calls import GENERAL_THREADS, KEPT_THREADS, Timeouts
 from agent.errors import (
     ContainerGone,
     EngineError,
@@ -22,7 +22,7 @@ from agent.errors import (
     EngineUnavailable,
 )
 from agent.processes import live_process
-from agent.session import NetworkMode, Process, Resources
+from agent.sessions.session import NetworkMode, Process, Resources
 from tests.agent.scripted_engine import (
     CREATED,
     HASTY,

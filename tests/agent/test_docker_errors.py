@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.docker_errors import (
+from agent.docker.errors import (
     Call,
     already_so,
     being_removed,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent.docker_engine import DockerEngine
+from agent.docker.engine import DockerEngine
 from agent.engine import Credentials, LogPiece
 from agent.errors import (
     AgentError,

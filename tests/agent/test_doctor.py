@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from agent.cli import main
-from agent.cli_options import EXIT_CONFIG
+from agent.cli.main import main
+from agent.cli.options import EXIT_CONFIG
 from agent.config import AgentConfig
 from agent.doctor import gather as gathering
 from agent.doctor.diagnosis import diagnose
@@ -29,7 +29,7 @@ from agent.doctor.facts import AgentFacts, DiskFacts, EngineFacts, FileFacts, Ke
 from agent.doctor.findings import Level
 from agent.doctor.gather import gather
 from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_list, settings_of
-from agent.session import PortRequest, Protocol
+from agent.sessions.session import PortRequest, Protocol
 from tests.agent.samples import a_spec, an_id
 from tests.agent.scripted_engine import INFO, ScriptedEngine, says
 from tests.agent.served import Served, served
@@ -123,7 +123,7 @@ def test_programs_read_it_as_json(tmp_path: Path) -> None:
 
 
 def test_warnings_alone_end_with_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.doctor_cli.is_well", lambda _: True)
+    monkeypatch.setattr("agent.cli.doctor.is_well", lambda _: True)
     assert run(tmp_path, "doctor").exit_code == 0
 
 

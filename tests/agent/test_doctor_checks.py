@@ -24,7 +24,7 @@ from agent.doctor.facts import (
     Unknown,
 )
 from agent.doctor.findings import Finding, Level
-from agent.session import Protocol
+from agent.sessions.session import Protocol
 
 GIB = 2**30
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent.errors import Draining, StaleRevision
-from agent.session import EndReason, Session, State
+from agent.sessions.session import EndReason, Session, State
 from tests.agent.hosts import Agent, an_agent
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

@@ -14,7 +14,7 @@ from agent.errors import (
     SessionNotFound,
     SessionStopped,
 )
-from agent.session import EndReason, Process, State
+from agent.sessions.session import EndReason, Process, State
 from tests.agent.hosts import (
     Agent,
     an_agent,

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.cli import main
+from agent.cli.main import main
 from agent.config import AgentConfig
-from agent.firewall import Firewall, FirewallError
-from agent.firewall_rules import (
+from agent.network.firewall import Firewall, FirewallError
+from agent.network.firewall_rules import (
     FORWARD_CHAIN,
     INPUT_CHAIN,
     Plan,
@@ -30,8 +30,8 @@ from agent.firewall_rules import (
     to_apply,
     to_remove,
 )
-from agent.firewall_watch import FirewallWatch, published_ports
-from agent.session import NetworkMode, Port, Protocol, State
+from agent.network.firewall_watch import FirewallWatch, published_ports
+from agent.sessions.session import NetworkMode, Port, Protocol, State
 from tests.agent.samples import a_session, a_spec
 from tests.fakes import FakeClock
 
@@ -337,8 +337,8 @@ class Tools:
 @pytest.fixture
 def tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tools:
     tools = Tools()
-    monkeypatch.setattr("agent.firewall.subprocess.run", tools.run)
-    monkeypatch.setattr("agent.firewall._IPV6", tmp_path / "none")
+    monkeypatch.setattr("agent.network.firewall.subprocess.run", tools.run)
+    monkeypatch.setattr("agent.network.firewall._IPV6", tmp_path / "none")
     return tools
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agent.ending import KILL_SECONDS, SEAL_TRIES
 from agent.errors import (
     CannotKill,
     EngineError,
@@ -15,8 +14,9 @@ from agent.errors import (
     SessionNotFound,
 )
 from agent.host import RETRY_FIRST_SECONDS
-from agent.logs import UNREADABLE
-from agent.session import EndReason, Process, Session, State
+from agent.logs.reading import UNREADABLE
+from agent.sessions.ending import KILL_SECONDS, SEAL_TRIES
+from agent.sessions.session import EndReason, Process, Session, State
 from tests.agent.hosts import Agent, an_agent, assert_nothing_is_left, until, until_sealed
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.image_settings import MAX_VOLUMES, why_refused
+from agent.docker.image_settings import MAX_VOLUMES, why_refused
 
 TYPICAL: dict[str, Any] = {
     "Env": ["PATH=/usr/bin", "JAVA_VERSION=21"],

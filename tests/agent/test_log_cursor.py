@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.engine import LogPiece
-from agent.log_cursor import Cursor
+from agent.logs.cursor import Cursor
 
 
 def a_line(

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agent import log_follower, logs
 from agent.errors import EngineUnavailable, LogGone
-from agent.log_follower import MISSING
-from agent.sealed_log import SealedLog
-from agent.session import EndReason, State
+from agent.logs import follower as log_follower
+from agent.logs import reading as logs
+from agent.logs.follower import MISSING
+from agent.logs.sealed import SealedLog
+from agent.sessions.session import EndReason, State
 from tests.agent.hosts import Agent, an_agent, until, until_sealed
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

@@ -9,7 +9,7 @@ import pytest
 
 from agent.errors import NotAllowed
 from agent.policy import Policy, PolicyError, load_policy
-from agent.session import NetworkMode, Resources, SessionSpec
+from agent.sessions.session import NetworkMode, Resources, SessionSpec
 from tests.agent.hosts import an_agent
 from tests.agent.samples import a_spec
 from tests.fakes import FakeClock, FakeEngine

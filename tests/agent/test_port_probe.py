@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from agent.port_probe import PortProbe
-from agent.session import Protocol
+from agent.network.port_probe import PortProbe
+from agent.sessions.session import Protocol
 
 TYPES = {Protocol.TCP: socket.SOCK_STREAM, Protocol.UDP: socket.SOCK_DGRAM}
 ANY = "0.0.0.0"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.errors import AgentError, NoFreePort, PortOutOfRange, PortTaken
-from agent.ports import TRIES, PortPool
-from agent.session import Port, PortRequest, Protocol
+from agent.network.ports import TRIES, PortPool
+from agent.sessions.session import Port, PortRequest, Protocol
 
 UDP = PortRequest(7777, Protocol.UDP)
 TCP = PortRequest(7778, Protocol.TCP)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.docker_errors import Call, error_of_answer
+from agent.docker.errors import Call, error_of_answer
 from agent.errors import (
     AgentError,
     EngineUnavailable,
@@ -17,8 +17,8 @@ from agent.errors import (
     NoFreePort,
     PortTaken,
 )
-from agent.session import EndReason, NetworkMode, PortRequest, Protocol, Session, State
-from agent.starting import FIREWALL_TRIES
+from agent.sessions.session import EndReason, NetworkMode, PortRequest, Protocol, Session, State
+from agent.sessions.starting import FIREWALL_TRIES
 from tests.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
 from tests.agent.samples import IMAGE, a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

@@ -13,8 +13,8 @@ import pytest
 
 from agent.errors import EngineTimeout, SessionNotFound, SessionStopped
 from agent.failpoints import REMOVAL_STEPS, RESTART_STEPS
-from agent.record import TOMBSTONE_SECONDS
-from agent.session import EndReason, Session, State
+from agent.sessions.record import TOMBSTONE_SECONDS
+from agent.sessions.session import EndReason, Session, State
 from tests.agent.hosts import Agent, an_agent, until, until_sealed
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

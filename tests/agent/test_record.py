@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from agent.errors import DiskFull
-from agent.record import TOMBSTONE_SECONDS, Records, decode_session, encode_label, encode_session
-from agent.session import Deadline, Drain, EndReason, Port, Process, Protocol, State
+from agent.sessions.record import (
+    TOMBSTONE_SECONDS,
+    Records,
+    decode_session,
+    encode_label,
+    encode_session,
+)
+from agent.sessions.session import Deadline, Drain, EndReason, Port, Process, Protocol, State
 from tests.agent.samples import a_session, a_spec, an_id
 
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import sealed_report
-from agent.ending import KILL_SECONDS
 from agent.errors import PortTaken, SessionLive
-from agent.history import RUNS_KEPT, Run, Usage, signal_of, with_run
-from agent.record import encode_session
-from agent.report import Report, decode_report, encode_report, report_of
-from agent.sealed_report import SEAL_WAIT_SECONDS, TAIL_BYTES, Tail, read_tail
-from agent.session import TRANSITIONS, EndReason, Moment, State
+from agent.sessions import sealed_report
+from agent.sessions.ending import KILL_SECONDS
+from agent.sessions.history import RUNS_KEPT, Run, Usage, signal_of, with_run
+from agent.sessions.record import encode_session
+from agent.sessions.report import Report, decode_report, encode_report, report_of
+from agent.sessions.sealed_report import SEAL_WAIT_SECONDS, TAIL_BYTES, Tail, read_tail
+from agent.sessions.session import TRANSITIONS, EndReason, Moment, State
 from tests.agent.hosts import Agent, an_agent
 from tests.agent.samples import a_session, a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

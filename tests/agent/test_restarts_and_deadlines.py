@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.deadlines import Deadlines, deadline_after, due_boottime
-from agent.restarts import next_delay, should_restart
+from agent.sessions.deadlines import Deadlines, deadline_after, due_boottime
+from agent.sessions.restarts import next_delay, should_restart
 
 
 def test_the_delay_doubles_from_one_second_to_sixty() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.engine import LogPiece
-from agent.sealed_log import DROPPED, SealedLog
+from agent.logs.sealed import DROPPED, SealedLog
 
 KEPT = 2**20
 

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from agent.errors import InvalidArgument
-from agent.session import (
+from agent.sessions.session import (
     TRANSITIONS,
     Port,
     Protocol,

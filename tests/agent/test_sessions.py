@@ -25,7 +25,7 @@ from agent.errors import (
     SpecConflict,
 )
 from agent.failpoints import START_STEPS
-from agent.session import EndReason, PortRequest, Protocol, Resources, State
+from agent.sessions.session import EndReason, PortRequest, Protocol, Resources, State
 from tests.agent.hosts import (
     Agent,
     an_agent,

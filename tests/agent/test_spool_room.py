@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack, suppress
 
 import pytest
 
+from agent.artifacts.spool_room import RoomLimits, SpoolRoom
 from agent.errors import ArtifactsBusy
-from agent.spool_room import RoomLimits, SpoolRoom
 from tests.agent.hosts import until
 
 LARGEST = 100

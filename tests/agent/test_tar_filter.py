@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.artifacts.tar_filter import TarFilter, TarLimits
 from agent.errors import AgentError, ArtifactTooLarge, UnreadableTar
-from agent.tar_filter import TarFilter, TarLimits
 from tests.agent.tars import LARGEST_TIME, Entry, folder, hard, read, resummed, soft, tar_of
 
 ROOT = b"data"

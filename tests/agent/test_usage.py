@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.history import Usage
-from agent.session import Process
-from agent.usage import SAMPLE_SECONDS, UsageMeter, counters_of, find_counters
+from agent.sessions.history import Usage
+from agent.sessions.session import Process
+from agent.sessions.usage import SAMPLE_SECONDS, UsageMeter, counters_of, find_counters
 from tests.agent.cgroups import FakeCgroups
 from tests.fakes import FakeClock
 

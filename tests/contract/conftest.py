@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.docker_engine import DockerEngine
+from agent.docker.engine import DockerEngine
 from tests.contract.images import build
 from tests.contract.stages import DockerStage, FakeStage, Images, Stage, cleared
 from tests.harness import Registry, remove_traces

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol as Interface
 
-from agent.docker_engine import DockerEngine
+from agent.docker.engine import DockerEngine
 from agent.engine import Container, ContainerSpec, Engine, container_name
-from agent.session import NetworkMode, Port, Process, Protocol, Resources
+from agent.sessions.session import NetworkMode, Port, Process, Protocol, Resources
 from tests.contract.images import PAYLOAD, SAVE
 from tests.fakes import FakeEngine
 

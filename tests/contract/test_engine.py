@@ -18,7 +18,7 @@ from agent.errors import (
     PathNotFound,
     PortTaken,
 )
-from agent.session import NetworkMode, Process, Protocol
+from agent.sessions.session import NetworkMode, Process, Protocol
 from tests.contract.images import PAYLOAD, SAVE
 from tests.contract.stages import (
     EXIT_CODE,

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import wire
-from agent.history import Run, Usage
-from agent.report import Report
-from agent.sealed_report import Tail
-from agent.session import EndReason, Moment, State
+from agent.sessions.history import Run, Usage
+from agent.sessions.report import Report
+from agent.sessions.sealed_report import Tail
+from agent.sessions.session import EndReason, Moment, State
 from controlplane.fleet import agent_client, contract
 from controlplane.fleet.session_report import FailedRun, SessionReport
 from controlplane.fleet.session_report import Moment as ToldMoment

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import docker
 
-from agent.docker_engine import DockerEngine
+from agent.docker.engine import DockerEngine
 from agent.engine import Credentials
 from agent.errors import RegistryUnavailable
 from agent.feed import Feed

@@ -18,11 +18,11 @@ from typing import Any
 import docker
 import pytest
 
-from agent.artifacts import BATCH_BYTES, Artifacts, Patience, checked_path
-from agent.docker_engine import DockerEngine
+from agent.artifacts.fetching import BATCH_BYTES, Artifacts, Patience, checked_path
+from agent.artifacts.spool_room import RoomLimits
+from agent.docker.engine import DockerEngine
 from agent.errors import ArtifactTooLarge, EngineTimeout, PathNotFound
-from agent.record import Records
-from agent.spool_room import RoomLimits
+from agent.sessions.record import Records
 from tests.agent.tars import Entry, folder, read, tar_of
 from tests.demo_game import Image
 from tests.deployment import APPLICATION, REGION, application, enable_tag

@@ -12,8 +12,8 @@ import docker
 import pytest
 from click.testing import CliRunner, Result
 
-from agent.cli import main
-from agent.cli_options import EXIT_CONFIG
+from agent.cli.main import main
+from agent.cli.options import EXIT_CONFIG
 from agent.doctor import gather
 from tests.private_engine import PrivateEngine
 

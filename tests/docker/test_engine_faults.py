@@ -55,6 +55,7 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.slow
 def test_f07_games_go_on_while_the_engine_is_killed_and_comes_back(machine: Machine) -> None:
     with Agent(machine, ports=3) as agent:
         sessions = [agent.play(), agent.play(restart=True)]
@@ -79,6 +80,7 @@ def test_f07_games_go_on_while_the_engine_is_killed_and_comes_back(machine: Mach
         agent.assert_ports_agree()
 
 
+@pytest.mark.slow
 def test_f09_a_lifetime_ends_the_game_while_the_engine_hangs(machine: Machine) -> None:
     with Agent(machine, ports=3) as agent:
         session, other = agent.play(ttl=2), agent.play()

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from agent.config import load_config
-from agent.firewall import Firewall
-from agent.firewall_rules import FORWARD_CHAIN, INPUT_CHAIN
-from agent.firewall_watch import FirewallWatch
-from agent.session import Protocol
+from agent.network.firewall import Firewall
+from agent.network.firewall_rules import FORWARD_CHAIN, INPUT_CHAIN
+from agent.network.firewall_watch import FirewallWatch
+from agent.sessions.session import Protocol
 from tests.docker.machine import FIRST, Agent, Machine, Player, port_of
 from tests.docker.stack import eventually
 from tests.fakes import FakeClock

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from agent.container_config import PIDS_LIMIT
-from agent.dockerd import grantable_nofile
+from agent.docker.container_config import PIDS_LIMIT
+from agent.docker.dockerd import grantable_nofile
 from tests.agent.tars import Entry, tar_of
 from tests.docker.machine import Agent, Machine, ports_of
 from tests.docker.stack import PATIENCE, eventually

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sealed_log import DROPPED
+from agent.logs.sealed import DROPPED
 from tests.demo_game import UDP_PORT, Image
 from tests.demo_game.player import udp_round_trip
 from tests.docker.stack import Stack, a_stack, eventually

@@ -13,15 +13,17 @@ from pathlib import Path
 import docker
 import pytest
 
-from agent import container_config, log_follower, logs
 from agent.clock import SystemClock
-from agent.docker_engine import DockerEngine
+from agent.docker import container_config
+from agent.docker.engine import DockerEngine
 from agent.engine import ContainerSpec, LogPiece
 from agent.errors import LogGone
-from agent.log_follower import MISSING
-from agent.record import Records
-from agent.sealed_log import DROPPED
-from agent.session import NetworkMode, Process, Resources, Session, State
+from agent.logs import follower as log_follower
+from agent.logs import reading as logs
+from agent.logs.follower import MISSING
+from agent.logs.sealed import DROPPED
+from agent.sessions.record import Records
+from agent.sessions.session import NetworkMode, Process, Resources, Session, State
 from tests.agent.samples import a_session
 from tests.demo_game import Image
 

@@ -69,6 +69,7 @@ def test_a_game_that_wants_too_much_memory_tells_so(stack: Stack) -> None:
     assert peak is None or 20 * MEBIBYTE < peak <= 24 * MEBIBYTE  # it ends while it starts
 
 
+@pytest.mark.slow
 def test_a_crash_loop_tells_each_run_and_what_all_of_them_used(stack: Stack) -> None:
     crash = ["--exit-after", "0.3", "--exit-code", "1"]
     made = stack.start(args=crash, restart=True)

@@ -1,0 +1,1 @@
+"""Files of ended sessions, harmless and bounded."""

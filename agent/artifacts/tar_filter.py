@@ -1,0 +1,182 @@
+"""The engine's tar of a path, made safe for whoever unpacks it: a pure filter over its bytes.
+
+The program in a container makes the tree, the engine reads it. Docker writes USTAR and PAX by Go's
+`archive/tar`, folders before what is in them; whatever else comes is refused rather than guessed
+at, so that nothing which two readers of tar understand differently is passed on. Every header is
+written anew from the few fields that are kept:
+
+- names are relative, begin with the path's last component (`./` for `/`) and keep their bytes
+- files, folders, symbolic links and hard links stay; devices, FIFOs and what links to them go
+- symbolic links keep their text, and no entry lies below one; hard links lead to earlier entries
+- of the mode the lowest nine bits stay, of the owner the numbers, of PAX nothing else
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.artifacts.tar_header import (
+    BLOCK_BYTES,
+    DEVICES,
+    FOLDER,
+    HARD_LINK,
+    PAX,
+    Header,
+    parse_header,
+    parse_pax,
+    render,
+)
+from agent.errors import ArtifactTooLarge, UnreadableTar
+
+_LARGEST_PAX_BYTES = 65536
+"""Room for two names and more; of extended attributes Docker sends `security.capability` alone."""
+_END = bytes(2 * BLOCK_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class TarLimits:
+    """What one archive may be; ArtifactTooLarge beyond it.
+
+    `total_bytes` of uncompressed tar (interface.md, Limits), counted as the engine sends it and as
+    it is passed on; a size that a header announces counts at once. `entries` with those dropped,
+    `depth` in components, `name_bytes` as Linux limits a path.
+    """
+
+    total_bytes: int = 100_000_000
+    entries: int = 100_000
+    depth: int = 256
+    name_bytes: int = 4096
+
+
+class TarFilter:
+    """Takes the engine's tar in pieces and gives back the filtered one, not holding any file.
+
+    `root` is the name that every entry begins with, `.` for the whole container. It remembers a
+    number for each entry, some 10 MB for 100,000.
+    """
+
+    def __init__(self, root: bytes, limits: TarLimits | None = None) -> None:
+        self.entries_kept = 0
+        self._root = root
+        self._limits = limits or TarLimits()
+        self._pending = b""
+        self._content = 0
+        """Bytes of the entry's content that are yet to come, its padding among them."""
+        self._passed_on = False
+        self._pax_bytes = 0
+        self._pax: bytearray | None = None
+        """A PAX header under way, to its padding."""
+        self._attributes: dict[bytes, bytes] = {}
+        self._kinds: dict[int, bytes] = {}
+        """What each entry is, by the hash of its name, which nobody outside can foresee."""
+        self._entries = self._taken = 0
+        self._given = len(_END)
+        self._ended = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next piece and give back what is safe of it.
+
+        Raises ArtifactTooLarge, and UnreadableTar for what the engine would not write.
+        """
+        self._pending += data
+        view, position, out = memoryview(self._pending), 0, list[bytes | memoryview]()
+        while position < len(view):
+            if self._content:
+                piece = view[position : position + self._content]
+                self._content -= len(piece)
+                self._take_content(piece, out)
+            else:
+                piece = view[position : position + BLOCK_BYTES]
+                if len(piece) < BLOCK_BYTES:
+                    break
+                self._take_block(bytes(piece), out)
+            position += len(piece)
+            self._count(len(piece))
+        given = b"".join(out)
+        self._pending = bytes(view[position:])
+        self._given += len(given)
+        self._check(self._limits.total_bytes, self._given, "bytes")
+        return given
+
+    def close(self) -> bytes:
+        """Give back the end of the archive; UnreadableTar when the engine's has none."""
+        if not self._ended or self._pending:
+            raise UnreadableTar("it breaks off")
+        return _END
+
+    def _count(self, taken: int) -> None:
+        self._taken += taken
+        self._check(self._limits.total_bytes, self._taken + self._content, "bytes")
+
+    def _check(self, limit: int, found: int, what: str) -> None:
+        if found > limit:
+            raise ArtifactTooLarge(limit, what)
+
+    def _take_content(self, piece: memoryview, out: list[bytes | memoryview]) -> None:
+        if self._pax is not None:
+            self._pax += piece
+            if not self._content:
+                self._attributes = parse_pax(self._pax[: self._pax_bytes])
+                self._pax = None
+        elif self._passed_on:
+            out.append(piece)
+
+    def _take_block(self, block: bytes, out: list[bytes | memoryview]) -> None:
+        if not any(block) and not self._attributes:
+            self._ended = True
+            return
+        if self._ended:
+            raise UnreadableTar("something follows its end")
+        header = parse_header(block, self._attributes)
+        if header.kind == PAX:
+            self._expect_pax(header.size)
+            return
+        self._attributes = {}
+        self._entries += 1
+        self._check(self._limits.entries, self._entries, "entries")
+        self._content = _padded(header.size)
+        self._passed_on = self._keeps(header)
+        if self._passed_on:
+            self.entries_kept += 1
+            out.append(render(header, self._entries))
+
+    def _expect_pax(self, size: int) -> None:
+        if self._attributes or not 0 < size <= _LARGEST_PAX_BYTES:
+            raise UnreadableTar(f"an entry has attributes twice, or {size} bytes of them")
+        self._pax = bytearray()
+        self._content = _padded(size)
+        self._pax_bytes = size
+
+    def _keeps(self, header: Header) -> bool:
+        """Take note of an entry, put its names right, and tell whether it is passed on."""
+        header.name = self._named(header.name)
+        parent, _, _ = header.name.rpartition(b"/")
+        if header.name != self._root and self._kinds.get(hash(parent)) != FOLDER:
+            raise UnreadableTar("an entry is in no folder of it")
+        if hash(header.name) in self._kinds:
+            raise UnreadableTar("two entries have one name")
+        kind = header.kind
+        if kind == HARD_LINK:
+            header.link = self._named(header.link)
+            kind = self._kinds.get(hash(header.link), FOLDER)
+            if kind == FOLDER:
+                raise UnreadableTar("a hard link leads to no file of it")
+        self._check(self._limits.name_bytes, len(header.link), "bytes in a link")
+        self._kinds[hash(header.name)] = kind
+        return kind not in DEVICES
+
+    def _named(self, raw: bytes) -> bytes:
+        """The name as it is passed on."""
+        name = raw.rstrip(b"/")
+        if self._root == b".":
+            name = b"./" + name.lstrip(b"/") if name else b"."
+        self._check(self._limits.name_bytes, len(name), "bytes in a name")
+        self._check(self._limits.depth, name.count(b"/") + 1, "folders within one another")
+        _, _, last = name.rpartition(b"/")
+        if not last or (last in {b".", b".."} and name != self._root):
+            raise UnreadableTar("an entry has no proper name")
+        return name
+
+
+def _padded(size: int) -> int:
+    return size + -size % BLOCK_BYTES

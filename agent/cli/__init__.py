@@ -1,0 +1,1 @@
+"""`tiltyard-agent`: the daemon's command, and those that look into a host."""

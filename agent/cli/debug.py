@@ -1,0 +1,209 @@
+"""The debug commands: what an operator asks one agent over its socket.
+
+With `--json`, what is one thing is one JSON document, and a list is one object a line. Messages of
+the agent are in the names and forms of agent.proto.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agent.cli import views
+from agent.cli.options import AS_JSON, SOCKET, asked
+from agent.cli.tables import printable
+
+
+def _text(_: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Refuse bytes of the command line that are no text: no message can carry them."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter("it is not UTF-8", param=parameter) from None
+    return value
+
+
+_ID = click.argument("given", metavar="ID", callback=_text)
+
+
+@click.command()
+@SOCKET
+@AS_JSON
+def status(socket: Path, *, as_json: bool) -> None:
+    """Show the host: room, ports, images, the engine, warnings."""
+    with asked(socket) as agent:
+        answer = agent.host()
+        _show(
+            answer,
+            lambda _: views.host_lines(answer, agent.sessions(live_only=True)),
+            as_json=as_json,
+        )
+
+
+@click.command()
+@SOCKET
+@click.option("--all", "everything", is_flag=True, help="Ended sessions too.")
+@AS_JSON
+def sessions(socket: Path, *, everything: bool, as_json: bool) -> None:
+    """List sessions, the oldest first."""
+    with asked(socket) as agent:
+        found = agent.sessions(live_only=not everything)
+        _show_list(found, views.session_lines, as_json=as_json)
+
+
+@click.command()
+@SOCKET
+@_ID
+@AS_JSON
+def inspect(socket: Path, given: str, *, as_json: bool) -> None:
+    """Show all that is known of one session."""
+    with asked(socket) as agent:
+        _show(agent.find(given), views.one_session_lines, as_json=as_json)
+
+
+@click.command()
+@SOCKET
+@click.option("-f", "--follow", is_flag=True, help="Stay until the session has ended.")
+@_ID
+def logs(socket: Path, given: str, *, follow: bool) -> None:
+    """Print a session's output: as it is, but at a terminal without what that would act on."""
+    with asked(socket) as agent:
+        internal_id = agent.find(given)["internal_id"]
+        write = _to_terminal() if sys.stdout.isatty() else sys.stdout.buffer.write
+        for chunk in agent.logs(internal_id, follow=follow):
+            write(chunk)
+            sys.stdout.flush()
+
+
+@click.command()
+@SOCKET
+@_ID
+@AS_JSON
+def report(socket: Path, given: str, *, as_json: bool) -> None:
+    """Show how a session ended; its output is what `logs` prints."""
+    with asked(socket) as agent:
+        found = agent.report(agent.find(given)["internal_id"])
+        _show(found, views.report_lines, as_json=as_json)
+
+
+@click.command()
+@SOCKET
+@_ID
+@click.argument("path", callback=_text)
+def artifact(socket: Path, given: str, path: str) -> None:
+    """Write a file or folder of an ended session to standard output, as .tar.gz."""
+    if sys.stdout.isatty():
+        raise click.UsageError("a terminal cannot show it: write to a file by > NAME.tar.gz")
+    with asked(socket) as agent:
+        for chunk in agent.artifact(agent.find(given)["internal_id"], path):
+            sys.stdout.buffer.write(chunk)
+
+
+@click.command()
+@SOCKET
+@AS_JSON
+def ports(socket: Path, *, as_json: bool) -> None:
+    """Show who holds which host port, and how many are free."""
+    with asked(socket) as agent:
+        held = views.held_ports(agent.sessions(live_only=True))
+        host = agent.host()["host"]
+        _show(
+            {
+                "first": host["port_range_first"],
+                "last": host["port_range_last"],
+                "free_tcp": host["free_tcp_ports"],
+                "free_udp": host["free_udp_ports"],
+                "held": held,
+            },
+            lambda _: views.port_lines(host, held),
+            as_json=as_json,
+        )
+
+
+@click.command()
+@SOCKET
+@AS_JSON
+def deadlines(socket: Path, *, as_json: bool) -> None:
+    """Show whose lifetime is over when, the first first."""
+    with asked(socket) as agent:
+        found = views.deadlines(agent.sessions(live_only=True), time.time())
+        _show_list(found, views.deadline_lines, as_json=as_json)
+
+
+@click.command()
+@SOCKET
+@AS_JSON
+def images(socket: Path, *, as_json: bool) -> None:
+    """Show the images on the host and on their way, and how many sessions run each."""
+    with asked(socket) as agent:
+        found = views.images(agent.images(), agent.sessions(live_only=True))
+        _show_list(found, views.image_lines, as_json=as_json)
+
+
+@click.command()
+@SOCKET
+@click.argument("image", callback=_text)
+@AS_JSON
+def pull(socket: Path, image: str, *, as_json: bool) -> None:
+    """Pull an image by digest, without credentials; it goes on when this command is ended."""
+    with asked(socket) as agent:
+        for progress in agent.pull(image):
+            click.echo(json.dumps(progress) if as_json else views.pull_line(progress))
+
+
+@click.command()
+@SOCKET
+@_ID
+@AS_JSON
+def stop(socket: Path, given: str, *, as_json: bool) -> None:
+    """Stop a session and wait for its end."""
+    with asked(socket) as agent:
+        ended = agent.stop(agent.find(given)["internal_id"])
+        _show(ended, views.one_session_lines, as_json=as_json)
+
+
+COMMANDS = (
+    status,
+    sessions,
+    inspect,
+    logs,
+    report,
+    artifact,
+    ports,
+    deadlines,
+    images,
+    pull,
+    stop,
+)
+
+
+def _show(message: Any, lines: Callable[[Any], list[str]], *, as_json: bool) -> None:
+    for line in [json.dumps(message, indent=2)] if as_json else lines(message):
+        click.echo(line)
+
+
+def _show_list(
+    messages: Iterable[Any], lines: Callable[[Iterable[Any]], list[str]], *, as_json: bool
+) -> None:
+    for line in map(json.dumps, messages) if as_json else lines(messages):
+        click.echo(line)
+
+
+def _to_terminal() -> Callable[[bytes], object]:
+    """A writer that shows whatever a game wrote, and lets none of it steer the terminal."""
+    text = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def write(chunk: bytes) -> object:
+        lines = text.decode(chunk).split("\n")
+        return sys.stdout.write(
+            "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
+        )
+
+    return write

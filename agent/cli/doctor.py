@@ -1,0 +1,58 @@
+"""`tiltyard-agent doctor`: what is amiss with this host, and how to mend it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from agent.cli.options import AS_JSON, CONFIG, EXIT_FAILED, read_config
+from agent.cli.tables import printable
+from agent.doctor.diagnosis import diagnose, is_well
+from agent.doctor.findings import Finding, Level
+from agent.doctor.gather import gather
+
+
+@click.command()
+@CONFIG
+@AS_JSON
+def doctor(path: Path | None, *, as_json: bool) -> None:
+    """Check this host, with or without an agent that serves; ends with 1 when a check fails.
+
+    It changes nothing.
+    """
+    findings = diagnose(gather(read_config(path)))
+    for line in _json(findings) if as_json else _lines(findings):
+        click.echo(line)
+    if not is_well(findings):
+        sys.exit(EXIT_FAILED)
+
+
+def _lines(findings: Sequence[Finding]) -> Iterator[str]:
+    width = max(len(finding.check) for finding in findings)
+    margin = " " * 6
+    for finding in findings:
+        yield f"{finding.level.value:4}  {finding.check:{width}}  {printable(finding.found)}"
+        if finding.level is not Level.OK:
+            yield f"{margin}why:  {printable(finding.why)}"
+            yield f"{margin}mend: {printable(finding.mend)}"
+    counts = Counter(finding.level for finding in findings)
+    yield ", ".join(f"{counts[level]} {level.value}" for level in Level)
+
+
+def _json(findings: Sequence[Finding]) -> Iterator[str]:
+    shown = [
+        {
+            "check": finding.check,
+            "level": finding.level.value,
+            "found": finding.found,
+            "why": finding.why,
+            "mend": finding.mend,
+        }
+        for finding in findings
+    ]
+    yield json.dumps({"well": is_well(findings), "findings": shown}, indent=2)

@@ -1,0 +1,91 @@
+"""Draining a host from the host itself: what is said of it, and how (decisions.md, drain)."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agent.cli.options import AS_JSON, SOCKET, asked
+from agent.cli.tables import span, table
+
+_SPAN = re.compile(r"(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?\Z", re.ASCII)
+
+
+def _seconds(_: object, __: object, text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = _SPAN.match(text)
+    if not text or found is None:
+        raise click.BadParameter(f"{text!r} has not the form 1h30m")
+    return int(found[1] or 0) * 3600 + int(found[2] or 0) * 60
+
+
+@click.command()
+@SOCKET
+@click.option(
+    "--deadline",
+    callback=_seconds,
+    metavar="1h30m",
+    help="Stop what is left after this time; without it, sessions end when they end.",
+)
+@AS_JSON
+def drain(socket: Path, *, deadline: int | None, as_json: bool) -> None:
+    """Take no new sessions, tell the games, and say what the host still has and until when."""
+    with asked(socket) as agent:
+        answer = agent.drain(deadline=None if deadline is None else time.time() + deadline)
+        live = list(agent.sessions(live_only=True))
+        if as_json:
+            click.echo(json.dumps({**answer, "live_sessions": live}))
+            return
+        for line in _said(answer.get("empty_time"), live, deadline):
+            click.echo(line)
+
+
+@click.command()
+@SOCKET
+def undrain(socket: Path) -> None:
+    """Take new sessions again."""
+    with asked(socket) as agent:
+        agent.undrain()
+
+
+def _said(empty: str | None, live: list[dict[str, Any]], deadline: int | None) -> list[str]:
+    if not live:
+        return ["The host is empty."]
+    if empty is None:
+        first = "Nothing says when the host is empty: sessions without a lifetime hold it up."
+    else:
+        first = f"The host is empty in {span(_from_now(empty))} at the latest."
+    ends = sorted(
+        ((_rest(session, deadline), session) for session in live),
+        key=lambda end: (end[0] is not None, -(end[0] or 0)),
+    )
+    rows = [
+        (
+            "never" if rest is None else span(rest),
+            session["internal_id"],
+            session["identity"]["application"],
+            session["identity"]["session_id"],
+        )
+        for rest, session in ends
+    ]
+    return [first, *table(("ENDS IN", "INTERNAL ID", "APPLICATION", "SESSION"), rows)]
+
+
+def _rest(session: dict[str, Any], deadline: int | None) -> float | None:
+    """How many seconds a session has at most; None for no end in sight."""
+    expire = session.get("expire_time")
+    rests = [] if deadline is None else [float(deadline)]
+    if expire is not None:
+        rests.append(_from_now(expire))
+    return min(rests, default=None)
+
+
+def _from_now(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp() - time.time()

@@ -1,0 +1,299 @@
+"""What the agent answers, as tables for people. Pure: messages of agent.proto in, lines out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from agent.cli.session_choice import Message, is_live
+from agent.cli.tables import cores, sheet, size, span, table
+
+Row = dict[str, Any]
+
+
+def host_lines(answer: Message, live: Iterable[Message]) -> list[str]:
+    """Show a host: what it lends, what of that is taken, and what is amiss."""
+    host = answer["host"]
+    lent, taken = host["capacity"], host["reserved"]
+    return sheet(
+        (
+            ("agent", f"{host['agent_id']}, version {host['version']}"),
+            ("state", ", ".join(_state_of(answer))),
+            ("address", host["public_address"]),
+            ("engine", _engine(host)),
+            (
+                "sessions",
+                f"{sum(1 for _ in live)} live, {host['free_sessions']} more by max_sessions",
+            ),
+            ("cores", _of(taken, lent, "nano_cpus", cores)),
+            ("memory", _of(taken, lent, "memory_bytes", size)),
+            ("gpus", _of(taken, lent, "gpus", str)),
+            ("ports", _free(host)),
+            ("images", str(len(host["images"]))),
+            *(("warning", warning) for warning in host["warnings"]),
+        )
+    )
+
+
+def session_lines(sessions: Iterable[Message]) -> list[str]:
+    """Show sessions, one a line; what callers chose stands at the end, where it may be long."""
+    return table(
+        ("INTERNAL ID", "STATE", "CREATED", "PORTS", "APPLICATION", "TAG", "ACCOUNT", "SESSION"),
+        (
+            (
+                session["internal_id"],
+                _state_and_end(session),
+                _moment(session, "create_time"),
+                ", ".join(map(_port, session["ports"])),
+                session["identity"]["application"],
+                session["identity"]["tag"],
+                session["identity"]["account"],
+                session["identity"]["session_id"],
+            )
+            for session in sessions
+        ),
+    )
+
+
+def one_session_lines(session: Message) -> list[str]:
+    """Show all that is known of a session."""
+    identity, held = session["identity"], session["reservation"]
+    return sheet(
+        (
+            ("internal id", session["internal_id"]),
+            ("account", identity["account"]),
+            ("session", identity["session_id"]),
+            ("application", identity["application"]),
+            ("tag", identity["tag"]),
+            ("location", identity["location"]),
+            ("external id", identity["external_id"]),
+            *_pairs("label", identity["labels"]),
+            ("image", session["image"]),
+            ("state", _state_and_end(session)),
+            ("detail", session["detail"]),
+            ("process", str(session["pid"] or "")),
+            ("restarts", str(session["restart_count"])),
+            ("host", session["host"]),
+            *(("port", _port(port)) for port in session["ports"]),
+            ("cores", cores(int(held["nano_cpus"]))),
+            ("memory", size(int(held["memory_bytes"]))),
+            ("gpus", str(held["gpus"])),
+            ("created", _moment(session, "create_time")),
+            ("started", _moment(session, "start_time")),
+            ("expires", _moment(session, "expire_time")),
+            ("ended", _moment(session, "end_time")),
+            ("log", "sealed" if session["log_sealed"] else "in the container"),
+            *_pairs("env", session["injected_env"]),
+        )
+    )
+
+
+def report_lines(report: Message) -> list[str]:
+    """Show how a session ended."""
+    peak = report.get("peak_memory_bytes")
+    return sheet(
+        (
+            ("internal id", report["internal_id"]),
+            ("state", _state_and_end(report)),
+            ("detail", report["detail"]),
+            ("signal", str(report.get("signal", ""))),
+            ("out of memory", "yes" if report["oom_killed"] else "no"),
+            ("processor time", report.get("cpu_time", "")),
+            ("most memory", "" if peak is None else size(int(peak))),
+            ("restarts", str(report["restart_count"])),
+            *(("failed run", _failed_run(run)) for run in report["failed_runs"]),
+            *((word(each["state"]), _moment(each, "time")) for each in report["timeline"]),
+        )
+    )
+
+
+def held_ports(live: Iterable[Message]) -> list[Row]:
+    """Tell who holds which host port, by its number."""
+    return sorted(
+        (
+            {
+                "host_port": port["host_port"],
+                "protocol": word(port["protocol"]),
+                "container_port": port["container_port"],
+                "tls": port["tls"],
+                **_whose(session),
+            }
+            for session in live
+            for port in session["ports"]
+        ),
+        key=lambda row: (row["host_port"], row["protocol"]),
+    )
+
+
+def port_lines(host: Message, held: Sequence[Row]) -> list[str]:
+    """Show who holds which host port, and how many are free."""
+    return [
+        *table(
+            ("HOST PORT", "PROTOCOL", "CONTAINER PORT", "INTERNAL ID", "ACCOUNT", "SESSION"),
+            (
+                (
+                    str(row["host_port"]),
+                    row["protocol"],
+                    f"{row['container_port']}{' (TLS)' if row['tls'] else ''}",
+                    row["internal_id"],
+                    row["account"],
+                    row["session_id"],
+                )
+                for row in held
+            ),
+        ),
+        _free(host),
+    ]
+
+
+def deadlines(live: Iterable[Message], now: float) -> list[Row]:
+    """Tell whose lifetime is over when, the first first; `now` in Unix time."""
+    due = (
+        (datetime.fromisoformat(session["expire_time"]).timestamp(), session)
+        for session in live
+        if "expire_time" in session
+    )
+    return [
+        {
+            "expire_time": session["expire_time"],
+            "seconds_left": round(when - now, 3),
+            **_whose(session),
+        }
+        for when, session in sorted(due, key=lambda pair: (pair[0], pair[1]["internal_id"]))
+    ]
+
+
+def deadline_lines(rows: Iterable[Row]) -> list[str]:
+    """Show whose lifetime is over when."""
+    return table(
+        ("DUE", "IN", "INTERNAL ID", "ACCOUNT", "SESSION"),
+        (
+            (
+                _moment(row, "expire_time"),
+                span(row["seconds_left"]),
+                row["internal_id"],
+                row["account"],
+                row["session_id"],
+            )
+            for row in rows
+        ),
+    )
+
+
+def images(answer: Message, live: Iterable[Message]) -> list[Row]:
+    """Tell of each image how many live sessions run it, its size, and how its pull goes.
+
+    One that was removed from under its sessions is told, too.
+    """
+    used = Counter(session["image"] for session in live)
+    here = {image["image"]: image.get("size_bytes") for image in answer["images"]}
+    pulls = {pull["image"]: pull["progress"] for pull in answer["pulls"]}
+    return [
+        {
+            "image": image,
+            "live_sessions": used[image],
+            "here": image in here,
+            "size_bytes": here.get(image),
+            "pull": pulls.get(image),
+        }
+        for image in sorted({*here, *pulls, *used})
+    ]
+
+
+def image_lines(rows: Iterable[Row]) -> list[str]:
+    """Show the images of a host."""
+    return table(
+        ("LIVE SESSIONS", "SIZE", "STATE", "IMAGE"),
+        (
+            (
+                str(row["live_sessions"]),
+                "" if row["size_bytes"] is None else size(int(row["size_bytes"])),
+                _image_state(row),
+                row["image"],
+            )
+            for row in rows
+        ),
+    )
+
+
+def pull_line(progress: Message) -> str:
+    """Show how far a pull has come."""
+    if progress["done"]:
+        return "done"
+    if progress["waiting"]:
+        return "waiting: other pulls are under way"
+    layers = f"{progress['layers_done']} of {progress['layers']} layers"
+    return f"{layers}, {size(int(progress['received_bytes']))} received"
+
+
+def word(constant: str) -> str:
+    """Show a value of an enum of agent.proto: END_REASON_OOM is `oom`."""
+    prefixes = ("STATE_", "END_REASON_", "PROTOCOL_", "NETWORK_MODE_")
+    prefix = next((prefix for prefix in prefixes if constant.startswith(prefix)), "")
+    return constant.removeprefix(prefix).lower()
+
+
+def _image_state(row: Row) -> str:
+    if row["here"]:
+        return "here"
+    return "removed" if row["pull"] is None else f"on its way: {pull_line(row['pull'])}"
+
+
+def _state_of(answer: Message) -> Iterator[str]:
+    yield "serving" if answer["reconciled"] else "comparing its records with the engine"
+    if answer["host"]["draining"]:
+        yield "draining"
+
+
+def _engine(host: Message) -> str:
+    version = host["engine_version"] or "never reached"
+    return version if host["engine_available"] else f"{version}, does not answer"
+
+
+def _of(taken: Message, lent: Message, key: str, shown: Any) -> str:
+    return f"{shown(int(taken[key]))} of {shown(int(lent[key]))} reserved"
+
+
+def _free(host: Message) -> str:
+    first, last = host["port_range_first"], host["port_range_last"]
+    tcp, udp = host["free_tcp_ports"], host["free_udp_ports"]
+    return f"{tcp} TCP and {udp} UDP free of {last - first + 1} each in {first}-{last}"
+
+
+def _state_and_end(session: Message) -> str:
+    state = word(session["state"])
+    if is_live(session):
+        return state
+    code = session.get("exit_code")
+    return f"{state}: {word(session['end_reason'])}" + ("" if code is None else f", code {code}")
+
+
+def _moment(message: Message, key: str) -> str:
+    text = message.get(key)
+    return "" if text is None else f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%SZ}"
+
+
+def _failed_run(run: Message) -> str:
+    code = run.get("exit_code", "unknown")
+    oom = ", out of memory" if run["oom_killed"] else ""
+    return f"{_moment(run, 'start_time')} to {_moment(run, 'end_time')}, code {code}{oom}"
+
+
+def _port(port: Message) -> str:
+    tls = ", TLS" if port["tls"] else ""
+    return f"{port['host_port']}->{port['container_port']}/{word(port['protocol'])}{tls}"
+
+
+def _pairs(name: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    return ((name, f"{key}={value}") for key, value in sorted(values.items()))
+
+
+def _whose(session: Message) -> Row:
+    identity = session["identity"]
+    return {
+        "internal_id": session["internal_id"],
+        "account": identity["account"],
+        "session_id": identity["session_id"],
+    }

@@ -1,0 +1,1 @@
+"""The Docker Engine as an `Engine`; nothing else of the agent knows Docker."""

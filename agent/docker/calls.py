@@ -1,0 +1,124 @@
+"""Blocking calls of an engine's client on threads of their own, one at a time per container."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from agent.docker.errors import Call
+from agent.errors import EngineTimeout
+
+GENERAL_THREADS = 24
+"""Calls under way at once; the engine itself does starts nearly one after the other (M20)."""
+KEPT_THREADS = 8
+"""More, for kill and inspect only: starts that hang must not keep a session from being ended."""
+
+_KEPT_FOR = frozenset({"kill", "inspect"})
+_QUEUE_FACTOR = 2
+"""A call may wait for its turn and a thread as long again as for the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds that the engine is given to answer.
+
+    `read`: no work for the engine, so it hangs. `create` unpacks nothing. `start`: 20 at once on
+    two cores took 23 s (M20). `kill` waits for nothing. `remove` takes down a network and a file
+    system, behind starts. `stream`: the first answer and the longest silence of a body that the
+    engine has at hand. `pull`: the longest silence of a pull, which tries a slow registry again.
+    """
+
+    read: float = 10.0
+    create: float = 30.0
+    start: float = 60.0
+    kill: float = 10.0
+    remove: float = 60.0
+    stream: float = 30.0
+    pull: float = 120.0
+
+
+T = TypeVar("T")
+
+
+class EngineCalls:
+    """Runs calls on threads, each with a deadline; at most one per container at a time.
+
+    Whoever waits may be cancelled: a call that has begun ends on its thread and holds its
+    container's turn until then, one that has not begun is never made.
+    """
+
+    def __init__(self) -> None:
+        self._general = ThreadPoolExecutor(GENERAL_THREADS, "engine")
+        self._kept = ThreadPoolExecutor(KEPT_THREADS, "engine-kept")
+        self._turns: dict[str, _Turn] = {}
+        self._under_way: set[asyncio.Future[object]] = set()
+
+    async def run(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
+        """Return what `work` returns; EngineTimeout when it has not ended in good time.
+
+        `seconds` is what the engine is given by `work` itself.
+        """
+        try:
+            async with asyncio.timeout(seconds * _QUEUE_FACTOR):
+                if not call.container:
+                    return await self._on_thread(call, work)
+                turn = await self._take_turn(call.container)
+                return await self._on_thread(call, work, lambda: self._pass_turn(turn))
+        except TimeoutError as error:
+            raise EngineTimeout(call.name) from error
+
+    async def close(self) -> None:
+        """Wait for the calls under way, each of which has its deadline, and end the threads."""
+        for pool in (self._general, self._kept):
+            pool.shutdown(wait=False, cancel_futures=True)
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    async def _on_thread(
+        self, call: Call, work: Callable[[], T], then: Callable[[], None] = lambda: None
+    ) -> T:
+        pool = self._kept if call.name in _KEPT_FOR else self._general
+        try:
+            begun: Future[T] = pool.submit(work)
+        except BaseException:
+            then()
+            raise
+        future = asyncio.wrap_future(begun)
+        self._under_way.add(future)  # type: ignore[arg-type]  # of any result
+        future.add_done_callback(self._under_way.discard)
+        future.add_done_callback(lambda _: then())
+        try:
+            return await asyncio.shield(future)
+        finally:
+            begun.cancel()  # without effect on one that has begun
+
+    async def _take_turn(self, container: str) -> _Turn:
+        turn = self._turns.setdefault(container, _Turn(container))
+        turn.wanted += 1
+        try:
+            await turn.lock.acquire()
+        except BaseException:
+            self._drop(turn)
+            raise
+        return turn
+
+    def _pass_turn(self, turn: _Turn) -> None:
+        turn.lock.release()
+        self._drop(turn)
+
+    def _drop(self, turn: _Turn) -> None:
+        turn.wanted -= 1
+        if not turn.wanted:
+            del self._turns[turn.container]
+
+
+class _Turn:
+    """The right to speak to the engine about one container."""
+
+    def __init__(self, container: str) -> None:
+        self.container = container
+        self.lock = asyncio.Lock()
+        self.wanted = 0

@@ -1,0 +1,131 @@
+"""What the agent asks an engine to create: the whole body of `POST /containers/create`. Pure.
+
+Everything that isolates a container stands here (design.md, Containers by default); a test
+compares the body with a golden value, so that no key changes unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent.engine import LOG_BYTES, ContainerSpec
+from agent.sessions.session import NetworkMode, Port
+
+PUBLIC_DIR = "/run/tiltyard"
+"""Where a container reads about itself."""
+PIDS_LIMIT = 512
+"""Processes and threads of a session: many for a game, too few to starve the host."""
+
+_NANO = 10**9
+_MIN_NANO_CPUS = _NANO // 100
+"""The kernel gives out no less than a hundredth of a core."""
+_MIN_MEMORY = 6 * 2**20
+"""The engine refuses a smaller limit."""
+_SHARES_PER_CORE = 1024
+_MIN_SHARES = 2
+_MAX_SHARES = 2**18
+"""The kernel's bounds of a weight."""
+
+LOG_DRIVER = "local"
+"""It keeps every byte (M25)."""
+# With two files of LOG_BYTES it drops none that are to be kept.
+_LOG_CONFIG = {
+    "Type": LOG_DRIVER,
+    "Config": {"max-size": str(LOG_BYTES), "max-file": "2", "compress": "false"},
+}
+
+
+def container_config(
+    spec: ContainerSpec, *, cpus: int, nofile: int | None, network: str
+) -> dict[str, Any]:
+    """The body that creates `spec` on a machine of `cpus` cores.
+
+    `nofile` is the highest number of open files that the engine can grant, None when unknown.
+    `network` is the bridge network of sessions; host mode does without.
+    """
+    bridged = spec.network_mode is NetworkMode.BRIDGE
+    ports = spec.ports if bridged else ()
+    return {
+        "Image": spec.image,
+        "Cmd": list(spec.args) or None,
+        "Env": sorted(f"{name}={value}" for name, value in spec.env.items()),
+        "Labels": spec.labels,
+        "ExposedPorts": {_name(port): {} for port in ports},
+        "Healthcheck": {"Test": ["NONE"]},
+        "Tty": False,
+        "OpenStdin": False,
+        "HostConfig": _isolation() | _resources(spec, cpus, nofile) | _network(spec, network),
+    }
+
+
+def _isolation() -> dict[str, Any]:
+    return {
+        "Init": True,
+        "AutoRemove": False,
+        "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
+        "Privileged": False,
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges"],
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "LogConfig": _LOG_CONFIG,
+    }
+
+
+def _resources(spec: ContainerSpec, cpus: int, nofile: int | None) -> dict[str, Any]:
+    limits, reservation = spec.limits, spec.reservation
+    memory = _at_least(_MIN_MEMORY, limits.memory_bytes)
+    reserved = reservation.memory_bytes
+    shares = reservation.nano_cpus * _SHARES_PER_CORE // _NANO
+    return {
+        "Memory": memory,
+        "MemorySwap": memory,
+        "MemoryReservation": min(reserved, memory) if memory else reserved,
+        "NanoCpus": min(_at_least(_MIN_NANO_CPUS, limits.nano_cpus), cpus * _NANO),
+        "CpuShares": min(max(shares, _MIN_SHARES), _MAX_SHARES),
+        "PidsLimit": PIDS_LIMIT,
+        "Ulimits": [_ulimit("core", 0), *([] if nofile is None else [_ulimit("nofile", nofile)])],
+        "DeviceRequests": _gpus(spec.gpu_ids),
+    }
+
+
+def _network(spec: ContainerSpec, network: str) -> dict[str, Any]:
+    bridged = spec.network_mode is NetworkMode.BRIDGE
+    bindings: dict[str, list[dict[str, str]]] = {}
+    for port in spec.ports if bridged else ():
+        binding = {"HostIp": spec.bind_address, "HostPort": str(port.host)}
+        bindings.setdefault(_name(port), []).append(binding)
+    return {
+        "NetworkMode": network if bridged else "host",
+        "PortBindings": bindings,
+        "PublishAllPorts": False,
+        "Mounts": [
+            {
+                "Type": "bind",
+                "Source": spec.public_dir,
+                "Target": PUBLIC_DIR,
+                "ReadOnly": True,
+                "BindOptions": {"Propagation": "rprivate", "NonRecursive": True},
+            }
+        ],
+    }
+
+
+def _gpus(gpu_ids: Sequence[str]) -> list[dict[str, Any]]:
+    if not gpu_ids:
+        return []
+    return [{"Driver": "nvidia", "DeviceIDs": list(gpu_ids), "Capabilities": [["gpu"]]}]
+
+
+def _ulimit(name: str, value: int) -> dict[str, Any]:
+    return {"Name": name, "Soft": value, "Hard": value}
+
+
+def _at_least(minimum: int, value: int) -> int:
+    """`value` or the least that is possible; 0, no limit, stays."""
+    return max(minimum, value) if value else 0
+
+
+def _name(port: Port) -> str:
+    return f"{port.container}/{port.protocol.value}"

@@ -1,0 +1,236 @@
+"""The Docker Engine as an `Engine`.
+
+Calls go through the SDK (docker_sdk.py) on threads (engine_calls.py), streams through the event
+loop (docker_streams.py). Nothing is read before the first call, so the daemon may come later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal as signals
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import TypeVar
+
+from agent.docker import sdk as docker_sdk
+from agent.docker.answers import references, warnings_of
+from agent.docker.calls import EngineCalls, Timeouts
+from agent.docker.container_config import container_config
+from agent.docker.errors import Call
+from agent.docker.listing import Listing
+from agent.docker.streams import DockerStreams
+from agent.engine import (
+    LABEL_AGENT,
+    Container,
+    ContainerSpec,
+    Credentials,
+    EngineInfo,
+    LogPiece,
+    PullProgress,
+    container_name,
+)
+from agent.errors import EngineError
+from agent.processes import live_process, send_signal, wait_end
+from agent.sessions.session import Process
+
+T = TypeVar("T")
+
+
+class DockerEngine:
+    """An `Engine` on the unix socket of a Docker daemon."""
+
+    def __init__(
+        self, socket_path: str = "/run/docker.sock", *, timeouts: Timeouts | None = None
+    ) -> None:
+        self._timeouts = timeouts or Timeouts()
+        self._streams = DockerStreams(
+            socket_path, silence=self._timeouts.stream, pull_silence=self._timeouts.pull
+        )
+        self._calls = EngineCalls()
+        self._clients = docker_sdk.Clients(socket_path)
+        self._facts: docker_sdk.EngineFacts | None = None
+        self._search: asyncio.Task[docker_sdk.EngineFacts] | None = None
+        self._listing = Listing(self._calls, self._inspect_for_listing, self._timeouts.read)
+
+    async def info(self) -> EngineInfo:
+        """Describe the engine; also the way to ask whether it answers."""
+        self._forget()  # what was true of the engine may have changed with its settings
+        facts = await self._known()
+        answer = await self._ask(Call("info"), self._timeouts.read, lambda api: api.info())
+        return EngineInfo(
+            version=answer["ServerVersion"],
+            cpus=int(answer["NCPU"]),
+            memory_bytes=int(answer["MemTotal"]),
+            warnings=warnings_of(answer, own_network=facts.network == docker_sdk.OWN_NETWORK),
+        )
+
+    async def create(self, spec: ContainerSpec) -> str:
+        """Create a container and return its id."""
+        facts = await self._known()
+        name = container_name(spec.internal_id)
+        config = container_config(
+            spec, cpus=facts.cpus, nofile=facts.nofile, network=facts.network
+        )
+        return await self._ask(
+            Call("create", container=name, image=spec.image, changes=True),
+            self._timeouts.create,
+            lambda api: docker_sdk.create(api, config, name),
+        )
+
+    async def start(self, container: str) -> None:
+        """Start a created or ended container; nothing happens to one that runs."""
+        await self._ask(
+            Call("start", container=container, changes=True),
+            self._timeouts.start,
+            lambda api: docker_sdk.start(api, container),
+        )
+
+    async def inspect(self, container: str) -> Container:
+        """Describe one container by id or name."""
+        return await self._ask(
+            Call("inspect", container=container),
+            self._timeouts.read,
+            lambda api: docker_sdk.inspect(api, container),
+        )
+
+    async def list(self, agent_id: str) -> list[Container]:
+        """Describe all containers that carry the label of this agent, running or not."""
+        filters = {"label": f"{LABEL_AGENT}={agent_id}"}
+        entries = await self._ask(
+            Call("list"),
+            self._timeouts.read,
+            lambda api: api.containers(all=True, filters=filters),
+        )
+        return await self._listing.described(entries)
+
+    async def kill(self, container: str, signal: str) -> None:
+        """Send a signal; nothing happens to one that does not run."""
+        call = Call("kill", container=container, changes=True)
+        await self._ask(
+            call,
+            self._timeouts.kill,
+            lambda api: docker_sdk.unless_so(call, api.kill, container, signal),
+        )
+
+    async def remove(self, container: str) -> None:
+        """Remove a container, running or not; nothing happens when it is gone."""
+        call = Call("remove", container=container, changes=True)
+        seconds = self._timeouts.remove
+        await self._ask(call, seconds, lambda api: docker_sdk.remove(api, call, seconds))
+
+    async def signal_process(self, process: Process, signal: str) -> None:
+        """Send a signal to the process itself, for when the engine does not answer `kill`."""
+        try:
+            await send_signal(process, signals.Signals[signal], self._read_process)
+        except PermissionError as error:
+            raise EngineError("kill", "the agent lacks CAP_KILL") from error
+
+    async def wait_end(self, process: Process) -> None:
+        """Return when the process is gone; seen at the process, not asked of the engine."""
+        await wait_end(process, self._read_process)
+
+    async def images(self) -> frozenset[str]:
+        """References by digest of all images on the host."""
+        return frozenset(await self.image_sizes())
+
+    async def image_sizes(self) -> Mapping[str, int]:
+        """Bytes that each image on the host takes unpacked, by its references by digest."""
+        return references(
+            await self._ask(Call("images"), self._timeouts.read, lambda api: api.images())
+        )
+
+    async def remove_image(self, image: str) -> None:
+        """Remove a reference by digest, and the image with the last; nothing when it is gone."""
+        call = Call("remove-image", image=image, changes=True)
+        await self._ask(
+            call,
+            self._timeouts.remove,
+            lambda api: docker_sdk.unless_so(call, api.remove_image, image),
+        )
+
+    def logs(
+        self,
+        container: str,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        longest: float | None = None,
+    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[LogPiece]]]:
+        """Read stdout and stderr in the order of recording, all of it or the last pieces."""
+        return self._streams.logs(container, follow=follow, tail=tail, longest=longest)
+
+    def archive(
+        self, container: str, path: str
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Read a file or folder as an uncompressed tar."""
+        return self._streams.archive(container, path)
+
+    def pull(
+        self, image: str, credentials: Credentials | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[PullProgress]]:
+        """Pull an image by digest; the iterator ends when the image is on the host."""
+        return self._streams.pull(image, credentials)
+
+    def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+        """Internal ids of sessions whose container changed; a hint, with gaps (M7)."""
+        return self._streams.events(agent_id)
+
+    async def close(self) -> None:
+        """Let go of threads and connections; calls under way run to their deadlines."""
+        await self._streams.close()
+        await self._calls.close()
+        self._clients.close()
+
+    async def _read_process(self, pid: int) -> Process | None:
+        return await self._calls.run(
+            Call("inspect"), self._timeouts.read, partial(live_process, pid)
+        )
+
+    async def _ask(self, call: Call, seconds: float, ask: Callable[[docker_sdk.Client], T]) -> T:
+        facts = await self._known()
+        try:
+            return await self._run(
+                call, seconds, lambda: ask(self._clients.mine(facts.api, seconds))
+            )
+        except EngineError as error:
+            if docker_sdk.OWN_NETWORK in error.cause:
+                self._forget()  # somebody removed our network: it is made again
+            raise
+
+    async def _run(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
+        def told() -> T:
+            with docker_sdk.translated(call, self._forget):
+                return work()
+
+        return await self._calls.run(call, seconds, told)
+
+    async def _known(self) -> docker_sdk.EngineFacts:
+        """What is known of the engine; all who ask while it is unknown share one search."""
+        if self._facts is not None:
+            return self._facts
+        if self._search is None:
+            self._search = asyncio.create_task(self._find_out(), name="engine-facts")
+            self._search.add_done_callback(self._found_out)
+        return await asyncio.shield(self._search)
+
+    async def _find_out(self) -> docker_sdk.EngineFacts:
+        seconds = self._timeouts.read
+        return await self._run(
+            Call("info"), seconds, lambda: docker_sdk.find_out(self._clients, seconds)
+        )
+
+    def _found_out(self, search: asyncio.Task[docker_sdk.EngineFacts]) -> None:
+        self._search = None
+        if not search.cancelled() and search.exception() is None:
+            self._facts = search.result()
+
+    async def _inspect_for_listing(self, container: str) -> Container:
+        return await self._ask(
+            Call("list", container=container),
+            self._timeouts.read,
+            lambda api: docker_sdk.inspect(api, container),
+        )
+
+    def _forget(self) -> None:
+        self._facts = None

@@ -1,0 +1,91 @@
+"""All containers of an agent in full, whatever one of them does to the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from agent.docker.answers import container_of_listing, status_of
+from agent.docker.calls import EngineCalls
+from agent.docker.errors import Call
+from agent.engine import Container, ContainerStatus
+from agent.errors import ContainerGone, EngineError, EngineTimeout
+from agent.processes import first_process, live_process
+
+_INSPECTS_AT_ONCE = 8
+"""Of the threads, for one listing: the others go on starting and removing meanwhile."""
+
+log = logging.getLogger(__name__)
+
+
+class Listing:
+    """Fills in what the engine's list of containers leaves out.
+
+    The engine is asked about a container that runs once in a run: while its process lives, nothing
+    of it changes. A container that cannot be inspected does not hide the others (kubernetes
+    #94829): it is described by what the list and the kernel say of it.
+    """
+
+    def __init__(
+        self,
+        calls: EngineCalls,
+        inspect: Callable[[str], Awaitable[Container]],
+        seconds: float,
+    ) -> None:
+        self._calls = calls
+        self._inspect = inspect
+        self._seconds = seconds
+        self._running: Mapping[str, Container] = {}
+
+    async def described(self, entries: Sequence[Mapping[str, Any]]) -> list[Container]:
+        """Describe the containers of the engine's list, but for those that have gone since."""
+        known = await self._still_running(entries)
+        slots = asyncio.Semaphore(_INSPECTS_AT_ONCE)
+        found = await asyncio.gather(
+            *(self._in_full(entry, slots) for entry in entries if entry["Id"] not in known)
+        )
+        all_found = [*known.values(), *(container for container in found if container)]
+        self._running = {each.container: each for each in all_found if each.process}
+        return all_found
+
+    async def _still_running(
+        self, entries: Sequence[Mapping[str, Any]]
+    ) -> Mapping[str, Container]:
+        """Those whose process is the one that an earlier listing found."""
+        listed = {e["Id"] for e in entries if status_of(e["State"]) is ContainerStatus.RUNNING}
+        known = {
+            container: described
+            for container, described in self._running.items()
+            if container in listed
+        }
+
+        def check() -> Mapping[str, Container]:
+            return {
+                container: described
+                for container, described in known.items()
+                if described.process and live_process(described.process.pid) == described.process
+            }
+
+        return await self._calls.run(Call("list"), self._seconds, check) if known else {}
+
+    async def _in_full(
+        self, entry: Mapping[str, Any], slots: asyncio.Semaphore
+    ) -> Container | None:
+        """One container; None when it has gone meanwhile."""
+        container = entry["Id"]
+        async with slots:
+            try:
+                return await self._inspect(container)
+            except ContainerGone:
+                return None
+            except (EngineTimeout, EngineError) as error:
+                log.warning("container %s is listed without details: %s", container, error)
+                process = await self._calls.run(
+                    Call("list"), self._seconds, partial(first_process, container)
+                )
+                if process is None and status_of(entry["State"]) is ContainerStatus.RUNNING:
+                    raise  # to call it dead, when that is not known, may end a game
+                return container_of_listing(entry, process)

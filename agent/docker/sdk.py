@@ -1,0 +1,242 @@
+"""Docker's SDK: a client per thread, the calls that take more than one line, errors as ours.
+
+The only importer of `docker`. Everything here blocks and runs on the threads of engine_calls.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import docker
+import docker.errors
+from docker.transport.unixconn import (
+    UnixHTTPAdapter,
+    UnixHTTPConnection,
+    UnixHTTPConnectionPool,
+)
+
+from agent.docker.answers import container_of, pid_of
+from agent.docker.dockerd import daemon_pid, grantable_nofile
+from agent.docker.errors import (
+    Call,
+    already_so,
+    being_removed,
+    error_of_answer,
+    error_of_connection,
+    timed_out,
+)
+from agent.docker.image_settings import why_refused
+from agent.docker.program import why_not_run
+from agent.engine import LABEL_FORMAT, Container
+from agent.errors import EngineError, EngineTimeout, ImageCannotRun
+from agent.processes import live_process
+from agent.sessions.session import FORMAT
+
+Client = docker.APIClient
+
+OWN_NETWORK = "tiltyard0"
+"""Bridge network and interface of sessions where the default bridge lets containers talk."""
+
+MIN_API = "1.41"
+_MAX_API = "1.47"
+"""API versions of Docker Engine 20.10 to 27; a newer engine speaks the latter too."""
+_ICC = "com.docker.network.bridge.enable_icc"
+_BRIDGE_NAME = "com.docker.network.bridge.name"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What is asked of an engine once, until it goes away: another one may come back."""
+
+    api: str
+    cpus: int
+    network: str
+    nofile: int | None
+
+
+class _Connection(UnixHTTPConnection):
+    """Closes its socket when nobody answers; the SDK leaves that to the garbage collector."""
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        try:
+            self.sock.connect(self.unix_socket)
+        except OSError:
+            self.close()
+            raise
+
+
+class _Pool(UnixHTTPConnectionPool):
+    def _new_conn(self) -> Any:
+        return _Connection(self.base_url, self.socket_path)
+
+
+class _Adapter(UnixHTTPAdapter):
+    def get_connection(self, url: Any, proxies: Any = None) -> Any:
+        with self.pools.lock:
+            pool = self.pools.get(url)
+            if pool is None:
+                pool = self.pools[url] = _Pool(url, self.socket_path, self.timeout, 1)
+            return pool
+
+
+class Clients:
+    """A client of the SDK for each thread: one may not be shared, nor may its time-out."""
+
+    def __init__(self, socket_path: str) -> None:
+        self.socket_path = socket_path
+        self._of_thread = threading.local()
+        self._all: list[docker.APIClient] = []
+
+    def mine(self, api: str, seconds: float) -> docker.APIClient:
+        """This thread's client for a version of the API, set to a time-out."""
+        clients: dict[str, docker.APIClient] = self._of_thread.__dict__
+        if api not in clients:
+            clients[api] = docker.APIClient(f"unix://{self.socket_path}", version=api)
+            clients[api].mount("http+docker://", _Adapter(f"http+unix://{self.socket_path}"))
+            self._all.append(clients[api])
+        clients[api].timeout = seconds  # type: ignore[assignment]  # requests takes fractions
+        return clients[api]
+
+    def close(self) -> None:
+        """Close all; no thread may be at work."""
+        for client in self._all:
+            client.close()
+
+
+def find_out(clients: Clients, seconds: float) -> EngineFacts:
+    """Ask an engine what is asked once; EngineError when it is too old."""
+    first = clients.mine(MIN_API, seconds)
+    spoken = first.version(api_version=False)["ApiVersion"]
+    if _number(spoken) < _number(MIN_API):
+        raise EngineError("info", f"the engine speaks API {spoken}, and {MIN_API} is needed")
+    version = min(spoken, _MAX_API, key=_number)
+    client = clients.mine(version, seconds)
+    daemon = daemon_pid(clients.socket_path)
+    return EngineFacts(
+        api=version,
+        cpus=int(client.info()["NCPU"]),
+        network=_network(client),
+        nofile=None if daemon is None else grantable_nofile(daemon),
+    )
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def keeps_apart(client: docker.APIClient) -> bool:
+    """Tell whether containers of the default bridge cannot reach each other."""
+    default = client.networks(names=["bridge"])
+    return any(
+        found["Options"].get(_ICC) == "false" for found in default if found["Name"] == "bridge"
+    )
+
+
+def _network(client: docker.APIClient) -> str:
+    """The network of sessions: one in which they do not reach each other."""
+    if keeps_apart(client):
+        return "bridge"
+    try:
+        found = client.inspect_network(OWN_NETWORK)
+    except docker.errors.NotFound:
+        with _ignoring_conflict():
+            client.create_network(
+                OWN_NETWORK,
+                driver="bridge",
+                options={_ICC: "false", _BRIDGE_NAME: OWN_NETWORK},
+                labels={LABEL_FORMAT: str(FORMAT)},
+                check_duplicate=True,
+            )
+    else:
+        if found["Options"].get(_ICC) != "false":
+            raise EngineError(
+                "info", f"network {OWN_NETWORK} lets containers reach each other: remove it"
+            )
+    return OWN_NETWORK
+
+
+@contextlib.contextmanager
+def _ignoring_conflict() -> Iterator[None]:
+    """Another agent on this host may make the network at the same moment."""
+    try:
+        yield
+    except docker.errors.APIError as error:
+        if error.status_code != 409:
+            raise
+
+
+def create(api: docker.APIClient, config: dict[str, Any], name: str) -> str:
+    """Create a container from a whole body and return its id.
+
+    ImageCannotRun when the image brings along what no container gets.
+    """
+    image = api.inspect_image(config["Image"])  # type: ignore[no-untyped-call]
+    cause = why_refused(image["Config"] or {})
+    if cause is not None:
+        raise ImageCannotRun(cause)
+    answer = api.create_container_from_config(config, name)  # type: ignore[no-untyped-call]
+    return str(answer["Id"])
+
+
+def start(api: docker.APIClient, container: str) -> None:
+    """Start a container; ImageCannotRun when its program could not be started."""
+    api.start(container)
+    cause = why_not_run(
+        pid_of(api.inspect_container(container)),
+        lambda: inspect(api, container),
+        lambda: api.logs(container, stdout=False, tail=5),
+    )
+    if cause is not None:
+        raise ImageCannotRun(cause)
+
+
+def inspect(api: docker.APIClient, container: str) -> Container:
+    """Describe a container by what the engine and the kernel say of it."""
+    answer = api.inspect_container(container)
+    pid = pid_of(answer)
+    return container_of(answer, None if pid is None else live_process(pid))
+
+
+def unless_so(call: Call, act: Callable[..., object], *args: str) -> None:
+    """Do something, and let it pass when it is the case already."""
+    try:
+        act(*args)
+    except docker.errors.APIError as error:
+        if not already_so(call, error.status_code or 0, str(error.explanation)):
+            raise
+
+
+def remove(api: docker.APIClient, call: Call, seconds: float) -> None:
+    """Remove a container, or wait for the end of somebody else's removal."""
+    try:
+        unless_so(call, partial(api.remove_container, v=True, force=True), call.container)
+    except docker.errors.APIError as error:
+        if not being_removed(error.status_code or 0, str(error.explanation)):
+            raise
+        wait = partial(api.wait, timeout=int(seconds) or 1, condition="removed")
+        unless_so(call, wait, call.container)
+
+
+@contextlib.contextmanager
+def translated(call: Call, forget: Callable[[], None]) -> Iterator[None]:
+    """Turn whatever the SDK raises into our errors; `forget` what is known of a lost engine."""
+    try:
+        yield
+    except docker.errors.APIError as error:
+        raise error_of_answer(call, error.status_code or 0, str(error.explanation)) from error
+    except (docker.errors.DockerException, KeyError, TypeError, ValueError) as error:
+        if call.changes:
+            raise EngineTimeout(call.name) from error  # it may have taken place all the same
+        raise EngineError(call.name, f"the engine's answer cannot be read: {error}") from error
+    except OSError as error:  # what requests raises is one
+        if not timed_out(error):
+            forget()
+        raise error_of_connection(call, error) from error

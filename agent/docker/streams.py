@@ -1,0 +1,269 @@
+"""Logs, archives, pulls and events of Docker, on the event loop: no thread per stream."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from urllib.parse import quote
+
+import aiohttp
+
+from agent.docker.errors import Call, error_of_answer, error_of_pull
+from agent.docker.frames import Demultiplexer, JsonLines, PullSteps, error_in
+from agent.engine import LABEL_AGENT, LABEL_SESSION, Credentials, LogPiece, PullProgress
+from agent.errors import (
+    AgentError,
+    EngineError,
+    EngineTimeout,
+    EngineUnavailable,
+    InvalidArgument,
+    RegistryTimeout,
+)
+
+CONNECT_SECONDS = 5.0
+"""A connection to a unix socket is made at once, or the daemon's queue is full."""
+
+_READ_BUFFER = 2**18
+"""Bytes read ahead of the reader; the size of a chunk to callers."""
+_MAX_ERROR_BODY = 2**16
+_CHANGES = ["create", "start", "die", "destroy"]
+"""Events that tell of a change of a container, among those that tell of a look at it."""
+
+
+class DockerStreams:
+    """Streams from the daemon at a unix socket, each on a connection of its own.
+
+    A body that the engine has at hand may be silent for `silence` seconds, a pull for
+    `pull_silence`; what waits for a container or for events may be silent for ever.
+    """
+
+    def __init__(self, socket_path: str, *, silence: float, pull_silence: float) -> None:
+        self._socket_path = socket_path
+        self._silence = silence
+        self._pull_silence = pull_silence
+        self._session: aiohttp.ClientSession | None = None
+
+    @contextlib.asynccontextmanager
+    async def logs(
+        self, container: str, *, follow: bool, tail: int | None, longest: float | None
+    ) -> AsyncIterator[AsyncIterator[Sequence[LogPiece]]]:
+        """Open a container's log, for at most `longest` seconds."""
+        call = Call("logs", container=container)
+        params = {"stdout": "1", "stderr": "1", "timestamps": "1"}
+        params |= {"follow": "1"} if follow else {}
+        params |= {} if tail is None else {"tail": str(tail)}
+        path = f"/containers/{quote(container, safe='')}/logs"
+        silence = None if follow else self._silence
+        async with (
+            self._open(call, "GET", path, params, silence=silence) as response,
+            aclosing(_pieces(call, response)) as pieces,
+        ):
+            with _closed_after(longest, response):
+                yield pieces
+
+    @contextlib.asynccontextmanager
+    async def archive(self, container: str, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a tar of a file or folder of a container."""
+        call = Call("archive", container=container, path=path)
+        where = f"/containers/{quote(container, safe='')}/archive"
+        async with (
+            self._open(call, "GET", where, {"path": path}, silence=self._silence) as response,
+            aclosing(_body(call, response)) as chunks,
+        ):
+            yield chunks
+
+    @contextlib.asynccontextmanager
+    async def pull(
+        self, image: str, credentials: Credentials | None
+    ) -> AsyncIterator[AsyncIterator[PullProgress]]:
+        """Begin a pull; closing the context before its end breaks it off."""
+        if "@" not in image:
+            # The engine would take it as a wish for every tag of the repository.
+            raise InvalidArgument("image", "it is not a reference by digest")
+        call = Call("pull", image=image)
+        headers = {} if credentials is None else {"X-Registry-Auth": _auth(image, credentials)}
+        async with (
+            self._open(
+                call,
+                "POST",
+                "/images/create",
+                {"fromImage": image},
+                silence=self._pull_silence,
+                headers=headers,
+            ) as response,
+            aclosing(_steps(call, response)) as steps,
+        ):
+            yield steps
+
+    @contextlib.asynccontextmanager
+    async def events(self, agent_id: str) -> AsyncIterator[AsyncIterator[str]]:
+        """Open the events of an agent's containers."""
+        call = Call("events")
+        filters = {
+            "type": ["container"],
+            "event": _CHANGES,
+            "label": [f"{LABEL_AGENT}={agent_id}"],
+        }
+        async with (
+            self._open(
+                call, "GET", "/events", {"filters": json.dumps(filters)}, silence=None
+            ) as response,
+            aclosing(_sessions(call, response)) as sessions,
+        ):
+            yield sessions
+
+    async def close(self) -> None:
+        """Break off the streams under way."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    @contextlib.asynccontextmanager
+    async def _open(
+        self,
+        call: Call,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        *,
+        silence: float | None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
+        with _translated(call):
+            response = await self._connections().request(
+                method, f"http://docker{path}", params=params, headers=headers, timeout=timeout
+            )
+        try:
+            if response.status != 200:
+                raise await _error(call, response)
+            yield response
+        finally:
+            response.close()
+
+    def _connections(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.UnixConnector(self._socket_path, limit=0, force_close=True),
+                read_bufsize=_READ_BUFFER,
+                # The engine would pack an archive, which is counted and packed here.
+                headers={"Accept-Encoding": "identity"},
+                auto_decompress=False,
+            )
+        return self._session
+
+
+async def _body(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+    while True:
+        with _translated(call):
+            data = await response.content.readany()
+        if not data:
+            return
+        yield data
+
+
+async def _pieces(
+    call: Call, response: aiohttp.ClientResponse
+) -> AsyncGenerator[Sequence[LogPiece]]:
+    frames = Demultiplexer()
+    async with aclosing(_body(call, response)) as body:
+        async for data in body:
+            with _readable(call):
+                pieces = frames.feed(data)
+            if pieces:
+                yield pieces
+    if frames.complaint:
+        raise EngineError(call.name, frames.complaint)
+    if not frames.between_frames:
+        raise EngineUnavailable("it broke off within a frame of the log")
+
+
+async def _objects(
+    call: Call, response: aiohttp.ClientResponse
+) -> AsyncGenerator[dict[str, object]]:
+    lines = JsonLines()
+    async with aclosing(_body(call, response)) as body:
+        async for data in body:
+            with _readable(call):
+                objects = list(lines.feed(data))
+            for found in objects:
+                yield found
+
+
+async def _steps(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[PullProgress]:
+    steps = PullSteps()
+    async with aclosing(_objects(call, response)) as objects:
+        async for found in objects:
+            if message := error_in(found):
+                raise error_of_pull(call.image, message)
+            yield steps.add(found)
+
+
+async def _sessions(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[str]:
+    async with aclosing(_objects(call, response)) as objects:
+        async for found in objects:
+            with _readable(call):
+                session = found["Actor"]["Attributes"][LABEL_SESSION]  # type: ignore[index]
+            yield session
+    raise EngineUnavailable("it ended its stream of events")
+
+
+async def _error(call: Call, response: aiohttp.ClientResponse) -> AgentError:
+    with _translated(call):
+        body = await response.content.read(_MAX_ERROR_BODY)
+    message = body.decode(errors="replace")
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        message = str(json.loads(body)["message"])
+    if call.name == "pull":
+        return error_of_pull(call.image, message)
+    return error_of_answer(call, response.status, message)
+
+
+def _auth(image: str, credentials: Credentials) -> str:
+    """The header by which the engine learns of credentials."""
+    login = {
+        "username": credentials.username,
+        "password": credentials.password,
+        "serveraddress": image.partition("/")[0],
+    }
+    return base64.urlsafe_b64encode(json.dumps(login).encode()).decode("ascii")
+
+
+@contextlib.contextmanager
+def _translated(call: Call) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        late = not isinstance(error, aiohttp.ConnectionTimeoutError)
+        if call.name == "pull" and late:
+            raise RegistryTimeout(call.image) from error
+        raise EngineTimeout(call.name) from error
+    except aiohttp.ClientPayloadError as error:
+        raise EngineUnavailable("it broke its answer off") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise EngineUnavailable(str(error) or type(error).__name__) from error
+
+
+@contextlib.contextmanager
+def _closed_after(seconds: float | None, response: aiohttp.ClientResponse) -> Iterator[None]:
+    """Let go of the engine in time, whether or not somebody reads; the reader learns of it."""
+    if seconds is None:
+        yield
+        return
+    closing = asyncio.get_running_loop().call_later(seconds, response.close)
+    try:
+        yield
+    finally:
+        closing.cancel()
+
+
+@contextlib.contextmanager
+def _readable(call: Call) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError) as error:
+        raise EngineError(call.name, f"the engine's answer cannot be read: {error}") from error

@@ -1,0 +1,1 @@
+"""What sessions write: followed while they live, sealed when they have ended."""

@@ -1,0 +1,142 @@
+"""One reader who stays with a session's log: every line complete, in order and once.
+
+What the engine dropped before it could be read is marked by one line.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
+
+from agent.engine import LOG_BYTES, Engine, LogPiece, name_of
+from agent.errors import ContainerGone, EngineTimeout, EngineUnavailable, LogGone
+from agent.logs.cursor import Cursor
+from agent.sessions.session import Session
+
+log = logging.getLogger(__name__)
+
+LIVE_BYTES = LOG_BYTES // 2
+"""So much of a log is streamed by the engine as it is written: it cannot have begun a new file.
+Beyond, a follower asks for what is new, step by step."""
+TAIL_PIECES = 1000
+"""How far back a step asks at least; a thousand lines take the engine 14 ms."""
+
+LIVE_SECONDS = 600.0
+STEP_ANSWER_SECONDS = 60.0
+"""How long one answer is read at most: what a slow reader has open takes room though dropped."""
+
+MISSING = b"[tiltyard: what was written here was dropped before it could be read]\n"
+"""The line that stands for what a follower came too late for."""
+
+
+class Follower:
+    """The place of one reader in one log, and how it goes on from there."""
+
+    def __init__(self, engine: Engine, session: Session) -> None:
+        self._engine = engine
+        self._session = session
+        self._cursor = Cursor()
+        self._tail = TAIL_PIECES
+        self._within_line = False
+        self._told_of_gap = False
+        self._begun = False
+        self.complete = False
+        """True when `read_on` came to the end of the log as it was when it began."""
+
+    async def read_on(self, *, live: bool) -> AsyncGenerator[bytes]:
+        """Yield what is new. With `live` wait for more until the run ends, while that is sound.
+
+        An engine that goes away ends it, to be called again; one that is not there at first is an
+        error. Raises LogGone and what else the engine fails with.
+        """
+        self.complete = False
+        try:
+            if live and self._cursor.read_bytes < LIVE_BYTES:
+                async with aclosing(self._live()) as chunks:
+                    async for data in chunks:
+                        yield data
+            async with aclosing(self._catch_up()) as chunks:
+                async for data in chunks:
+                    yield data
+        except (EngineUnavailable, EngineTimeout) as error:
+            if not self._begun:
+                raise
+            log.info(
+                "session %s: its log is asked for again: %s", self._session.internal_id, error
+            )
+        else:
+            self.complete = True
+
+    async def _live(self) -> AsyncGenerator[bytes]:
+        self._cursor.seek(from_first=True)
+        async with _answer(self._engine, self._session, follow=True) as answer:
+            self._begun = True
+            async for pieces in answer:
+                if data := self._new(pieces):
+                    yield data
+                if self._cursor.over or self._cursor.read_bytes >= LIVE_BYTES:
+                    return
+
+    async def _catch_up(self) -> AsyncGenerator[bytes]:
+        """Go on in what the engine has by now, or behind what it has dropped."""
+        for tail in self._tails():
+            self._cursor.seek(whole=tail is None)
+            async with aclosing(self._ask(tail)) as chunks:
+                async for data in chunks:
+                    yield data
+            if self._cursor.found:
+                return
+        if not self._told_of_gap:
+            self._told_of_gap = True
+            yield b"\n" + MISSING if self._within_line else MISSING
+        self._cursor.jump()
+        async with aclosing(self._ask(None)) as chunks:
+            async for data in chunks:
+                yield data
+
+    def _tails(self) -> list[int | None]:
+        """How much of the log to look for the place in, one after the other."""
+        if self._cursor.has_mark:
+            return [self._tail, None]
+        # Of a line that is longer than this, nobody can tell whether its beginning was dropped.
+        return [None] if self._cursor.read_bytes < LIVE_BYTES else []
+
+    async def _ask(self, tail: int | None) -> AsyncGenerator[bytes]:
+        count = 0
+        async with _answer(self._engine, self._session, tail=tail) as answer:
+            self._begun = True
+            async for pieces in answer:
+                if data := self._new(pieces):
+                    count += len(pieces)
+                    yield data
+                if self._cursor.over:
+                    break
+        self._tail = max(TAIL_PIECES, 2 * count)
+
+    def _new(self, pieces: Sequence[LogPiece]) -> bytes:
+        data = _joined(self._cursor.take(pieces))
+        if data:
+            self._told_of_gap = False
+            self._within_line = not data.endswith(b"\n")
+        return data
+
+
+def _joined(pieces: Iterable[LogPiece]) -> bytes:
+    return b"".join(piece.data for piece in pieces)
+
+
+@asynccontextmanager
+async def _answer(
+    engine: Engine, session: Session, *, follow: bool = False, tail: int | None = None
+) -> AsyncIterator[AsyncIterator[Sequence[LogPiece]]]:
+    try:
+        async with engine.logs(
+            name_of(session),
+            follow=follow,
+            tail=tail,
+            longest=LIVE_SECONDS if follow else STEP_ANSWER_SECONDS,
+        ) as answer:
+            yield answer
+    except ContainerGone:
+        raise LogGone(session.internal_id) from None

@@ -1,0 +1,1 @@
+"""Host ports, and what may reach what."""

@@ -1,0 +1,208 @@
+"""Forgets how datagrams to a host port were routed before the port was published.
+
+The kernel decides where a flow of UDP goes when its first datagram arrives and keeps to it while
+more come. A player who was sending before the container started, or while the port was another
+session's, would so be routed past the new one for ever (reliability.md M1), or arrive under the
+bridge's address where the engine runs a proxy (M3). Also a process in the host's own network is
+passed by while the flow leads to a container that had the port before.
+
+Where a flow leads is known by its entry in the connection tracking table. Deleting it takes
+CAP_NET_ADMIN; the next datagram makes a new one by the rules as they are now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from agent.sessions.session import Port, Protocol
+
+log = logging.getLogger(__name__)
+
+WAIT_SECONDS = 2.0
+"""How long a start may be held up; 0.15 s for a port in a table of 220,000 entries."""
+
+_NETLINK_NETFILTER = 12
+_CONNTRACK = 1 << 8
+"""The subsystem, in the upper byte of a message's type."""
+_GET, _DELETE = _CONNTRACK | 1, _CONNTRACK | 2
+_ERROR, _DONE = 2, 3
+_REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
+_MESSAGE = struct.Struct("=IHHII")
+"""Length with this header, type, flags, sequence, sender."""
+_FAMILY = struct.Struct("=BxH")
+"""Address family, version 0, resource 0."""
+_ATTRIBUTE = struct.Struct("=HH")
+_ERRNO = struct.Struct("=i")
+_BUFFER = 1 << 16
+
+_NESTED = 0x8000
+_KIND = 0x3FFF
+_ORIGINAL, _ID, _FILTER = 1, 12, 25
+"""CTA_TUPLE_ORIG: the flow's addresses as its sender knows them; CTA_ID; CTA_FILTER."""
+_TRANSPORT = 2
+_NUMBER, _TO_PORT = 1, 3
+"""Within a tuple's CTA_TUPLE_PROTO: the protocol's number and the destination port."""
+_ORIGINAL_FLAGS, _REPLY_FLAGS = 1, 2
+_BY_NUMBER_AND_TO_PORT = 1 << 3 | 1 << 5
+
+
+class Conntrack:
+    """Forgets flows on a thread of its own, and knows whether it could."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "conntrack")
+        self._under_way: set[asyncio.Future[None]] = set()
+        self.failures = 0
+        """How often it failed since the agent started."""
+        self.warnings: tuple[str, ...] = ()
+        """What the host's report says while it fails; empty when the last try did not."""
+
+    async def forget(self, ports: Sequence[Port]) -> None:
+        """Forget all flows to the UDP ports among these, IPv4 and IPv6.
+
+        Never fails: a session is worth more than the player who was there before it.
+        """
+        numbers = sorted({port.host for port in ports if port.protocol is Protocol.UDP})
+        if not numbers:
+            return
+        running = asyncio.get_running_loop().run_in_executor(
+            self._thread, forget_udp_flows, numbers
+        )
+        self._under_way.add(running)
+        running.add_done_callback(self._under_way.discard)
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await asyncio.shield(running)
+        except OSError as error:  # TimeoutError is one
+            self._failed(error.strerror or "the kernel does not answer in time")
+        else:
+            self._succeeded()
+
+    async def close(self) -> None:
+        """Wait for what is under way, each request of which has its deadline."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    def _failed(self, cause: str) -> None:
+        self.failures += 1
+        warning = (
+            f"cannot flush connection tracking of UDP ports (CAP_NET_ADMIN): {cause}; players of "
+            "a port's last session may be unable to reach its next one"
+        )
+        if warning not in self.warnings:
+            log.warning("%s", warning)
+        self.warnings = (warning,)
+
+    def _succeeded(self) -> None:
+        if self.warnings:
+            log.info("connection tracking of UDP ports is flushed again")
+        self.warnings = ()
+
+
+def forget_udp_flows(ports: Iterable[int]) -> None:
+    """Delete all entries of UDP flows to these ports in this network namespace. Blocks.
+
+    Raises OSError: PermissionError without CAP_NET_ADMIN.
+    """
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER) as kernel:
+        kernel.settimeout(WAIT_SECONDS)
+        for port in ports:
+            for family in (socket.AF_INET, socket.AF_INET6):
+                try:
+                    delete_matching(kernel, family, port)
+                except OSError as error:
+                    if error.errno != errno.EINVAL:
+                        raise
+                    delete_listed(kernel, family, port)
+
+
+def delete_matching(kernel: socket.socket, family: int, port: int) -> None:
+    """Let the kernel delete what matches, in one pass over its table.
+
+    Kernels before 6.10 take the match for an incomplete entry and answer EINVAL. No kernel takes
+    it for an order to delete everything: that is one without CTA_TUPLE_ORIG.
+    """
+    for _ in _asked(kernel, _DELETE, _ACK, family, _match(port)):
+        pass
+
+
+def delete_listed(kernel: socket.socket, family: int, port: int) -> None:
+    """List what matches and delete one after the other, as older kernels want it.
+
+    Those before 5.8 list everything, so the match is made here, too. An entry that is gone by then
+    is no failure, nor is one of the same addresses that is younger than the list: it has another
+    id.
+    """
+    listed = _asked(kernel, _GET, _DUMP, family, _match(port))
+    for entry in [entry for entry in map(_attributes, listed) if _is_udp_to(entry, port)]:
+        one = _attribute(_ORIGINAL | _NESTED, entry[_ORIGINAL]) + _attribute(_ID, entry[_ID])
+        with contextlib.suppress(FileNotFoundError):
+            for _ in _asked(kernel, _DELETE, _ACK, family, one):
+                pass
+
+
+def _match(port: int) -> bytes:
+    transport = _attribute(_NUMBER, bytes([socket.IPPROTO_UDP])) + _attribute(
+        _TO_PORT, port.to_bytes(2)
+    )
+    flags = _attribute(_ORIGINAL_FLAGS, struct.pack("=I", _BY_NUMBER_AND_TO_PORT)) + _attribute(
+        _REPLY_FLAGS, struct.pack("=I", 0)
+    )
+    original = _attribute(_TRANSPORT | _NESTED, transport)
+    return _attribute(_ORIGINAL | _NESTED, original) + _attribute(_FILTER | _NESTED, flags)
+
+
+def _is_udp_to(entry: Mapping[int, bytes], port: int) -> bool:
+    transport = _attributes(_attributes(entry[_ORIGINAL])[_TRANSPORT])
+    wanted = {_NUMBER: bytes([socket.IPPROTO_UDP]), _TO_PORT: port.to_bytes(2)}
+    return wanted.items() <= transport.items()
+
+
+def _asked(
+    kernel: socket.socket, kind: int, flags: int, family: int, body: bytes
+) -> Iterator[bytes]:
+    """Send one request and yield the attributes of each message of the answer, to its end.
+
+    Raises the OSError that the kernel answers, or TimeoutError.
+    """
+    length = _MESSAGE.size + _FAMILY.size + len(body)
+    header = _MESSAGE.pack(length, kind, _REQUEST | flags, 0, 0)
+    kernel.send(header + _FAMILY.pack(family, 0) + body)
+    while True:
+        data = kernel.recv(_BUFFER)
+        while data:
+            length, kind, *_ = _MESSAGE.unpack_from(data)
+            body, data = data[_MESSAGE.size : length], data[_aligned(length) :]
+            if kind in {_ERROR, _DONE}:
+                code = -_ERRNO.unpack_from(body)[0]
+                if code:
+                    raise OSError(code, os.strerror(code))
+                return
+            yield body[_FAMILY.size :]
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    header = _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind)
+    return (header + value).ljust(_aligned(_ATTRIBUTE.size + len(value)), b"\0")
+
+
+def _attributes(data: bytes) -> dict[int, bytes]:
+    """The attributes by kind, as bytes; nested ones are attributes in turn."""
+    found = {}
+    while data:
+        length, kind = _ATTRIBUTE.unpack_from(data)
+        found[kind & _KIND] = data[_ATTRIBUTE.size : length]
+        data = data[_aligned(length) :]
+    return found
+
+
+def _aligned(length: int) -> int:
+    return (length + 3) & ~3

@@ -1,0 +1,113 @@
+"""The host's firewall: our rules put in, compared and taken out by the host's own iptables.
+
+Whichever variant of it Docker Engine finds, legacy or nft, we find, too. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.network import firewall_rules
+from agent.network.firewall_rules import Plan, Table, tables
+from agent.sessions.session import Protocol
+
+LOCK_SECONDS = 5
+"""How long to wait for whoever else writes rules."""
+TOOL_SECONDS = 15.0
+"""For one run of a tool: the wait for the lock, and 8,000 rules, which take less than a second."""
+
+_TOOLS = {4: "iptables", 6: "ip6tables"}
+_NAMES = {4: "IPv4", 6: "IPv6"}
+_IPV6 = Path("/proc/net/if_inet6")
+"""Not there where the kernel was told to do without IPv6."""
+_TRIES = 3
+"""Of a change: somebody else may have changed the rules since they were read."""
+
+
+class FirewallError(Exception):
+    """A tool of the host failed; the text says which and why."""
+
+
+class Firewall:
+    """The firewall of this network namespace, with the rules of one plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def apply(self) -> bool:
+        """Put the rules in; False when they were there. Nobody else's are touched."""
+        return self._change(
+            lambda filters, version: firewall_rules.to_apply(
+                filters, firewall_rules.rules(self._plan, version)
+            )
+        )
+
+    def remove(self) -> bool:
+        """Take out all that is ours; False when nothing was there."""
+        return self._change(lambda filters, _: firewall_rules.to_remove(filters))
+
+    def problems(self) -> list[str]:
+        """What is missing, a clause each; raises FirewallError when that cannot be told."""
+        return [
+            f"{_NAMES[version]}: {problem}"
+            for version in _versions()
+            for problem in firewall_rules.problems(
+                _read(version, "filter"), firewall_rules.rules(self._plan, version)
+            )
+        ]
+
+    def led_ports(self, version: int) -> frozenset[tuple[Protocol, int]] | None:
+        """Host ports that Docker Engine leads to containers; None when it keeps no such rules."""
+        return firewall_rules.led_ports(_read(version, "nat"))
+
+    def _change(self, lines: Callable[[Table, int], str]) -> bool:
+        changes = [_changed(version, lines) for version in _versions()]
+        return any(changes)
+
+
+def _changed(version: int, lines: Callable[[Table, int], str]) -> bool:
+    for tries_left in reversed(range(_TRIES)):
+        text = lines(_read(version, "filter"), version)
+        if not text:
+            return False
+        try:
+            _run(f"{_TOOLS[version]}-restore", "--noflush", f"--wait={LOCK_SECONDS}", text=text)
+        except FirewallError:
+            if not tries_left:
+                raise
+        else:
+            break
+    return True
+
+
+def _versions() -> tuple[int, ...]:
+    return (4, 6) if _IPV6.exists() else (4,)
+
+
+def _read(version: int, table: str) -> Table:
+    return tables(_run(f"{_TOOLS[version]}-save", "-t", table)).get(table, {})
+
+
+def _run(tool: str, *arguments: str, text: str = "") -> str:
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell, and no words of callers
+            [tool, *arguments],
+            input=text,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=TOOL_SECONDS,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise FirewallError(f"cannot run {tool}: install iptables") from error
+    except subprocess.TimeoutExpired as error:
+        raise FirewallError(f"{tool} did not end within {TOOL_SECONDS:g} s") from error
+    except OSError as error:
+        raise FirewallError(f"cannot run {tool}: {error.strerror}") from error
+    if done.returncode:
+        cause = done.stderr.strip() or f"it ended with {done.returncode}"
+        raise FirewallError(f"{tool} failed: {cause}")
+    return done.stdout

@@ -1,0 +1,241 @@
+"""The firewall rules that keep sessions from their host and its network. Pure.
+
+Sessions are told by the bridge that their packets come from. DOCKER-USER alone would not do: it
+sees what is forwarded, and what goes to an address of the host passes INPUT (reliability.md M14).
+Both of our chains let pass what answers a flow from outside and what the settings allow, refuse
+the rest, and leave the verdict on everything else to whoever comes after them. Sessions among
+themselves are refused as well: where bridges have IPv6, older engines do so for IPv4 alone.
+
+Each rule carries a mark in its comment: a hash of it and of all before it in its chain. Versions
+of iptables print the same rule in different words, so it is the marks that are compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+
+from agent.sessions.session import Protocol
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+Table = Mapping[str, Sequence[str]]
+"""The rules of each chain of one table, in the words of iptables after `-A CHAIN`."""
+
+FORWARD_CHAIN, INPUT_CHAIN = "TILTYARD-FORWARD", "TILTYARD-INPUT"
+METADATA: tuple[Network, ...] = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::254/128"))
+"""Where clouds tell a machine its secrets (M16)."""
+
+_USER_CHAIN = "DOCKER-USER"
+"""What Docker Engine asks first of all, and leaves to others to fill."""
+_MARK = re.compile(r'--comment "?tiltyard:([0-9a-f]{12})"?(?: |$)')
+_DECIDES = re.compile(r"(?:^| )-j (?:ACCEPT|RETURN)(?: |$)")
+_LEADS = re.compile(r"-p (tcp|udp) .*--dport (\d+) .*-j DNAT")
+_BRIDGE = re.compile(r"[A-Za-z0-9_.-]{1,15}", re.ASCII)
+_SERVICE = re.compile(r"(?:\[(.+)\]|([^:]+)):([0-9]{1,5})/(tcp|udp)", re.ASCII)
+_REFUSE = {
+    4: "-j REJECT --reject-with icmp-port-unreachable",
+    6: "-j REJECT --reject-with icmp6-port-unreachable",
+}
+_NEIGHBOURS = ("135", "136")
+"""ICMPv6 types by which a container and its bridge find each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A port of one address."""
+
+    address: Address
+    port: int
+    protocol: Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What sessions on `bridges` may reach beyond the public networks.
+
+    `blocked` comes on top of METADATA. `ports`, first and last, are those of sessions: on
+    `public_address` they are open to everybody, sessions of the same host included.
+    """
+
+    bridges: tuple[str, ...]
+    blocked: tuple[Network, ...]
+    allowed: tuple[Service, ...]
+    public_address: Address
+    ports: tuple[int, int]
+
+
+def checked_bridge(name: str) -> str:
+    """The name of an interface as it is; ValueError when it cannot be one."""
+    if not _BRIDGE.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be the name of an interface")
+    return name
+
+
+def service(text: str) -> Service:
+    """Read `ADDRESS:PORT/PROTOCOL`, IPv6 addresses in brackets; raises ValueError."""
+    found = _SERVICE.fullmatch(text)
+    if found is None or not 1 <= int(found[3]) <= 65535:
+        raise ValueError(f"{text!r} is not of the form ADDRESS:PORT/tcp or ADDRESS:PORT/udp")
+    address: Address = IPv6Address(found[1]) if found[1] else IPv4Address(found[2])
+    return Service(address, int(found[3]), Protocol(found[4]))
+
+
+def rules(plan: Plan, version: int) -> dict[str, tuple[str, ...]]:
+    """The rules of our chains for IPv4 or IPv6, each with its mark; none without bridges."""
+    if not plan.bridges:
+        return {}
+    forward: list[str] = []
+    into_host: list[str] = []
+    for bridge in plan.bridges:
+        source = f"-i {bridge}"
+        passes = [
+            f"{source} -m conntrack --ctdir REPLY -j RETURN",
+            *(
+                f"{source} {_to(one.address, one.protocol, str(one.port))} -j RETURN"
+                for one in plan.allowed
+                if one.address.version == version
+            ),
+        ]
+        forward += passes
+        forward.append(f"{source} -o {bridge} {_REFUSE[version]}")
+        forward += [
+            f"{source} -d {network} {_REFUSE[version]}"
+            for network in (*METADATA, *plan.blocked)
+            if network.version == version
+        ]
+        into_host += passes
+        if version == 6:
+            into_host += [
+                f"{source} -p ipv6-icmp -m icmp6 --icmpv6-type {kind} -j RETURN"
+                for kind in _NEIGHBOURS
+            ]
+        if plan.public_address.version == version:
+            ports = "{}:{}".format(*plan.ports)
+            into_host += [
+                f"{source} {_to(plan.public_address, protocol, ports)} -j RETURN"
+                for protocol in Protocol
+            ]
+        into_host.append(f"{source} {_REFUSE[version]}")
+    return {FORWARD_CHAIN: _marked(forward), INPUT_CHAIN: _marked(into_host)}
+
+
+def tables(dump: str) -> dict[str, dict[str, list[str]]]:
+    """Read what iptables-save prints: the chains of each table."""
+    found: dict[str, dict[str, list[str]]] = {}
+    chains: dict[str, list[str]] = {}
+    for line in dump.splitlines():
+        if line.startswith("*"):
+            chains = found.setdefault(line[1:], {})
+        elif line.startswith(":"):
+            chains.setdefault(line[1:].split()[0], [])
+        elif line.startswith("-A "):
+            _, chain, *rule = line.split(" ", 2)
+            chains.setdefault(chain, []).extend(rule or [""])
+    return found
+
+
+def problems(table: Table, wanted: Mapping[str, Sequence[str]]) -> list[str]:
+    """What of the rules is not in the table `filter`, a clause each."""
+    found = [
+        f"{chain} is missing" if chain not in table else f"{chain} has other rules"
+        for chain, ours in wanted.items()
+        if chain not in table or _marks(table[chain]) != _marks(ours)
+    ]
+    for chain in wanted:
+        found += [
+            f"{parent} does not ask {chain} first"
+            for parent in _parents(table, chain)
+            if not _asks_first(table.get(parent, ()), chain)
+        ]
+    return found
+
+
+def to_apply(table: Table, wanted: Mapping[str, Sequence[str]]) -> str:
+    """What iptables-restore has to read for the rules to be there; nothing when they are.
+
+    Naming a chain empties it, so it takes effect as a whole or not at all. When no rules are
+    wanted, those that are there go.
+    """
+    if not wanted:
+        return to_remove(table)
+    lines = []
+    for chain, ours in wanted.items():
+        if _marks(table.get(chain, ())) != _marks(ours) or chain not in table:
+            lines += [f":{chain} - [0:0]", *(f"-A {chain} {rule}" for rule in ours)]
+    for chain in wanted:
+        parents = _parents(table, chain)
+        right = {parent for parent in parents if _asks_first(table.get(parent, ()), chain)}
+        lines += _withdrawn(table, chain, keep=right)
+        lines += [f"-I {parent} 1 -j {chain}" for parent in parents if parent not in right]
+    return _restorable(lines)
+
+
+def to_remove(table: Table) -> str:
+    """What iptables-restore has to read for nothing of ours to be left; nothing when it is so."""
+    lines = []
+    for chain in (FORWARD_CHAIN, INPUT_CHAIN):
+        lines += _withdrawn(table, chain)
+        if chain in table:
+            lines += [f"-F {chain}", f"-X {chain}"]
+    return _restorable(lines)
+
+
+def led_ports(nat: Table) -> frozenset[tuple[Protocol, int]] | None:
+    """Host ports that Docker Engine leads to containers; None when it keeps no such rules here."""
+    if "DOCKER" not in nat:
+        return None
+    found = (_LEADS.search(rule) for rule in nat["DOCKER"])
+    return frozenset((Protocol(one[1]), int(one[2])) for one in found if one)
+
+
+def _to(address: Address, protocol: Protocol, ports: str) -> str:
+    name = protocol.value
+    return f"-d {address} -p {name} -m {name} --dport {ports}"
+
+
+def _marked(plain: Sequence[str]) -> tuple[str, ...]:
+    before, marked = "", []
+    for rule in plain:
+        before = hashlib.sha256(f"{before} {rule}".encode()).hexdigest()[:12]
+        marked.append(f"{rule} -m comment --comment tiltyard:{before}")
+    return tuple(marked)
+
+
+def _marks(chain: Sequence[str]) -> list[str]:
+    """The mark of each rule, nothing for one that has none."""
+    return [found[1] if (found := _MARK.search(rule)) else "" for rule in chain]
+
+
+def _parents(table: Table, chain: str) -> tuple[str, ...]:
+    """The chains that must ask ours: DOCKER-USER where there is one, and what leads past it."""
+    if chain == INPUT_CHAIN:
+        return ("INPUT",)
+    user = (_USER_CHAIN,) if _USER_CHAIN in table else ()
+    asked = user and _asks_first(table.get("FORWARD", ()), _USER_CHAIN)
+    return user if asked else (*user, "FORWARD")
+
+
+def _asks_first(parent: Sequence[str], chain: str) -> bool:
+    """Tell whether a chain is asked once, before anything is let pass."""
+    jump = f"-j {chain}"
+    if parent.count(jump) != 1:
+        return False
+    return not any(_DECIDES.search(rule) for rule in parent[: parent.index(jump)])
+
+
+def _withdrawn(table: Table, chain: str, keep: Collection[str] = ()) -> list[str]:
+    jump = f"-j {chain}"
+    return [
+        f"-D {parent} {jump}"
+        for parent, present in table.items()
+        if parent not in keep
+        for _ in range(list(present).count(jump))
+    ]
+
+
+def _restorable(lines: Sequence[str]) -> str:
+    return "\n".join(["*filter", *lines, "COMMIT", ""]) if lines else ""

@@ -1,0 +1,123 @@
+"""Looks again and again whether the firewall still is what keeps sessions apart from the host.
+
+Anybody on the host may flush it: `iptables -F`, a firewall that is loaded anew. The agent has not
+the privilege to mend it, or another reason to: it says so, and `tiltyard-agent firewall apply`
+mends. Rules of Docker Engine are Docker Engine's to make again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from agent.clock import Clock
+from agent.network.firewall import Firewall, FirewallError
+from agent.sessions.session import NetworkMode, Protocol, Session, State
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 10.0
+"""As often as records are compared with the engine."""
+PORTS_NAMED = 5
+
+HostPort = tuple[Protocol, int]
+
+
+class FirewallWatch:
+    """Compares on a thread of its own.
+
+    `published` are the host ports that lead to containers now, of this version of IP; `tell` is
+    called when `warnings` have changed.
+    """
+
+    def __init__(
+        self,
+        firewall: Firewall,
+        clock: Clock,
+        *,
+        version: int,
+        published: Callable[[], frozenset[HostPort]],
+        tell: Callable[[], None],
+    ) -> None:
+        self._firewall = firewall
+        self._clock = clock
+        self._version = version
+        self._published = published
+        self._tell = tell
+        self._thread = ThreadPoolExecutor(1, "firewall")
+        self._looking: asyncio.Future[tuple[str, ...]] | None = None
+        self._unled: frozenset[HostPort] = frozenset()
+        self.warnings: tuple[str, ...] = ()
+        """What the host's report says while something is amiss."""
+
+    async def run(self) -> None:
+        """Look, for ever."""
+        while True:
+            await self.look()
+            await self._clock.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Look once."""
+        running = asyncio.get_running_loop().run_in_executor(
+            self._thread, self._look, self._published()
+        )
+        self._looking = running
+        found = await asyncio.shield(running)
+        if found != self.warnings:
+            for warning in found:
+                log.warning("%s", warning)
+            if not found:
+                log.info("the firewall is as it should be")
+            self.warnings = found
+            self._tell()
+
+    async def close(self) -> None:
+        """Wait for a look that is under way, each step of which has its deadline."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        if self._looking is not None:
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    def _look(self, published: frozenset[HostPort]) -> tuple[str, ...]:
+        try:
+            found = (self._reachable(), self._unreachable(published))
+        except FirewallError as error:
+            return (f"cannot tell whether the firewall keeps sessions from this host: {error}",)
+        return tuple(filter(None, found))
+
+    def _reachable(self) -> str:
+        problems = "; ".join(self._firewall.problems())
+        if not problems:
+            return ""
+        return (
+            "sessions may reach services of this host and the metadata of its cloud: run "
+            f"`tiltyard-agent firewall apply` ({problems})"
+        )
+
+    def _unreachable(self, published: frozenset[HostPort]) -> str:
+        """Name ports of running sessions that no rule leads to, at the second look.
+
+        The rules of a session that ends may be gone a moment before the agent knows of its end.
+        """
+        led = self._firewall.led_ports(self._version)
+        unled = frozenset() if led is None else published - led
+        lasting, self._unled = unled & self._unled, unled
+        if not lasting:
+            return ""
+        names = sorted(f"{protocol.value} {port}" for protocol, port in lasting)
+        more = f" and {len(names) - PORTS_NAMED} more" if len(names) > PORTS_NAMED else ""
+        return (
+            f"no rule leads to ports of running sessions ({', '.join(names[:PORTS_NAMED])}{more}):"
+            " restart Docker Engine, which makes them again; with live-restore sessions run on"
+        )
+
+
+def published_ports(sessions: Iterable[Session]) -> frozenset[HostPort]:
+    """Host ports that Docker Engine leads to containers of these sessions while they run."""
+    return frozenset(
+        (port.protocol, port.host)
+        for session in sessions
+        if session.state is State.RUNNING and session.spec.network_mode is NetworkMode.BRIDGE
+        for port in session.ports
+    )

@@ -1,0 +1,1 @@
+"""Sessions of a host: their states, their records, and the life of each."""

@@ -1,0 +1,211 @@
+"""Records against the engine: adoption at the start, then orphans, retention and images.
+
+Events are hints (M7) and the engine's list is the truth, so a pass over everything runs every
+PASS_SECONDS whatever was heard. Only containers that carry this agent's id are ever touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+
+from agent.engine import LABEL_SESSION, Container, EngineInfo
+from agent.errors import AgentError
+from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
+from agent.images import Images
+from agent.race import comes_first
+from agent.sessions.manager import SessionManager
+from agent.sessions.session import Session
+
+log = logging.getLogger(__name__)
+
+PASS_SECONDS = 10.0
+PASS_APART_SECONDS = 1.0
+"""Between two passes, however much is heard."""
+ORPHAN_GRACE_SECONDS = 60.0
+"""How long a container without a record is left alone: a call of ours may still be on its way."""
+
+
+class Reconciler:
+    """Compares what is recorded with what is there, at the start and for ever after.
+
+    `learn` is told what the engine is whenever it answers again. `container_retention` and
+    `log_retention` are seconds after the end of a session.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        sessions: SessionManager,
+        images: Images,
+        *,
+        learn: Callable[[EngineInfo], None],
+        container_retention: float,
+        log_retention: float,
+    ) -> None:
+        self._host = host
+        self._sessions = sessions
+        self._images = images
+        self._learn = learn
+        self._container_retention = container_retention
+        self._log_retention = log_retention
+        self._orphans: dict[str, float] = {}
+        self._chores: dict[str, asyncio.Task[None]] = {}
+        self._heard = asyncio.Event()
+        self.engine_available = False
+        """True when the engine answered the last pass."""
+
+    async def run(self) -> None:
+        """Adopt as soon as the engine answers, then pass over everything again and again."""
+        wait = RETRY_FIRST_SECONDS
+        while True:
+            self._heard.clear()
+            try:
+                await self.pass_once()
+            except AgentError as error:
+                self._set_available(available=False, why=str(error))
+                await self._host.clock.sleep(wait)
+                wait = min(wait * 2, RETRY_LONGEST_SECONDS)
+            else:
+                wait = RETRY_FIRST_SECONDS
+                await self._host.clock.sleep(PASS_APART_SECONDS)
+                await self._until_heard(PASS_SECONDS - PASS_APART_SECONDS)
+
+    async def listen(self) -> None:
+        """Have a pass made soon after somebody touched a container that no task looks after.
+
+        One is made after each subscription, too: what happened before it, nobody was told of.
+        """
+        host, wait = self._host, RETRY_FIRST_SECONDS
+        while True:
+            try:
+                async with host.engine.events(host.settings.agent_id) as changed:
+                    self._heard.set()
+                    async for internal_id in changed:
+                        wait = RETRY_FIRST_SECONDS
+                        if not self._sessions.looks_after(internal_id):
+                            self._heard.set()
+            except AgentError as error:
+                log.debug("cannot hear the engine's events: %s", error)
+            await host.clock.sleep(wait)
+            wait = min(wait * 2, RETRY_LONGEST_SECONDS)
+
+    async def close(self) -> None:
+        """Let go of the chores under way; the next run of the agent begins them anew."""
+        chores = list(self._chores.values())
+        for chore in chores:
+            chore.cancel()
+        await asyncio.gather(*chores, return_exceptions=True)
+
+    async def pass_once(self) -> None:
+        """One pass; raises the engine's errors.
+
+        What it finds to do is done beside it, one chore at a time for each container: a container
+        that hangs the engine holds up nothing else.
+        """
+        if not self.engine_available:
+            self._learn(await self._host.engine.info())
+        listed = await self._host.engine.list(self._host.settings.agent_id)
+        containers = [found for found in listed if LABEL_SESSION in found.labels]
+        self._set_available(available=True)
+        await self._images.refresh()
+        if not self._sessions.reconciled:
+            await self._sessions.adopt(containers)
+        self._reap(containers)
+        self._end_revived(containers)
+        self._retain()
+        await self._sessions.sweep(self._host.clock.time() - self._log_retention)
+
+    async def settled(self) -> None:
+        """Return when nothing that was found to do is under way."""
+        while self._chores:
+            await asyncio.wait(set(self._chores.values()))
+
+    def _reap(self, containers: list[Container]) -> None:
+        """Remove containers of ours that no session answers for, once they are old enough."""
+        now = self._host.clock.monotonic()
+        unknown = [
+            found for found in containers if not self._sessions.knows(found.labels[LABEL_SESSION])
+        ]
+        self._orphans = {
+            found.container: self._orphans.get(found.container, now) for found in unknown
+        }
+        for found in unknown:
+            if now - self._orphans[found.container] >= ORPHAN_GRACE_SECONDS:
+                log.warning("removing container %s: no session answers for it", found.name)
+                self._do(found.container, self._host.engine.remove(found.container))
+
+    def _end_revived(self, containers: list[Container]) -> None:
+        """Kill what runs again although its session has ended: somebody else has started it."""
+        for found in containers:
+            internal_id = found.labels[LABEL_SESSION]
+            if found.process is not None and self._sessions.is_over(internal_id):
+                log.warning("killing container %s: its session has ended", found.name)
+                self._do(found.container, self._host.engine.kill(found.container, "SIGKILL"))
+
+    def _retain(self) -> None:
+        """Remove ended containers, and later what is known of their sessions (decisions.md)."""
+        now = self._host.clock.time()
+        for session in self._sessions.all():
+            if session.state.ended and session.end_time is not None:
+                self._age(session, now - session.end_time)
+
+    def _age(self, session: Session, age: float) -> None:
+        internal_id = session.internal_id
+        safe = session.log_sealed and not session.container_removed
+        if safe and age >= self._container_retention:
+            self._do(internal_id, self._sessions.life(internal_id).forget_container())
+        if session.container_removed and age >= self._log_retention:
+            self._do(internal_id, self._sessions.forget(internal_id))
+
+    def _do(self, subject: str, work: Coroutine[None, None, None]) -> None:
+        """Do something about a container or session, unless something is done already."""
+        if subject in self._chores:
+            work.close()
+            return
+        chore = asyncio.create_task(self._try(work), name=f"chore-{subject}")
+        self._chores[subject] = chore
+        chore.add_done_callback(lambda _: self._chores.pop(subject))
+
+    async def _try(self, work: Coroutine[None, None, None]) -> None:
+        """Do one thing; its failure comes again with the next pass."""
+        try:
+            await work
+        except AgentError as error:
+            log.warning("%s", error)
+        except Exception:
+            log.exception("a chore failed by a defect")
+
+    async def _until_heard(self, seconds: float) -> None:
+        """Wait for a hint, at most so long."""
+        await comes_first(self._heard.wait(), self._host.clock.sleep(seconds), "next-pass")
+
+    def _set_available(self, *, available: bool, why: str = "") -> None:
+        if available != self.engine_available:
+            self.engine_available = available
+            self._host.feed.tell_host()
+            if available:
+                log.info("the engine answers")
+        if why:
+            log.warning("cannot compare records with the engine: %s", why)
+
+
+class Timekeeper:
+    """Ends sessions whose lifetime is over."""
+
+    LONGEST_SLEEP_SECONDS = 1.0
+    """A deadline set meanwhile is at least a minute away; a suspended machine wakes late."""
+
+    def __init__(self, host: Host, sessions: SessionManager) -> None:
+        self._host = host
+        self._sessions = sessions
+
+    async def run(self) -> None:
+        """Sleep to the next deadline, for ever."""
+        clock = self._host.clock
+        while True:
+            soonest = clock.boottime() + self.LONGEST_SLEEP_SECONDS
+            due = self._host.deadlines.next_due()
+            await clock.sleep_until_boottime(soonest if due is None else min(due, soonest))
+            self._sessions.expire_due()

@@ -1,0 +1,97 @@
+"""A host that takes no new sessions, and when those that it has are stopped (decisions.md).
+
+What was asked is kept on the disk, so that a restart of the agent changes nothing and an order
+that was overtaken is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from agent.clock import Clock
+from agent.errors import StaleRevision
+from agent.feed import Feed
+from agent.sessions.deadlines import Deadlines, deadline_after, due_boottime
+from agent.sessions.record import Records
+from agent.sessions.session import Deadline, Drain, Session
+
+log = logging.getLogger(__name__)
+
+DRAIN = "drain"
+"""Stands among the deadlines of a host for the end of its drain; no session has such an id."""
+
+RENEWED_SECONDS = 10.0
+"""How soon after its end a drain looks again for sessions that were not known then."""
+
+
+class HostDrain:
+    """Keeps what was asked last, and has its deadline among those of the host."""
+
+    def __init__(self, records: Records, deadlines: Deadlines, feed: Feed, clock: Clock) -> None:
+        self._records = records
+        self._deadlines = deadlines
+        self._feed = feed
+        self._clock = clock
+        self.now = Drain()
+        """What holds now."""
+
+    async def load(self) -> None:
+        """Go on with what an earlier run of the agent was asked."""
+        self._take(await self._records.load_drain())
+
+    async def set(self, revision: int, *, draining: bool, expire_time: float | None) -> bool:
+        """Begin or call off a drain; `expire_time`, in Unix time, is when what is left is stopped.
+
+        Revision 0 is of somebody on the host: it takes the place of what holds, until the control
+        plane asks for something else. Another is idempotent. False when nothing changed. Raises
+        StaleRevision and DiskFull.
+        """
+        known = self.now.revision
+        if 0 < revision < known:
+            raise StaleRevision(revision, known)
+        if 0 < revision == known:
+            return False
+        deadline = self._deadline(expire_time) if draining and expire_time is not None else None
+        wanted = Drain(revision or known, draining, deadline)
+        await self._records.save_drain(wanted)
+        log.info("draining: takes no new sessions" if draining else "not draining any more")
+        self._take(wanted)
+        self._feed.tell_host()
+        return True
+
+    def renew(self) -> None:
+        """Come due again, a little later."""
+        self._deadlines.set(DRAIN, self._clock.boottime() + RENEWED_SECONDS)
+
+    def empty_time(self, live: Iterable[Session]) -> float | None:
+        """When the last of these sessions has to end, in Unix time; None when nothing says so."""
+        ends = []
+        for session in live:
+            bounds = [self._due(each) for each in (session.deadline, self.now.deadline) if each]
+            if not bounds:
+                return None
+            ends.append(min(bounds))
+        now = self._clock.boottime()
+        return self._clock.time() + max([now, *ends]) - now
+
+    def _take(self, drain: Drain) -> None:
+        self.now = drain
+        self._deadlines.clear(DRAIN)
+        if drain.deadline is not None:
+            self._deadlines.set(DRAIN, self._due(drain.deadline))
+
+    def _deadline(self, expire_time: float) -> Deadline:
+        clock = self._clock
+        return deadline_after(
+            expire_time - clock.time(),
+            now=clock.time(),
+            boottime=clock.boottime(),
+            boot_id=clock.boot_id,
+        )
+
+    def _due(self, deadline: Deadline) -> float:
+        clock = self._clock
+        return due_boottime(
+            deadline, now=clock.time(), boottime=clock.boottime(), boot_id=clock.boot_id
+        )

@@ -1,0 +1,191 @@
+"""The end of a session: asked for, seen at the process, confirmed by the engine, recorded."""
+
+from __future__ import annotations
+
+import logging
+from signal import SIGKILL
+
+from agent.engine import Container, ContainerStatus, name_of
+from agent.errors import AgentError, ContainerGone, EngineError
+from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
+from agent.logs import reading as logs
+from agent.race import comes_first
+from agent.sessions.history import Run, signal_of, with_run
+from agent.sessions.session import EndReason, Process, Session, State
+
+log = logging.getLogger(__name__)
+
+KILL_SECONDS = 10.0
+"""How long a process may take to vanish after SIGKILL before the session counts as unkillable."""
+CONFIRM_SECONDS = 30.0
+"""How long the engine may call a container running whose process is gone (M12, M29)."""
+CONFIRM_STEP_SECONDS = 0.02
+SEAL_TRIES = 5
+"""How often the engine may fail to read a log before its rest counts as lost: half a minute."""
+
+
+async def end_process(host: Host, session: Session, process: Process) -> bool:
+    """SIGTERM, the host's grace period, SIGKILL; False when the process survives that."""
+    await _signal(host, session, process, "SIGTERM")
+    if await _ends_within(host, process, host.settings.stop_grace):
+        return True
+    log.info("session %s: still there after the grace period", session.internal_id)
+    return await kill_process(host, session, process)
+
+
+async def kill_process(host: Host, session: Session, process: Process) -> bool:
+    """SIGKILL; False when the process is still there KILL_SECONDS after it was sent.
+
+    One that cannot be sent says nothing of the process: it is tried again.
+    """
+    while True:
+        sent = await _signal(host, session, process, "SIGKILL")
+        if await _ends_within(host, process, KILL_SECONDS):
+            return True
+        if sent:
+            return False
+
+
+async def _ends_within(host: Host, process: Process, seconds: float) -> bool:
+    """Wait for the end of a process, at most so long; True when it has ended."""
+    name = f"end-{process.pid}"
+    return await comes_first(_end_of(host, process), host.clock.sleep(seconds), name)
+
+
+async def _end_of(host: Host, process: Process) -> None:
+    """Wait for the end of a process; while that fails, what became of it is unknown."""
+    while True:
+        try:
+            await host.engine.wait_end(process)
+        except AgentError as error:
+            log.warning("cannot wait for process %d: %s", process.pid, error)
+            await host.clock.sleep(RETRY_FIRST_SECONDS)
+        else:
+            return
+
+
+async def ended_container(host: Host, session: Session) -> Container | None:
+    """The container once the engine has seen that its process ended; None when it is gone.
+
+    A container with a live process was started again by somebody else. One that the engine calls
+    running without a process for CONFIRM_SECONDS is answered as it is. An engine that does not
+    answer is asked again: how a process ended is unknown until then.
+    """
+    name, clock = name_of(session), host.clock
+    step, first_lie = CONFIRM_STEP_SECONDS, None
+    while True:
+        try:
+            container = await host.engine.inspect(name)
+        except ContainerGone:
+            return None
+        except AgentError as error:
+            log.warning("session %s: cannot confirm its end: %s", session.internal_id, error)
+        else:
+            if container.status is not ContainerStatus.RUNNING or container.process is not None:
+                return container
+            first_lie = clock.monotonic() if first_lie is None else first_lie
+            if clock.monotonic() - first_lie >= CONFIRM_SECONDS:
+                return container
+        await clock.sleep(step)
+        step = min(step * 2, 1.0)
+
+
+def failed(session: Session, container: Container | None, *, delay: float, now: float) -> Session:
+    """The session as it is once a run has failed, and it is to start again after `delay` seconds.
+
+    `container` is as the engine describes it, None when it does not.
+    """
+    end_time = container.end_time if container and container.end_time else now
+    exit_code = container.exit_code if container else None
+    oom_killed = container is not None and _oom_killed(session, container)
+    run = Run(session.start_time, end_time, exit_code, oom_killed, delay)
+    return session.to(
+        State.RESTARTING,
+        at=end_time,
+        process=None,
+        exit_code=exit_code,
+        oom_killed=oom_killed,
+        restart_delay=delay,
+        failed_runs=with_run(session.failed_runs, run),
+    )
+
+
+def ended(session: Session, container: Container | None, *, now: float) -> Session:
+    """The session as it is once its container has ended for good.
+
+    Dead rather than exited when there is nothing to ask: no container, or one that the engine
+    does not let go of.
+    """
+    if container is None:
+        detail = session.detail or "its container vanished"
+    elif container.status is ContainerStatus.RUNNING:
+        detail = "the engine calls it running, but its process is gone"
+    else:
+        detail = container.error
+    known = container is not None and container.status is not ContainerStatus.RUNNING
+    end_time = container.end_time if container and container.end_time else now
+    return session.to(
+        State.EXITED if known else State.DEAD,
+        at=end_time,
+        process=None,
+        end_time=end_time,
+        exit_code=container.exit_code if container else session.exit_code,
+        oom_killed=_oom_killed(session, container) if container else session.oom_killed,
+        end_reason=_reason(session, container if known else None),
+        detail=detail,
+    )
+
+
+async def seal_log(host: Host, session: Session) -> bool:
+    """Take the log into the host's keeping, however long that takes; False when it is gone.
+
+    One that the engine fails to read SEAL_TRIES times is kept as far as it could be read.
+    """
+    wait, failures = RETRY_FIRST_SECONDS, 0
+    while True:
+        try:
+            final = failures >= SEAL_TRIES
+            await logs.seal(host.engine, host.records, session, host.reach, partly=final)
+        except ContainerGone:
+            return False
+        except AgentError as error:
+            failures += isinstance(error, EngineError)
+            log.warning("session %s: cannot seal its log: %s", session.internal_id, error)
+            await host.clock.sleep(wait)
+            wait = min(wait * 2, RETRY_LONGEST_SECONDS)
+        else:
+            return True
+
+
+def _reason(session: Session, container: Container | None) -> EndReason:
+    if session.stop_reason is not None:
+        return session.stop_reason
+    if container is None:
+        return EndReason.ENGINE_ERROR
+    return EndReason.OOM if _oom_killed(session, container) else EndReason.EXITED
+
+
+def _oom_killed(session: Session, container: Container) -> bool:
+    """True when the run ended for want of memory.
+
+    An engine may be told of the end before it is told of the want, and then never says so; the
+    kernel's own count is gone when the run was too short to be looked at.
+    """
+    killed = signal_of(container.exit_code) == SIGKILL
+    return container.oom_killed or (killed and bool(session.run_usage.oom_kills))
+
+
+async def _signal(host: Host, session: Session, process: Process, signal: str) -> bool:
+    """Send a signal, past the engine if that does not answer; False when neither can."""
+    try:
+        await host.engine.kill(name_of(session), signal)
+    except AgentError as error:
+        log.warning("session %s: cannot send %s: %s", session.internal_id, signal, error)
+    else:
+        return True
+    try:
+        await host.engine.signal_process(process, signal)
+    except AgentError as error:
+        log.warning("process %d: cannot send %s: %s", process.pid, signal, error)
+        return False
+    return True

@@ -1,0 +1,389 @@
+"""The life of one session, from its reservation to its sealed log; one task runs it.
+
+Every step is durable before the next begins, and named, so that tests can break it there. A
+time-out of the engine means unknown: the step is read again, never assumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+
+from agent.engine import Container, ContainerStatus, name_of
+from agent.errors import (
+    AgentError,
+    DiskFull,
+    EngineTimeout,
+    EngineUnavailable,
+    FirewallFailed,
+    SessionStopped,
+)
+from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
+from agent.race import comes_first
+from agent.sessions import ending, restarts, sealed_report, starting
+from agent.sessions.deadlines import due_boottime
+from agent.sessions.session import Drain, EndReason, Process, Session, State
+
+log = logging.getLogger(__name__)
+
+
+class Lifecycle:
+    """One session in the agent's keeping.
+
+    `run_new` or `run_adopted` is the body of its task, and the only writer of its record.
+    """
+
+    def __init__(self, host: Host, session: Session) -> None:
+        self._host = host
+        self._session = session
+        self._stop_reason = session.stop_reason
+        self._stop_asked = asyncio.Event()
+        if self._stop_reason is not None:
+            self._stop_asked.set()
+        self._changed = asyncio.Event()
+        self._created = False
+        """True once the engine has a container of this start."""
+        self._start_error: AgentError | None = None
+        self._start_settled = asyncio.Event()
+        if self.settled:
+            self._start_settled.set()
+        self.gone = asyncio.Event()
+        """Set once a failed start has left nothing behind."""
+        self.unkillable = False
+        """True while a dead session's process survives SIGKILL."""
+
+    @property
+    def session(self) -> Session:
+        """The session as it stands."""
+        return self._session
+
+    @property
+    def settled(self) -> bool:
+        """True once the start has succeeded; a session that never did is told to nobody."""
+        return self._session.state is not State.CREATED
+
+    async def settled_start(self) -> None:
+        """Return when the start has succeeded; raises what it failed with."""
+        await self._start_settled.wait()
+        if self._start_error is not None:
+            raise self._start_error
+
+    async def wait_for(self, reached: Callable[[Session], bool]) -> None:
+        """Return when the session is as asked, or is gone."""
+        while not reached(self._session) and not self.gone.is_set():
+            await self._changed.wait()
+
+    def ask_stop(self, reason: EndReason) -> None:
+        """Have the session end; the first reason counts."""
+        if self._stop_reason is None:
+            self._stop_reason = reason
+            self._stop_asked.set()
+
+    async def run_new(self) -> None:
+        """Start the session, or undo all of it, and stay with it until its log is sealed."""
+        try:
+            session = await starting.start(self._host, self._session, self._step)
+        except AgentError as error:
+            await self._undo(error)
+        except Exception:
+            log.exception("session %s: its start failed by a defect", self._session.internal_id)
+            await self._undo(AgentError())
+        else:
+            self._set(session)
+            self._arm()
+            if self._host.drain.now != Drain():  # it may have begun or ended meanwhile
+                await self.publish()
+            self._start_settled.set()
+            await self._stay()
+
+    async def publish(self) -> None:
+        """Have the game read what holds now; a failure leaves it what it knew."""
+        try:
+            await self._host.records.publish(self._session, self._host.drain.now)
+        except DiskFull as error:
+            log.warning("session %s: it is not told: %s", self._session.internal_id, error)
+
+    async def run_adopted(self, container: Container | None) -> None:
+        """Go on with a session that an earlier run of the agent left; `container` as it is now."""
+        session = self._session
+        if session.state is State.CREATED:
+            if container is None or container.status is ContainerStatus.CREATED:
+                await self._undo(SessionStopped(session.internal_id))
+                return
+            await self._host.forget_flows(session.ports)
+            await self._save_and_set(
+                starting.running(self._host, session, container, deadline=session.deadline)
+            )
+            self._start_settled.set()
+        elif not session.state.ended:
+            process = container.process if container is not None else None
+            if process not in {None, session.process}:
+                await self._host.forget_flows(session.ports)
+                session = session.with_next_run(process)
+            container_id = session.container if container is None else container.container
+            self._set(session.with_changes(process=process, container=container_id))
+            if process is None and session.boot_id not in {"", self._host.clock.boot_id}:
+                await self._outlast_reboot(container)
+        if not self._session.state.ended:
+            self._arm()
+        await self._stay()
+
+    async def _outlast_reboot(self, container: Container | None) -> None:
+        """Start again what asks for restarts; the rest ended with the host (design.md, Time)."""
+        session = self._session
+        if not session.spec.restart:
+            self.ask_stop(EndReason.HOST_RESTART)
+        elif session.state is State.RUNNING:
+            await self._save_and_set(
+                ending.failed(
+                    session,
+                    container,
+                    delay=restarts.FIRST_DELAY_SECONDS,
+                    now=self._host.clock.time(),
+                )
+            )
+
+    async def forget_container(self) -> None:
+        """Remove an ended container whose log is sealed; raises the engine's errors."""
+        await self._host.engine.remove(name_of(self._session))
+        await self._reach("container.removed")
+        await self._save_and_set(self._session.with_changes(container_removed=True))
+
+    # -- from state to state -------------------------------------------------------------------
+
+    async def _stay(self) -> None:
+        """Live on until the session has ended; after a defect, read again and go on."""
+        while not self._session.state.ended:
+            try:
+                await self._live_on()
+            except Exception:
+                log.exception("session %s: a step failed by a defect", self._session.internal_id)
+                await self._host.clock.sleep(RETRY_LONGEST_SECONDS)
+        if self._session.process is not None:
+            await self._outlive(self._session.process)
+        if not (self._session.log_sealed or self._session.container_removed):
+            sealed = await ending.seal_log(self._host, self._session)
+            await self._reach("log.sealed")
+            await sealed_report.seal(self._host, self._session)
+            await self._reach("report.sealed")
+            await self._save_and_set(
+                self._session.with_changes(log_sealed=sealed, container_removed=not sealed)
+            )
+
+    async def _live_on(self) -> None:
+        """Do what the state asks for, until the next one."""
+        state, process = self._session.state, self._session.process
+        if process is not None:
+            await self._host.usage.watch(process)
+        if state is State.SHUTTINGDOWN:
+            await self._shut_down()
+        elif self._stop_reason is not None:
+            if process is not None:
+                await self._measure(process)
+            await self._save_and_set(
+                self._session.to(
+                    State.SHUTTINGDOWN,
+                    at=self._host.clock.time(),
+                    stop_reason=self._stop_reason,
+                )
+            )
+            await self._reach("stop.recorded")
+        elif state is State.RUNNING:
+            await self._run()
+        else:
+            await self._restart()
+
+    async def _run(self) -> None:
+        """Wait for the end of the process, or for a stop; then restart or finish."""
+        process = self._session.process
+        if process is not None:
+            if not await self._unless_stopped(self._host.engine.wait_end(process)):
+                return
+            await self._measure(process, last=True)
+        session = self._session
+        container = await ending.ended_container(self._host, session)
+        if container is not None and container.process is not None:
+            # Somebody else started it again; it is still this session.
+            await self._host.forget_flows(session.ports)
+            await self._save_and_set(session.with_next_run(container.process))
+        elif container is not None and restarts.should_restart(
+            wanted=session.spec.restart,
+            exit_code=container.exit_code,
+            stopping=self._stop_reason is not None,
+        ):
+            now = self._host.clock.time()
+            ran_for = now - (session.start_time or 0)
+            delay = restarts.next_delay(session.restart_delay, ran_for)
+            await self._save_and_set(ending.failed(session, container, delay=delay, now=now))
+        else:
+            await self._finish(container)
+
+    async def _restart(self) -> None:
+        """Wait the delay and start the container again; dead when the engine refuses."""
+        session, host = self._session, self._host
+        if not await self._unless_stopped(host.clock.sleep(session.restart_delay)):
+            return
+        try:
+            async with host.start_slots:
+                await starting.start_container(host, name_of(session))
+        except (EngineUnavailable, EngineTimeout, FirewallFailed) as error:
+            log.warning("session %s: cannot restart yet: %s", session.internal_id, error)
+            return
+        except AgentError as error:
+            self._session = session.with_changes(detail=f"cannot restart: {error}")
+            await self._finish(None)
+            return
+        if session.process is None:  # else it ran when it was adopted, and has players by now
+            await host.forget_flows(session.ports)
+        await self._reach("restart.started")
+        try:
+            container = await host.engine.inspect(name_of(session))
+        except AgentError as error:
+            log.warning("session %s: restarted, but how: %s", session.internal_id, error)
+            return
+        await self._save_and_set(
+            session.with_next_run(container.process).to(
+                State.RUNNING,
+                at=container.start_time or host.clock.time(),
+                start_time=container.start_time,
+                boot_id=host.clock.boot_id,
+                restart_count=session.restart_count + 1,
+            )
+        )
+        await self._reach("restart.saved")
+
+    async def _shut_down(self) -> None:
+        session, host = self._session, self._host
+        process = session.process
+        if process is not None and not await ending.end_process(host, session, process):
+            await self._die_unkillable()
+            return
+        if process is not None:
+            await self._measure(process, last=True)
+        session = self._session
+        await self._reach("stop.killed")
+        container = await ending.ended_container(host, session)
+        if container is not None and container.process is not None:
+            # It runs after all, as after a restart whose answer was lost: end that process.
+            await self._save_and_set(session.with_next_run(container.process))
+        else:
+            await self._finish(container)
+
+    async def _die_unkillable(self) -> None:
+        """Call the session dead; it keeps its process, and with that its ports and reservation."""
+        self.unkillable = True
+        self._host.deadlines.clear(self._session.internal_id)
+        now = self._host.clock.time()
+        await self._save_and_set(
+            self._session.to(
+                State.DEAD,
+                at=now,
+                end_time=now,
+                end_reason=self._session.stop_reason,
+                detail="its process survives SIGKILL",
+            )
+        )
+
+    async def _outlive(self, process: Process) -> None:
+        """Kill again and again, and give back what the dead session holds once that is done."""
+        self.unkillable = True
+        while not await ending.kill_process(self._host, self._session, process):
+            continue
+        self.unkillable = False
+        await self._measure(process, last=True)
+        self._release()
+        await self._save_and_set(self._session.with_changes(process=None))
+
+    async def _finish(self, container: Container | None) -> None:
+        """Record the end, give back what the session held, and tell."""
+        session = ending.ended(self._session, container, now=self._host.clock.time())
+        await self._reach("end.confirmed")
+        self._host.deadlines.clear(session.internal_id)
+        self._release()
+        await self._save_and_set(session)
+        await self._reach("end.saved")
+
+    async def _undo(self, error: AgentError) -> None:
+        """Leave nothing of a start that failed; answer first when the engine cannot help now."""
+        wait = RETRY_FIRST_SECONDS
+        while True:
+            try:
+                await self._remove_traces(error)
+                break
+            except AgentError as trouble:
+                log.warning("session %s: cannot undo yet: %s", self._session.internal_id, trouble)
+                self._settle(error)
+                await self._host.clock.sleep(wait)
+                wait = min(wait * 2, RETRY_LONGEST_SECONDS)
+        self._release()
+        self.gone.set()
+        self._tell_waiters()
+        self._settle(error)
+
+    async def _remove_traces(self, error: AgentError) -> None:
+        """Undo once; an engine that was gone before it was asked for a container has none."""
+        try:
+            await starting.undo(self._host, self._session)
+        except EngineUnavailable:
+            if self._created or not isinstance(error, EngineUnavailable):
+                raise
+            await self._host.records.delete(self._session.internal_id)
+
+    # -- bookkeeping ---------------------------------------------------------------------------
+
+    async def _unless_stopped(self, waited: Coroutine[None, None, None]) -> bool:
+        """Wait for something (True) or for a stop to be asked (False)."""
+        name = f"wait-{self._session.internal_id}"
+        return await comes_first(waited, self._stop_asked.wait(), name)
+
+    async def _measure(self, process: Process, *, last: bool = False) -> None:
+        """Note what the run has used; it is recorded with the next change."""
+        usage = self._session.run_usage | await self._host.usage.read(process, last=last)
+        self._session = self._session.with_changes(run_usage=usage)
+
+    async def _step(self, name: str) -> None:
+        """A named step of the start; a stop that came meanwhile ends the start there."""
+        self._created = self._created or name == "start.created"
+        await self._reach(name)
+        if self._stop_reason is not None:
+            raise SessionStopped(self._session.internal_id)
+
+    async def _reach(self, name: str) -> None:
+        await self._host.reach(name)
+
+    def _settle(self, error: AgentError) -> None:
+        self._start_error = self._start_error or error
+        self._start_settled.set()
+
+    def _arm(self) -> None:
+        deadline, clock = self._session.deadline, self._host.clock
+        if deadline is not None:
+            due = due_boottime(
+                deadline, now=clock.time(), boottime=clock.boottime(), boot_id=clock.boot_id
+            )
+            self._host.deadlines.set(self._session.internal_id, due)
+
+    def _release(self) -> None:
+        self._host.capacity.release(self._session.internal_id)
+        self._host.ports.release(self._session.internal_id)
+        self._host.feed.tell_host()
+
+    async def _save_and_set(self, session: Session) -> None:
+        """Record a change, then tell it. A full disk does not stop what already runs."""
+        try:
+            await self._host.records.save(session)
+        except DiskFull as error:
+            log.warning("session %s: a change is not recorded: %s", session.internal_id, error)
+        self._set(session)
+
+    def _set(self, session: Session) -> None:
+        """Take a change in; its sequence is counted where it is told, so that both agree."""
+        self._session = session.with_changes(sequence=self._host.feed.stamp())
+        self._tell_waiters()
+        if self.settled:
+            self._host.feed.tell_session(self._session)
+
+    def _tell_waiters(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,0 +1,338 @@
+"""The session directory: what a host remembers of a session, atomically replaced.
+
+    <state_dir>/                 0700
+      agent_id                   made once
+      drain.json                 whether the host is drained, if ever it was
+      lock                       held while an agent runs on this directory
+      sessions/<internal id>/    0700
+        record.json              the session, whole
+        log                      its output, once sealed
+        report.json              how it ended, once its log is sealed
+        public/                  0755, seen by the container at /run/tiltyard
+          session.json           0644, what the game may know of itself
+      tombstones/<internal id>   stops that came before their start
+      spool/                     artifacts on their way
+
+Every file is written beside its place, flushed, renamed, and its folder flushed: a reader finds
+the old one or the new one, also after a power cut. All methods block; `Records` runs them on a
+pool of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import functools
+import json
+import logging
+import shutil
+import uuid
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any, ParamSpec, Protocol, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from agent.sessions.durable import disk, flush_folder, write
+from agent.sessions.session import FORMAT, Deadline, Drain, Session
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound="Closable")
+
+TOMBSTONE_SECONDS = 3600.0
+"""How long a stop refuses a start that comes after it (design.md, POST /session, step 6)."""
+THREADS = 4
+"""Enough that one slow flush does not hold up the others; a disk gains nothing from more."""
+
+_SESSION = TypeAdapter(Session)
+_DRAIN = TypeAdapter(Drain)
+
+
+def encode_session(session: Session) -> bytes:
+    """The content of record.json."""
+    return _dump({"format": FORMAT, "session": _SESSION.dump_python(session, mode="json")})
+
+
+def decode_session(data: bytes) -> Session:
+    """Read record.json; ValueError when it is damaged or of an unknown format."""
+    record = json.loads(data)
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise ValueError("not a record of a format that this agent knows")
+    return _SESSION.validate_python(record.get("session"), strict=False)
+
+
+def _decode_drain(data: bytes) -> Drain:
+    found = json.loads(data)
+    if found["format"] != FORMAT:
+        raise ValueError("its format is unknown")
+    return _DRAIN.validate_python(found["drain"])
+
+
+def encode_label(session: Session) -> str:
+    """The record for the container's label, as of its creation, without what may be secret.
+
+    It is what a session is rebuilt from when its directory is lost.
+    """
+    return encode_session(session.with_changes(spec=session.spec.tells_no_secrets)).decode()
+
+
+def public_view(session: Session, drain: Drain) -> bytes:
+    """The content of session.json (decisions.md, session file). Times are in milliseconds."""
+    identity = session.spec.identity
+    return _dump(
+        {
+            "id": identity.session_id,
+            "host": session.host,
+            "ports": [
+                {"type": port.protocol.value, "container": port.container, "host": port.host}
+                for port in session.ports
+            ],
+            "labels": dict(identity.labels),
+            "external_id": identity.external_id or None,
+            "expire_time": _expire_ms(session.deadline),
+            "draining": drain.draining,
+            "drain_time": _expire_ms(drain.deadline),
+        }
+    )
+
+
+def _expire_ms(deadline: Deadline | None) -> int | None:
+    return None if deadline is None else round(deadline.expire_time * 1000)
+
+
+class Closable(Protocol):
+    """A file, or what is made of one."""
+
+    def close(self) -> None:
+        """Let go of it; blocks."""
+
+
+class Records:
+    """All session directories of one agent, below an absolute `state_dir`.
+
+    Writing raises DiskFull. The caller orders the writes of one session: its own task alone does
+    them.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._root = state_dir
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="records")
+        self._running: set[asyncio.Future[Any]] = set()
+        self._locked: IO[bytes] | None = None
+
+    @property
+    def spool_dir(self) -> Path:
+        """Where artifacts wait for their reader."""
+        return self._root / "spool"
+
+    def directory(self, internal_id: str) -> Path:
+        """The directory of a session."""
+        return self._root / "sessions" / internal_id
+
+    def public_dir(self, internal_id: str) -> Path:
+        """The folder that the container sees."""
+        return self.directory(internal_id) / "public"
+
+    def log_path(self, internal_id: str) -> Path:
+        """The sealed log."""
+        return self.directory(internal_id) / "log"
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run blocking file work on the pool; a cancelled wait does not cut it off."""
+        call = functools.partial(function, *args, **kwargs)
+        running = asyncio.get_running_loop().run_in_executor(self._pool, call)
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        return await asyncio.shield(running)
+
+    @contextlib.asynccontextmanager
+    async def opened(self, opener: Callable[[], F]) -> AsyncIterator[F]:
+        """Open a file on the pool and close it there, however the wait for either ends."""
+        opening = asyncio.ensure_future(self.run(opener))
+        try:
+            file = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_late)
+            raise
+        try:
+            yield file
+        finally:
+            await self.run(file.close)
+
+    async def open(self) -> str:
+        """Make what is missing, empty the spool, and return the agent's id.
+
+        RuntimeError when another agent runs on this directory.
+        """
+        return await self.run(self._open)
+
+    async def create(self, session: Session, drain: Drain) -> None:
+        """Make a session's directory with its first record."""
+        await self.run(self._create, session, drain)
+
+    async def save(self, session: Session) -> None:
+        """Replace a session's record."""
+        await self.run(self._save, session)
+
+    async def publish(self, session: Session, drain: Drain) -> None:
+        """Replace what the container sees of its session and its host."""
+        await self.run(self._publish, session, drain)
+
+    async def delete(self, internal_id: str) -> None:
+        """Remove a session's directory; nothing happens when there is none."""
+        await self.run(shutil.rmtree, self.directory(internal_id), ignore_errors=True)
+
+    async def delete_old(self, internal_ids: list[str], before: float) -> list[str]:
+        """Remove directories last written to before that Unix time; returns the others."""
+        return await self.run(self._delete_old, internal_ids, before)
+
+    async def load(self) -> tuple[list[Session], list[str]]:
+        """All sessions on disk by creation, and the ids of directories that cannot be read."""
+        return await self.run(self._load)
+
+    async def save_drain(self, drain: Drain) -> None:
+        """Remember what was asked of the host."""
+        await self.run(self._save_drain, drain)
+
+    async def load_drain(self) -> Drain:
+        """What was asked of the host last; nothing when that cannot be read."""
+        return await self.run(self._load_drain)
+
+    async def add_tombstone(self, internal_id: str, now: float) -> None:
+        """Remember that this session must not start."""
+        await self.run(self._add_tombstone, internal_id, now)
+
+    async def remove_tombstones(self, internal_ids: list[str]) -> None:
+        """Forget that these must not start."""
+        await self.run(self._remove_tombstones, internal_ids)
+
+    async def load_tombstones(self, now: float) -> dict[str, float]:
+        """When each stop was remembered, in Unix time; those too old are removed."""
+        return await self.run(self._load_tombstones, now)
+
+    async def close(self) -> None:
+        """Finish what is being written, and let the next agent have the directory."""
+        await asyncio.gather(*self._running, return_exceptions=True)
+        if self._locked is not None:
+            await self.run(self._locked.close)
+        self._pool.shutdown(wait=False)
+
+    def _open(self) -> str:
+        with disk(self._root):
+            for path in (self._root, self._root / "sessions", self._root / "tombstones"):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock()
+            shutil.rmtree(self.spool_dir, ignore_errors=True)
+            self.spool_dir.mkdir(mode=0o700)
+            id_file = self._root / "agent_id"
+            if not id_file.exists():
+                write(id_file, str(uuid.uuid4()).encode() + b"\n", 0o600)
+            return id_file.read_text("ascii").strip()
+
+    def _lock(self) -> None:
+        self._locked = (self._root / "lock").open("wb")
+        try:
+            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._locked.close()
+            raise RuntimeError(f"another agent runs on {self._root}") from None
+
+    def _create(self, session: Session, drain: Drain) -> None:
+        directory = self.directory(session.internal_id)
+        with disk(directory):
+            directory.mkdir(mode=0o700, exist_ok=True)
+            public = self.public_dir(session.internal_id)
+            public.mkdir(exist_ok=True)
+            public.chmod(0o755)
+            write(public / "session.json", public_view(session, drain), 0o644, durable=False)
+            write(directory / "record.json", encode_session(session), 0o600)
+            flush_folder(directory.parent)
+
+    def _save(self, session: Session) -> None:
+        path = self.directory(session.internal_id) / "record.json"
+        with disk(path):
+            write(path, encode_session(session), 0o600)
+
+    def _publish(self, session: Session, drain: Drain) -> None:
+        path = self.public_dir(session.internal_id) / "session.json"
+        with disk(path):
+            write(path, public_view(session, drain), 0o644, durable=False)
+
+    def _load(self) -> tuple[list[Session], list[str]]:
+        sessions: list[Session] = []
+        damaged: list[str] = []
+        for directory in (self._root / "sessions").iterdir():
+            try:
+                session = decode_session((directory / "record.json").read_bytes())
+            except (OSError, ValueError, ValidationError) as error:
+                log.error("cannot read the record of %s: %s", directory.name, error)  # noqa: TRY400 - the text says it all
+                damaged.append(directory.name)
+            else:
+                sessions.append(session)
+        return sorted(sessions, key=lambda session: session.create_time), damaged
+
+    def _save_drain(self, drain: Drain) -> None:
+        path = self._root / "drain.json"
+        with disk(path):
+            content = {"format": FORMAT, "drain": _DRAIN.dump_python(drain, mode="json")}
+            write(path, _dump(content), 0o600)
+
+    def _load_drain(self) -> Drain:
+        path = self._root / "drain.json"
+        try:
+            return _decode_drain(path.read_bytes())
+        except FileNotFoundError:
+            return Drain()
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            log.error("cannot read %s, so the host is not drained: %s", path, error)  # noqa: TRY400 - the text says it all
+            return Drain()
+
+    def _delete_old(self, internal_ids: list[str], before: float) -> list[str]:
+        young = []
+        for internal_id in internal_ids:
+            directory = self.directory(internal_id)
+            try:
+                if directory.stat().st_mtime >= before:
+                    young.append(internal_id)
+                    continue
+            except FileNotFoundError:
+                continue
+            log.warning("removing %s: it has no record that can be read", directory)
+            shutil.rmtree(directory, ignore_errors=True)
+        return young
+
+    def _tombstone(self, internal_id: str) -> Path:
+        return self._root / "tombstones" / internal_id
+
+    def _add_tombstone(self, internal_id: str, now: float) -> None:
+        path = self._tombstone(internal_id)
+        with disk(path):
+            write(path, str(now).encode(), 0o600)
+
+    def _remove_tombstones(self, internal_ids: list[str]) -> None:
+        for internal_id in internal_ids:
+            self._tombstone(internal_id).unlink(missing_ok=True)
+
+    def _load_tombstones(self, now: float) -> dict[str, float]:
+        made: dict[str, float] = {}
+        for path in (self._root / "tombstones").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                made[path.name] = float(path.read_text("ascii"))
+            if abs(now - made.get(path.name, now)) >= TOMBSTONE_SECONDS:
+                path.unlink(missing_ok=True)
+                del made[path.name]
+        return made
+
+
+def _close_late(opening: asyncio.Future[F]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,104 @@
+"""A report in its session's directory: written once at the end, read with the end of the log."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from agent.clock import Clock
+from agent.errors import DiskFull, SessionLive
+from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
+from agent.logs.reading import Followed
+from agent.race import comes_first
+from agent.sessions.durable import disk, write
+from agent.sessions.record import Records
+from agent.sessions.report import Report, decode_report, encode_report, report_of
+from agent.sessions.session import Session
+
+log = logging.getLogger(__name__)
+
+TAIL_BYTES = 2**20
+"""What a report has of the log: it comes in one message, of 4 MiB at most."""
+SEAL_WAIT_SECONDS = 5.0
+"""How long a report that is asked for right after the end waits for the log to be sealed."""
+
+
+class Tail(NamedTuple):
+    """The end of a log; `cut` when it is not all of it."""
+
+    data: bytes
+    cut: bool
+
+
+async def seal(host: Host, session: Session) -> None:
+    """Write an ended session's report, however long that takes. One that is there stays."""
+    wait = RETRY_FIRST_SECONDS
+    while True:
+        try:
+            await host.records.run(_write, _path(host.records, session), report_of(session))
+        except DiskFull as error:
+            log.warning("session %s: cannot seal its report: %s", session.internal_id, error)
+            await host.clock.sleep(wait)
+            wait = min(wait * 2, RETRY_LONGEST_SECONDS)
+        else:
+            return
+
+
+async def read(records: Records, clock: Clock, life: Followed) -> tuple[Report, Tail | None]:
+    """The report of an ended session and the end of its log, None when the host has no log.
+
+    Waits SEAL_WAIT_SECONDS at most for the log to be sealed. Until the report is, it says what
+    the record does. Raises SessionLive.
+    """
+    if not life.session.state.ended:
+        raise SessionLive(life.session.internal_id)
+    sealed = life.wait_for(lambda now: now.log_sealed or now.container_removed)
+    await comes_first(sealed, clock.sleep(SEAL_WAIT_SECONDS), f"seal-{life.session.internal_id}")
+    session = life.session
+    report = await records.run(_read, _path(records, session))
+    tail = None
+    if session.log_sealed:
+        tail = await records.run(read_tail, records.log_path(session.internal_id))
+    return report or report_of(session), tail
+
+
+def read_tail(path: Path) -> Tail | None:
+    """The last TAIL_BYTES of a log, from the beginning of a line; None when there is none.
+
+    A line that is longer than that is cut anywhere. Blocks.
+    """
+    try:
+        with path.open("rb") as file:
+            begin = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
+            if begin == 0:
+                file.seek(0)
+                return Tail(file.read(), cut=False)
+            file.seek(begin - 1)
+            before = file.readline(TAIL_BYTES)
+            if not before.endswith(b"\n"):
+                file.seek(begin)
+            return Tail(file.read(TAIL_BYTES), cut=True)
+    except FileNotFoundError:
+        return None
+
+
+def _path(records: Records, session: Session) -> Path:
+    return records.directory(session.internal_id) / "report.json"
+
+
+def _write(path: Path, report: Report) -> None:
+    with disk(path):
+        if not path.exists():
+            write(path, encode_report(report), 0o600)
+
+
+def _read(path: Path) -> Report | None:
+    try:
+        return decode_report(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        log.error("cannot read %s, so the record is told: %s", path, error)  # noqa: TRY400 - the text says it all
+        return None

@@ -1,0 +1,208 @@
+"""The start of a session, step by step, and its undoing (design.md, POST /session, step 6)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from asyncio import timeout
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from agent.engine import Container, ContainerSpec, ContainerStatus, container_name
+from agent.errors import (
+    ContainerExists,
+    EngineTimeout,
+    FirewallFailed,
+    PortTaken,
+    StartQueueFull,
+)
+from agent.host import Host
+from agent.sessions.deadlines import deadline_after
+from agent.sessions.record import encode_label
+from agent.sessions.session import (
+    Deadline,
+    Session,
+    State,
+    container_environment,
+    injected_environment,
+)
+
+log = logging.getLogger(__name__)
+
+START_WAIT_SECONDS = 2.0
+"""A start that cannot begin within this is refused at once (decisions.md, time limits)."""
+PORT_TRIES = 3
+"""Starts tried with other ports when the engine finds one in use by somebody else (M10)."""
+FIREWALL_TRIES = 4
+FIREWALL_FIRST_SECONDS = 0.2
+"""The mean wait after the first failure; it doubles, so that all waits are 2.1 s at most: less
+than a caller gives a host. Each is random by half, so that many starts do not collide again."""
+
+Step = Callable[[str], Awaitable[None]]
+"""Called between the steps; raises when the start must not go on."""
+
+
+async def start(host: Host, session: Session, step: Step) -> Session:
+    """Record, create and start a session that holds its reservation; returns it running.
+
+    Raises StartQueueFull before anything is done, and what the engine or the disk refuse: then
+    `undo` is owed. A process that has ended by the time of the return counts as started.
+    """
+    async with _slot(host):
+        await step("start.reserved")
+        session = _prepared(host, session)
+        await host.records.create(session, host.drain.now)
+        await step("start.recorded")
+        session = await _create_and_start(host, session, step)
+        await host.forget_flows(session.ports)
+        await step("start.started")
+        container = await host.engine.inspect(container_name(session.internal_id))
+        session = running(host, session, container, deadline=_deadline(host, session))
+        await host.records.save(session)
+        if session.deadline is not None:
+            await host.records.publish(session, host.drain.now)
+        await step("start.saved")
+        return session
+
+
+def running(
+    host: Host, session: Session, container: Container, *, deadline: Deadline | None
+) -> Session:
+    """The session as it is once its container has started."""
+    start_time = container.start_time or host.clock.time()
+    return session.to(
+        State.RUNNING,
+        at=start_time,
+        container=container.container,
+        process=container.process,
+        start_time=start_time,
+        boot_id=host.clock.boot_id,
+        deadline=deadline,
+    )
+
+
+async def start_container(host: Host, name: str) -> None:
+    """Start a container, again and again for a moment while the firewall is in others' hands.
+
+    Raises the engine's errors, FirewallFailed after FIREWALL_TRIES.
+    """
+    wait = FIREWALL_FIRST_SECONDS
+    for _ in range(FIREWALL_TRIES - 1):
+        try:
+            await host.engine.start(name)
+        except FirewallFailed as error:
+            log.warning("container %s: %s; trying again", name, error)
+            await host.clock.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+            wait *= 2
+        else:
+            return
+    await host.engine.start(name)
+
+
+async def undo(host: Host, session: Session) -> None:
+    """Remove the container and the directory of a failed start; raises the engine's errors."""
+    await host.engine.remove(container_name(session.internal_id))
+    await host.records.delete(session.internal_id)
+
+
+@contextlib.asynccontextmanager
+async def _slot(host: Host) -> AsyncIterator[None]:
+    try:
+        async with timeout(START_WAIT_SECONDS):
+            await host.start_slots.acquire()
+    except TimeoutError:
+        raise StartQueueFull(host.settings.start_slots) from None
+    try:
+        yield
+    finally:
+        host.start_slots.release()
+
+
+def _prepared(host: Host, session: Session) -> Session:
+    """The session with the environment of its ports and, before it starts, a first deadline."""
+    settings = host.settings
+    injected = injected_environment(
+        settings.env_prefixes,
+        session.spec.identity.session_id,
+        settings.public_address,
+        session.ports,
+    )
+    return session.with_changes(
+        injected_env=injected, host=settings.public_address, deadline=_deadline(host, session)
+    )
+
+
+def _deadline(host: Host, session: Session) -> Deadline | None:
+    if session.spec.ttl is None:
+        return None
+    clock = host.clock
+    return deadline_after(
+        session.spec.ttl, now=clock.time(), boottime=clock.boottime(), boot_id=clock.boot_id
+    )
+
+
+async def _create_and_start(host: Host, session: Session, step: Step) -> Session:
+    """Try again with other ports when the engine finds that somebody else uses one."""
+    name = container_name(session.internal_id)
+    pinned = any(request.pinned for request in session.spec.ports)
+    tries = 1
+    while True:
+        await _create(host, session)
+        await step("start.created")
+        try:
+            await _start_created(host, name)
+        except PortTaken as error:
+            if pinned or tries == PORT_TRIES:
+                raise
+            log.warning("session %s: %s", session.internal_id, error)
+            tries += 1
+            await host.engine.remove(name)
+            session = await _with_other_ports(host, session)
+        else:
+            return session
+
+
+async def _create(host: Host, session: Session) -> None:
+    spec = _container_spec(host, session)
+    try:
+        await host.engine.create(spec)
+    except ContainerExists:
+        # Only what is left of an undone try can have the name of this id.
+        await host.engine.remove(container_name(session.internal_id))
+        await host.engine.create(spec)
+
+
+async def _start_created(host: Host, name: str) -> None:
+    try:
+        await start_container(host, name)
+    except EngineTimeout:
+        if (await host.engine.inspect(name)).status is ContainerStatus.CREATED:
+            raise
+
+
+async def _with_other_ports(host: Host, session: Session) -> Session:
+    host.ports.release(session.internal_id)
+    ports = host.ports.reserve(session.internal_id, session.spec.ports)
+    session = _prepared(host, session.with_changes(ports=ports))
+    await host.records.save(session)
+    await host.records.publish(session, host.drain.now)
+    return session
+
+
+def _container_spec(host: Host, session: Session) -> ContainerSpec:
+    spec = session.spec
+    return ContainerSpec(
+        internal_id=session.internal_id,
+        agent_id=host.settings.agent_id,
+        image=spec.image,
+        args=spec.args,
+        env=container_environment(spec.env, session.injected_env),
+        network_mode=spec.network_mode,
+        ports=session.ports,
+        bind_address=host.settings.bind_address,
+        reservation=spec.reservation,
+        limits=spec.limits,
+        public_dir=str(host.records.public_dir(session.internal_id)),
+        record=encode_label(session),
+        gpu_ids=session.gpu_ids,
+    )

@@ -89,6 +89,18 @@ class Machine:
             process.communicate(timeout=PATIENCE)
 
 
+@contextmanager
+def a_machine(**settings: object) -> Iterator[Machine]:
+    """A machine whose engine has these keys of daemon.json, with `_` for `-`."""
+    named = {name.replace("_", "-"): value for name, value in settings.items()}
+    with PrivateEngine(named) as engine:
+        machine = Machine(engine)
+        try:
+            yield machine
+        finally:
+            machine.client.close()
+
+
 class Agent(AgentProcess):
     """An agent in the engine's network namespace, as on a host, with few ports."""
 

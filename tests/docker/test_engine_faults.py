@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.machine import Agent, Machine, Player, port_of
+from tests.docker.machine import Agent, Machine, Player, a_machine, port_of
 from tests.docker.stack import eventually
-from tests.private_engine import PrivateEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -21,18 +20,8 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    with _a_machine(live_restore=True) as machine:
+    with a_machine(live_restore=True) as machine:
         yield machine
-
-
-@contextlib.contextmanager
-def _a_machine(*, live_restore: bool) -> Iterator[Machine]:
-    with PrivateEngine({"live-restore": live_restore}) as engine:
-        machine = Machine(engine)
-        try:
-            yield machine
-        finally:
-            machine.client.close()
 
 
 def _kill(pid: int) -> None:
@@ -119,7 +108,7 @@ def test_f11_a_game_that_dies_with_its_shim_is_found_to_have_ended(machine: Mach
 def test_f08_without_live_restore_games_end_with_the_engine_or_start_again_and_it_is_said() -> (
     None
 ):
-    with _a_machine(live_restore=False) as machine, Agent(machine, ports=3) as agent:
+    with a_machine(live_restore=False) as machine, Agent(machine, ports=3) as agent:
         assert any("live-restore" in warning for warning in agent.warnings)
         ended = agent.play()
         # One that ends well when it is told to, as the engine does, is not started again.

@@ -20,7 +20,7 @@ from agent.network.firewall import Firewall
 from agent.network.firewall_rules import FORWARD_CHAIN, INPUT_CHAIN
 from agent.network.firewall_watch import FirewallWatch
 from agent.sessions.session import Protocol
-from tests.docker.machine import FIRST, Agent, Machine, Player, port_of
+from tests.docker.machine import FIRST, Agent, Machine, Player, a_machine, port_of
 from tests.docker.stack import eventually
 from tests.fakes import FakeClock
 from tests.harness import ROOT
@@ -160,14 +160,13 @@ def joined(engine: PrivateEngine) -> Iterator[list[str]]:
     ids=["proxy", "no-proxy"],
 )
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    settings = {"ipv6": True, "fixed-cidr-v6": SESSIONS6, "userland-proxy": request.param}
-    with PrivateEngine(settings) as engine:
-        machine = Machine(engine)
-        try:
-            with joined(engine) as outside, serving(engine.inside()):
-                yield Site(machine, outside, request.param)
-        finally:
-            machine.client.close()
+    settings = {"ipv6": True, "fixed_cidr_v6": SESSIONS6, "userland_proxy": request.param}
+    with (
+        a_machine(**settings) as machine,
+        joined(machine.engine) as outside,
+        serving(machine.engine.inside()),
+    ):
+        yield Site(machine, outside, request.param)
 
 
 @pytest.fixture

@@ -17,10 +17,9 @@ import pytest
 from agent.docker.container_config import PIDS_LIMIT
 from agent.docker.dockerd import grantable_nofile
 from tests.agent.tars import Entry, tar_of
-from tests.docker.machine import Agent, Machine, ports_of
+from tests.docker.machine import Agent, Machine, a_machine, ports_of
 from tests.docker.stack import PATIENCE, eventually
 from tests.harness import Registry
-from tests.private_engine import PrivateEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -90,12 +89,8 @@ class Prison:
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    with PrivateEngine() as engine:
-        machine = Machine(engine)
-        try:
-            yield machine
-        finally:
-            machine.client.close()
+    with a_machine() as machine:
+        yield machine
 
 
 @pytest.fixture(scope="module")

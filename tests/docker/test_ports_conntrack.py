@@ -12,11 +12,11 @@ from tests.docker.machine import (
     Agent,
     Machine,
     Player,
+    a_machine,
     port_of,
     ports_of,
 )
 from tests.docker.stack import PATIENCE, eventually
-from tests.private_engine import PrivateEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -24,12 +24,8 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 @pytest.fixture(scope="module", params=[True, False], ids=["proxy", "no-proxy"])
 def any_machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    with PrivateEngine({"userland-proxy": request.param}) as engine:
-        machine = Machine(engine)
-        try:
-            yield machine
-        finally:
-            machine.client.close()
+    with a_machine(userland_proxy=request.param) as machine:
+        yield machine
 
 
 def test_f21_a_port_used_again_at_once_serves_the_player_who_never_stopped_sending(
@@ -74,12 +70,8 @@ def test_f21_a_restarted_game_keeps_the_player_who_never_stopped_sending(
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    with PrivateEngine({"userland-proxy": False}) as engine:
-        machine = Machine(engine)
-        try:
-            yield machine
-        finally:
-            machine.client.close()
+    with a_machine(userland_proxy=False) as machine:
+        yield machine
 
 
 def test_f21_a_port_is_not_used_again_while_others_are_free(machine: Machine) -> None:

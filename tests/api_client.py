@@ -75,6 +75,10 @@ class ApiClient:
         """POST `body` to `path`."""
         return self.request("POST", path, body=body)
 
+    def put(self, path: str, body: object) -> Answer:
+        """PUT `body` to `path`."""
+        return self.request("PUT", path, body=body)
+
     def delete_session(self, session_id: str) -> Answer:
         """DELETE /session/{id}, whatever characters the id is made of."""
         return self.request("DELETE", f"/session/{quote(session_id, safe='')}")

@@ -26,17 +26,27 @@ _LINES = {
 NAME = "registry.test"
 OPENSSL = (
     "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1"
-    f" -subj /CN=tiltyard -addext subjectAltName=DNS:{NAME}"
+    " -subj /CN=tiltyard"
 )
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 class SecuredRegistry(Registry):
-    """The same with a log-in by name and password, and a certificate where there is one."""
+    """The same with a log-in by name and password, and a certificate where there is one.
 
-    def __init__(self, tls: dict[str, str] | None = None) -> None:
-        super().__init__()
+    `data` is the folder of another one, whose images it shows.
+    """
+
+    def __init__(
+        self,
+        tls: dict[str, str] | None = None,
+        *,
+        host: str = "127.0.0.1",
+        data: Path | None = None,
+    ) -> None:
+        super().__init__(host)
         self.tls = tls
+        self.data = data or self.folder / "data"
 
     def start(self) -> None:
         self.accept(USER["password"])
@@ -44,7 +54,7 @@ class SecuredRegistry(Registry):
         settings: dict[str, Any] = {
             "version": "0.1",
             "log": {"level": "warn", "accesslog": {"disabled": True}},
-            "storage": {"filesystem": {"rootdirectory": str(self.folder / "data")}},
+            "storage": {"filesystem": {"rootdirectory": str(self.data)}},
             "auth": {"htpasswd": login},
             "http": {"addr": self.address} | ({"tls": self.tls} if self.tls else {}),
         }
@@ -62,11 +72,12 @@ class SecuredRegistry(Registry):
             return probe.connect_ex((host, int(port))) == 0
 
 
-def make_certificate(folder: Path) -> dict[str, str]:
+def make_certificate(folder: Path, subject: str = f"DNS:{NAME}") -> dict[str, str]:
     """Make an authority of our own, which is the server's certificate, too."""
     tls = {name: str(folder / f"{name}.pem") for name in ("certificate", "key")}
     files = ["-out", tls["certificate"], "-keyout", tls["key"]]
-    subprocess.run([*OPENSSL.split(), *files], check=True, capture_output=True)
+    command = f"{OPENSSL} -addext subjectAltName={subject}".split()
+    subprocess.run([*command, *files], check=True, capture_output=True)
     return tls
 
 

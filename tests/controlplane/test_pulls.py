@@ -141,6 +141,23 @@ async def test_starts_run_the_newest_tag_that_is_there_while_another_is_pulled(
     assert (await system.start(version="v2")).status == 404
 
 
+async def test_an_older_tag_that_can_start_goes_before_a_newer_one_on_a_drained_host(
+    system: System,
+) -> None:
+    await system.make_application(tag="v1")
+    drained, other = system.agents
+    other.during_pull = other.hang
+    (image,) = await _enable(system, "v2")
+    await eventually(lambda: system.has(drained.name, image))
+    drained.change_host(draining=True)
+    link = system.control_plane.fleet.link(drained.name)
+    assert link is not None
+    await eventually(lambda: link.host is not None and link.host.draining)
+    assert (await system.start(id="s")).status == 201
+    assert (await system.call("GET", "/session/s")).json["tag"] == "v1"
+    assert (await system.start(version="v2")).status == 420
+
+
 async def test_hosts_are_given_no_login_that_nobody_configured(system: System) -> None:
     await system.make_application()
     assert system.agent.logins == [None]

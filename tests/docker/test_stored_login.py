@@ -1,0 +1,65 @@
+"""A host pulls with the log-in that an operator gave the control plane, over TLS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.api_client import ApiClient
+from tests.controlplane.secured_registry import (
+    OTHER_PASSWORD,
+    USER,
+    SecuredRegistry,
+    make_certificate,
+)
+from tests.demo_game import UDP_PORT
+from tests.demo_game.player import udp_round_trip
+from tests.deployment import REGION, application
+from tests.docker.stack import eventually
+from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
+from tests.private_engine import PrivateEngine
+from tests.pushed_image import push_image
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+
+def test_a_session_runs_an_image_that_needs_a_login(registry: Registry, tmp_path: Path) -> None:
+    image = push_image(registry.address, "secret/game", "v1")
+    with (
+        PrivateEngine() as engine,
+        SecuredRegistry(
+            certificate := make_certificate(tmp_path, f"IP:{engine.host_address}"),
+            host=engine.host_address,
+            data=registry.folder / "data",
+        ) as secured,
+        AgentProcess(
+            engine.socket, bind_address="0.0.0.0", public_address=engine.engine_address
+        ) as agent,
+        ControlPlaneProcess([AgentSpec("local", agent.address)], {}) as control_plane,
+    ):
+        operator = ApiClient(control_plane.base_url, control_plane.operator_token)
+        login = {
+            "address": secured.address,
+            "private": True,
+            "ca": Path(certificate["certificate"]).read_text(),
+            "username": USER["username"],
+        }
+        path = "/operator/registry/secured"
+        operator.put(path, login | {"password": OTHER_PASSWORD}).expect(204)
+        client = control_plane.client()
+        game = application("game", repository=image.repository, registry="secured")
+        client.post("/application", game).expect(201)
+        client.post("/application/game/tags", {"tag": "v1"}).expect(503)
+        operator.put(path, login | {"password": USER["password"]}).expect(204)
+        client.post("/application/game/tags", {"tag": "v1"}).expect(204)
+        tag = f"/tag/{REGION}/game/v1"
+        eventually(lambda: bool(client.get(tag).expect(200).json()["exists"]), "it is pulled")
+        made = client.post("/session", {"location": REGION, "image": "game"}).expect(201).json()
+        [port] = [each["host"] for each in made["ports"] if each["container"] == UDP_PORT]
+        udp_round_trip(made["host"], port)
+        client.delete_session(made["id"]).expect(204)
+        kept = [path for path in agent.folder.rglob("*") if path.is_file()]
+        assert kept
+        for found in kept:
+            assert USER["password"].encode() not in found.read_bytes(), found

@@ -32,6 +32,7 @@ from agent.rpc import AgentService, Services
 from agent.sessions.adoption import Reconciler, Timekeeper
 from agent.sessions.capacity import Capacity
 from agent.sessions.deadlines import Deadlines
+from agent.sessions.disks import Disks
 from agent.sessions.drain import HostDrain
 from agent.sessions.manager import SessionManager
 from agent.sessions.record import Records
@@ -130,6 +131,7 @@ class Daemon:
             ports=PortPool(*config.ports(), PortProbe(config.bind_address).is_free),
             deadlines=deadlines,
             drain=HostDrain(self._records, deadlines, self._feed, self._clock),
+            disks=Disks(config.disk_reserve * MEBIBYTE, config.state_dir),
             feed=self._feed,
             clock=self._clock,
             start_slots=asyncio.Semaphore(config.start_slots),
@@ -178,6 +180,7 @@ class Daemon:
         """Take in what the engine is, and lend what the settings leave open."""
         self._info = info
         host.capacity.lend(self._lent(info))
+        host.disks.watch(info.data_root)
         for warning in info.warnings:
             log.warning("%s", warning)
         self._feed.tell_host()
@@ -210,7 +213,8 @@ class Daemon:
             engine_version=info.version if info else "",
             start_slots=config.start_slots,
             drain=host.drain.now,
-            warnings=(info.warnings if info else ())
+            warnings=host.disks.warnings
+            + (info.warnings if info else ())
             + self._conntrack.warnings
             + self._firewall.warnings,
         )

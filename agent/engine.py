@@ -105,12 +105,13 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """The engine and its machine."""
+    """The engine and its machine; `data_root` is the folder with its containers."""
 
     version: str
     cpus: int
     memory_bytes: int
     warnings: tuple[str, ...] = ()
+    data_root: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from agent.network.ports import PortPool
 from agent.policy import Policy
 from agent.sessions.capacity import Capacity
 from agent.sessions.deadlines import Deadlines
+from agent.sessions.disks import Disks
 from agent.sessions.drain import HostDrain
 from agent.sessions.record import Records
 from agent.sessions.session import Drain, Port, Resources
@@ -52,6 +53,7 @@ class Host:
     ports: PortPool
     deadlines: Deadlines
     drain: HostDrain
+    disks: Disks
     feed: Feed
     clock: Clock
     start_slots: asyncio.Semaphore

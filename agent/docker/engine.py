@@ -63,6 +63,7 @@ class DockerEngine:
             cpus=int(answer["NCPU"]),
             memory_bytes=int(answer["MemTotal"]),
             warnings=warnings_of(answer, own_network=facts.network == docker_sdk.OWN_NETWORK),
+            data_root=str(answer.get("DockerRootDir", "")),
         )
 
     async def create(self, spec: ContainerSpec) -> str:

@@ -25,6 +25,8 @@ PASS_APART_SECONDS = 1.0
 """Between two passes, however much is heard."""
 ORPHAN_GRACE_SECONDS = 60.0
 """How long a container without a record is left alone: a call of ours may still be on its way."""
+SPARED_AT_ONCE = 8
+"""Ended containers that go before their time in one pass, while a disk is low."""
 
 
 class Reconciler:
@@ -109,6 +111,8 @@ class Reconciler:
         listed = await self._host.engine.list(self._host.settings.agent_id)
         containers = [found for found in listed if LABEL_SESSION in found.labels]
         self._set_available(available=True)
+        if await self._host.records.run(self._host.disks.look):
+            self._host.feed.tell_host()
         await self._images.refresh()
         if not self._sessions.reconciled:
             await self._sessions.adopt(containers)
@@ -147,17 +151,16 @@ class Reconciler:
     def _retain(self) -> None:
         """Remove ended containers, and later what is known of their sessions (decisions.md)."""
         now = self._host.clock.time()
-        for session in self._sessions.all():
-            if session.state.ended and session.end_time is not None:
-                self._age(session, now - session.end_time)
-
-    def _age(self, session: Session, age: float) -> None:
-        internal_id = session.internal_id
-        safe = session.log_sealed and not session.container_removed
-        if safe and age >= self._container_retention:
-            self._do(internal_id, self._sessions.life(internal_id).forget_container())
-        if session.container_removed and age >= self._log_retention:
-            self._do(internal_id, self._sessions.forget(internal_id))
+        ended = [each for each in self._sessions.all() if each.end_time is not None]
+        spared = sorted(filter(_can_spare, ended), key=lambda each: each.end_time or 0)
+        short = SPARED_AT_ONCE if self._host.disks.are_low else 0
+        for number, session in enumerate(spared):
+            if number < short or _age(session, now) >= self._container_retention:
+                life = self._sessions.life(session.internal_id)
+                self._do(session.internal_id, life.forget_container())
+        for session in ended:
+            if session.container_removed and _age(session, now) >= self._log_retention:
+                self._do(session.internal_id, self._sessions.forget(session.internal_id))
 
     def _do(self, subject: str, work: Coroutine[None, None, None]) -> None:
         """Do something about a container or session, unless something is done already."""
@@ -189,6 +192,16 @@ class Reconciler:
                 log.info("the engine answers")
         if why:
             log.warning("cannot compare records with the engine: %s", why)
+
+
+def _can_spare(session: Session) -> bool:
+    """True for a session of whose container nothing is needed but files that callers may want."""
+    return session.state.ended and session.log_sealed and not session.container_removed
+
+
+def _age(session: Session, now: float) -> float:
+    """How many seconds ago a session ended."""
+    return now - (session.end_time or now)
 
 
 class Timekeeper:

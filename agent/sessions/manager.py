@@ -254,6 +254,7 @@ class SessionManager:
             raise SessionStopped(internal_id)
         if host.drain.now.draining:
             raise Draining
+        host.disks.check()
         host.policy.check_spec(spec)
         self._check_environment(spec)
         gpu_ids = host.capacity.reserve(internal_id, spec.reservation)

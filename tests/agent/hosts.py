@@ -17,6 +17,7 @@ from agent.policy import Policy
 from agent.sessions.adoption import Reconciler, Timekeeper
 from agent.sessions.capacity import Capacity
 from agent.sessions.deadlines import Deadlines
+from agent.sessions.disks import Disks
 from agent.sessions.drain import HostDrain
 from agent.sessions.manager import SessionManager
 from agent.sessions.record import Records
@@ -107,6 +108,7 @@ async def an_agent(
     policy: Policy | None = None,
     is_free: Callable[[Protocol, int], bool] = lambda _protocol, _port: True,
     reconcile: bool = True,
+    disks: Disks | None = None,
 ) -> AsyncIterator[Agent]:
     """An agent on `tmp_path`; leaving ends it as SIGKILL would, its containers run on."""
     records = Records(tmp_path / "state")
@@ -136,6 +138,7 @@ async def an_agent(
         ports=PortPool(*ports, is_free),
         deadlines=deadlines,
         drain=HostDrain(records, deadlines, feed, clock),
+        disks=disks or Disks(0, tmp_path),
         feed=feed,
         clock=clock,
         start_slots=asyncio.Semaphore(start_slots),

@@ -102,6 +102,11 @@ class Container:
     end_time: float | None = None
     error: str = ""
 
+    @property
+    def is_running(self) -> bool:
+        """True when the engine says so, whatever became of the process."""
+        return self.status is ContainerStatus.RUNNING
+
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:

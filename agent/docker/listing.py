@@ -86,6 +86,4 @@ class Listing:
                 process = await self._calls.run(
                     Call("list"), self._seconds, partial(first_process, container)
                 )
-                if process is None and status_of(entry["State"]) is ContainerStatus.RUNNING:
-                    raise  # to call it dead, when that is not known, may end a game
                 return container_of_listing(entry, process)

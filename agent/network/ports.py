@@ -67,8 +67,11 @@ class PortPool:
 
     def release(self, internal_id: str) -> None:
         """Put a session's ports at the end of the queue; nothing happens when it holds none."""
-        for port in self._held.pop(internal_id, ()):
-            if self.first <= port.host <= self.last:
+        freed = self._held.pop(internal_id, ())
+        others = {(port.protocol, port.host) for held in self._held.values() for port in held}
+        for port in freed:
+            in_range = self.first <= port.host <= self.last
+            if in_range and (port.protocol, port.host) not in others:
                 self._put_last(port.protocol, port.host)
 
     def avoid(self, ports: Sequence[Port]) -> None:

@@ -69,6 +69,9 @@ class Reconciler:
                 self._set_available(available=False, why=str(error))
                 await self._host.clock.sleep(wait)
                 wait = min(wait * 2, RETRY_LONGEST_SECONDS)
+            except Exception:
+                log.exception("a pass over records and engine failed by a defect")
+                await self._host.clock.sleep(RETRY_LONGEST_SECONDS)
             else:
                 wait = RETRY_FIRST_SECONDS
                 await self._host.clock.sleep(PASS_APART_SECONDS)
@@ -90,6 +93,8 @@ class Reconciler:
                             self._heard.set()
             except AgentError as error:
                 log.debug("cannot hear the engine's events: %s", error)
+            except Exception:
+                log.exception("the engine's events cannot be heard by a defect")
             await host.clock.sleep(wait)
             wait = min(wait * 2, RETRY_LONGEST_SECONDS)
 
@@ -111,15 +116,25 @@ class Reconciler:
         listed = await self._host.engine.list(self._host.settings.agent_id)
         containers = [found for found in listed if LABEL_SESSION in found.labels]
         self._set_available(available=True)
-        if await self._host.records.run(self._host.disks.look):
-            self._host.feed.tell_host()
-        await self._images.refresh()
+        trouble = await self._refresh_images()
         if not self._sessions.reconciled:
             await self._sessions.adopt(containers)
+        if await self._host.records.run(self._host.disks.look):
+            self._host.feed.tell_host()
         self._reap(containers)
         self._end_revived(containers)
         self._retain()
         await self._sessions.sweep(self._host.clock.time() - self._log_retention)
+        if trouble is not None:
+            raise trouble
+
+    async def _refresh_images(self) -> AgentError | None:
+        """Read what images there are; a failure must not keep sessions from being adopted."""
+        try:
+            await self._images.refresh()
+        except AgentError as error:
+            return error
+        return None
 
     async def settled(self) -> None:
         """Return when nothing that was found to do is under way."""
@@ -136,6 +151,8 @@ class Reconciler:
             found.container: self._orphans.get(found.container, now) for found in unknown
         }
         for found in unknown:
+            if found.process is not None and not self._sessions.can_read(found):
+                continue  # a game of a newer agent: somebody who knows it shall decide
             if now - self._orphans[found.container] >= ORPHAN_GRACE_SECONDS:
                 log.warning("removing container %s: no session answers for it", found.name)
                 self._do(found.container, self._host.engine.remove(found.container))

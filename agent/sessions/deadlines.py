@@ -23,6 +23,10 @@ def due_boottime(deadline: Deadline, *, now: float, boottime: float, boot_id: st
     return boottime + (deadline.expire_time - now)
 
 
+MOST_STALE = 64
+"""Entries of the heap that stand for nothing any more, beside as many as there are deadlines."""
+
+
 class Deadlines:
     """Due times by session; setting one again replaces it."""
 
@@ -34,6 +38,9 @@ class Deadlines:
         """Set the due time of a session, in seconds of CLOCK_BOOTTIME."""
         self._due[internal_id] = due
         heapq.heappush(self._heap, (due, internal_id))
+        if len(self._heap) > 2 * len(self._due) + MOST_STALE:
+            self._heap = [(due, internal_id) for internal_id, due in self._due.items()]
+            heapq.heapify(self._heap)
 
     def clear(self, internal_id: str) -> None:
         """Forget a session; nothing happens when it has no deadline."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from typing import Any
 
 from agent.engine import Container, ContainerStatus, name_of
 from agent.errors import (
     AgentError,
     DiskFull,
-    EngineTimeout,
     EngineUnavailable,
-    FirewallFailed,
     SessionStopped,
 )
 from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
@@ -117,13 +116,17 @@ class Lifecycle:
             )
             self._start_settled.set()
         elif not session.state.ended:
-            process = container.process if container is not None else None
+            same_boot = session.boot_id in {"", self._host.clock.boot_id}
+            # Of a container that the engine does not find or look into, the process may live.
+            process = session.process if same_boot else None
+            if container is not None and (container.process or not container.is_running):
+                process = container.process
             if process not in {None, session.process}:
                 await self._host.forget_flows(session.ports)
                 session = session.with_next_run(process)
             container_id = session.container if container is None else container.container
             self._set(session.with_changes(process=process, container=container_id))
-            if process is None and session.boot_id not in {"", self._host.clock.boot_id}:
+            if process is None and not same_boot:
                 await self._outlast_reboot(container)
         if not self._session.state.ended:
             self._arm()
@@ -153,13 +156,19 @@ class Lifecycle:
     # -- from state to state -------------------------------------------------------------------
 
     async def _stay(self) -> None:
-        """Live on until the session has ended; after a defect, read again and go on."""
-        while not self._session.state.ended:
+        """Live on until the session has ended and is sealed; after a defect, go on from there."""
+        while True:
             try:
-                await self._live_on()
+                await self._live_and_seal()
             except Exception:
                 log.exception("session %s: a step failed by a defect", self._session.internal_id)
                 await self._host.clock.sleep(RETRY_LONGEST_SECONDS)
+            else:
+                return
+
+    async def _live_and_seal(self) -> None:
+        while not self._session.state.ended:
+            await self._live_on()
         if self._session.process is not None:
             await self._outlive(self._session.process)
         if not (self._session.log_sealed or self._session.container_removed):
@@ -224,23 +233,20 @@ class Lifecycle:
         session, host = self._session, self._host
         if not await self._unless_stopped(host.clock.sleep(session.restart_delay)):
             return
-        try:
-            async with host.start_slots:
-                await starting.start_container(host, name_of(session))
-        except (EngineUnavailable, EngineTimeout, FirewallFailed) as error:
-            log.warning("session %s: cannot restart yet: %s", session.internal_id, error)
+        if not await self._unless_stopped(host.start_slots.acquire()):
             return
+        try:
+            container = None if self._stop_reason else await starting.start_again(host, session)
         except AgentError as error:
             self._session = session.with_changes(detail=f"cannot restart: {error}")
             await self._finish(None)
             return
-        if session.process is None:  # else it ran when it was adopted, and has players by now
-            await host.forget_flows(session.ports)
-        await self._reach("restart.started")
-        try:
-            container = await host.engine.inspect(name_of(session))
-        except AgentError as error:
-            log.warning("session %s: restarted, but how: %s", session.internal_id, error)
+        finally:
+            host.start_slots.release()
+        if container is None:
+            return
+        if container.is_running and container.process is None:
+            await self._finish(container)  # the engine takes a process that is gone for live
             return
         await self._save_and_set(
             session.with_next_run(container.process).to(
@@ -300,8 +306,8 @@ class Lifecycle:
         session = ending.ended(self._session, container, now=self._host.clock.time())
         await self._reach("end.confirmed")
         self._host.deadlines.clear(session.internal_id)
-        self._release()
         await self._save_and_set(session)
+        self._release()  # not before that is recorded: another session may take the ports at once
         await self._reach("end.saved")
 
     async def _undo(self, error: AgentError) -> None:
@@ -316,6 +322,10 @@ class Lifecycle:
                 self._settle(error)
                 await self._host.clock.sleep(wait)
                 wait = min(wait * 2, RETRY_LONGEST_SECONDS)
+            except Exception:
+                log.exception("session %s: its undoing met a defect", self._session.internal_id)
+                self._settle(error)
+                await self._host.clock.sleep(RETRY_LONGEST_SECONDS)
         self._release()
         self.gone.set()
         self._tell_waiters()
@@ -332,7 +342,7 @@ class Lifecycle:
 
     # -- bookkeeping ---------------------------------------------------------------------------
 
-    async def _unless_stopped(self, waited: Coroutine[None, None, None]) -> bool:
+    async def _unless_stopped(self, waited: Coroutine[Any, Any, object]) -> bool:
         """Wait for something (True) or for a stop to be asked (False)."""
         name = f"wait-{self._session.internal_id}"
         return await comes_first(waited, self._stop_asked.wait(), name)

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 
 from agent.engine import LABEL_RECORD, LABEL_SESSION, Container, ContainerStatus
 from agent.errors import (
     AgentError,
     CannotKill,
+    DiskFull,
     Draining,
     InvalidArgument,
     NotReconciled,
@@ -64,6 +66,8 @@ class SessionManager:
         self._discards: dict[str, asyncio.Task[None]] = {}
         self._tombstones: dict[str, float] = {}
         self._damaged: list[str] = []
+        self._drains: set[asyncio.Task[None]] = set()
+        self._drain_lock = asyncio.Lock()
         self.reconciled = False
         """True once the records have been compared with the engine; starts wait for it."""
 
@@ -89,6 +93,8 @@ class SessionManager:
         and CannotKill.
         """
         life = self._find(internal_id)
+        if life is not None and not life.settled:
+            self._tombstones[internal_id] = self._host.clock.time()  # before it is gone
         if life is not None and not life.session.state.ended:
             life.ask_stop(reason)
             await life.wait_for(lambda session: session.state.ended)
@@ -147,13 +153,14 @@ class SessionManager:
 
         A started container whose directory is lost or damaged is remembered by its label.
         """
-        by_session = {found.labels[LABEL_SESSION]: found for found in containers}
+        # Of two that name one session, as a copy of somebody's does, its own goes first.
+        own_last = sorted(containers, key=self._is_own)
+        by_session = {found.labels[LABEL_SESSION]: found for found in own_last}
+        self._own_adopted(by_session)
         for internal_id, found in by_session.items():
             if internal_id not in self._lives and found.status is not ContainerStatus.CREATED:
                 await self._rebuild(internal_id, found)
-        for internal_id, life in self._lives.items():
-            if internal_id not in self._tasks:
-                self._own(internal_id, life.run_adopted(by_session.get(internal_id)))
+        self._own_adopted(by_session)
         for internal_id, life in list(self._lives.items()):
             # A start that took place is told with the first complete snapshot, not after it.
             container = by_session.get(internal_id)
@@ -168,6 +175,26 @@ class SessionManager:
         )
         self.reconciled = True
         self._host.feed.ask_snapshot()
+
+    def _own_adopted(self, by_session: Mapping[str, Container]) -> None:
+        """Begin the tasks of sessions that have none."""
+        for internal_id, life in self._lives.items():
+            if internal_id not in self._tasks:
+                self._own(internal_id, life.run_adopted(by_session.get(internal_id)))
+
+    def _is_own(self, found: Container) -> tuple[bool, bool]:
+        """What orders containers that name one session: its own is last, else one that runs."""
+        life = self._lives.get(found.labels[LABEL_SESSION])
+        own = life is not None and life.session.container == found.container
+        return own, found.process is not None
+
+    def can_read(self, found: Container) -> bool:
+        """True when a session could be rebuilt from a container's label."""
+        try:
+            decode_session(found.labels[LABEL_RECORD].encode())
+        except (KeyError, ValueError):
+            return False
+        return True
 
     def knows(self, internal_id: str) -> bool:
         """True for a session that this agent answers for."""
@@ -203,12 +230,26 @@ class SessionManager:
         and how many sessions it has. Raises StaleRevision and DiskFull.
         """
         drain = self._host.drain
-        if await drain.set(revision, draining=draining, expire_time=expire_time):
-            for life in list(self._lives.values()):
-                if life.settled and not life.session.state.ended:
-                    await life.publish()
+        # A caller that goes away must not leave it half done, nor two write at one time.
+        task = asyncio.create_task(
+            self._set_drain(revision, draining=draining, expire_time=expire_time), name="drain"
+        )
+        self._drains.add(task)
+        task.add_done_callback(self._drains.discard)
+        await asyncio.shield(task)
         live = [session for session in self.all() if not session.state.ended]
         return drain.empty_time(live), len(live)
+
+    async def _set_drain(
+        self, revision: int, *, draining: bool, expire_time: float | None
+    ) -> None:
+        async with self._drain_lock:
+            changed = await self._host.drain.set(
+                revision, draining=draining, expire_time=expire_time
+            )
+            for life in list(self._lives.values()) if changed else ():
+                if life.settled and not life.session.state.ended:
+                    await life.publish()
 
     def _end_drain(self) -> None:
         """End all that is left, and soon whatever turns up after that."""
@@ -230,7 +271,7 @@ class SessionManager:
 
     async def close(self) -> None:
         """Let go of all sessions; their containers run on."""
-        tasks = [*self._tasks.values(), *self._discards.values()]
+        tasks = [*self._tasks.values(), *self._discards.values(), *self._drains]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -316,7 +357,13 @@ class SessionManager:
         if session.internal_id != internal_id or internal_id in self._tombstones:
             return
         log.warning("session %s: rebuilt from the label of its container", internal_id)
-        await self._host.records.create(session, self._host.drain.now)
+        if found.process is None:
+            # Whether it was stopped is lost, and a manual stop is never followed by a start.
+            session = session.with_changes(spec=replace(session.spec, restart=False))
+        try:
+            await self._host.records.create(session, self._host.drain.now)
+        except DiskFull as error:
+            log.warning("session %s: it has no record yet: %s", internal_id, error)
         self._remember(session)
 
     def _begin_discard(self, life: Lifecycle) -> asyncio.Task[None]:

@@ -228,7 +228,7 @@ class Records:
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock()
             shutil.rmtree(self.spool_dir, ignore_errors=True)
-            self.spool_dir.mkdir(mode=0o700)
+            self.spool_dir.mkdir(mode=0o700, exist_ok=True)
             id_file = self._root / "agent_id"
             if not id_file.exists():
                 write(id_file, str(uuid.uuid4()).encode() + b"\n", 0o600)

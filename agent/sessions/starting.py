@@ -8,10 +8,12 @@ import random
 from asyncio import timeout
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from agent.engine import Container, ContainerSpec, ContainerStatus, container_name
+from agent.engine import Container, ContainerSpec, ContainerStatus, container_name, name_of
 from agent.errors import (
+    AgentError,
     ContainerExists,
     EngineTimeout,
+    EngineUnavailable,
     FirewallFailed,
     PortTaken,
     StartQueueFull,
@@ -97,6 +99,26 @@ async def start_container(host: Host, name: str) -> None:
         else:
             return
     await host.engine.start(name)
+
+
+async def start_again(host: Host, session: Session) -> Container | None:
+    """Start an ended session's container once more; None when how that went is not known yet.
+
+    Raises what the engine refuses it for.
+    """
+    try:
+        await start_container(host, name_of(session))
+    except (EngineUnavailable, EngineTimeout, FirewallFailed) as error:
+        log.warning("session %s: cannot restart yet: %s", session.internal_id, error)
+        return None
+    if session.process is None:  # else it ran when it was adopted, and has players by now
+        await host.forget_flows(session.ports)
+    await host.reach("restart.started")
+    try:
+        return await host.engine.inspect(name_of(session))
+    except AgentError as error:
+        log.warning("session %s: restarted, but how: %s", session.internal_id, error)
+        return None
 
 
 async def undo(host: Host, session: Session) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from agent.errors import Draining, StaleRevision
 from agent.sessions.session import EndReason, Session, State
-from tests.agent.hosts import Agent, an_agent
+from tests.agent.hosts import Agent, an_agent, until
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
 
@@ -204,3 +204,32 @@ async def test_watchers_are_told(agent: Agent) -> None:
     with agent.host.feed.subscribe() as subscription:
         await agent.sessions.set_drain(1, draining=True, expire_time=None)
         assert (await subscription.take(0)).host
+
+
+async def test_orders_at_one_time_leave_memory_and_disk_alike(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    for first in range(1, 40, 2):
+        async with an_agent(tmp_path, engine, clock) as agent:
+            orders = [
+                agent.sessions.set_drain(first + 1, draining=False, expire_time=None),
+                agent.sessions.set_drain(first, draining=True, expire_time=None),
+            ]
+            await asyncio.gather(*orders, return_exceptions=True)
+            now = agent.host.drain.now
+            assert (now.revision, now.draining) == (first + 1, False)
+            assert await agent.records.load_drain() == now
+
+
+async def test_a_caller_that_goes_away_leaves_no_order_half_done(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    order = asyncio.create_task(
+        agent.sessions.set_drain(1, draining=True, expire_time=None), name="order"
+    )
+    await asyncio.sleep(0)
+    order.cancel()
+    await asyncio.gather(order, return_exceptions=True)
+    await until(lambda: _drained(agent))
+    await until(lambda: not agent.sessions._drains)
+    assert (await agent.records.load_drain()).draining
+    assert _told(agent, session) == (True, None)

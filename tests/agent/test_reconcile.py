@@ -7,13 +7,14 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent.errors import EngineTimeout, SessionNotFound, SessionStopped
+from agent.errors import DiskFull, EngineTimeout, SessionNotFound, SessionStopped
 from agent.failpoints import REMOVAL_STEPS, RESTART_STEPS
-from agent.sessions.record import TOMBSTONE_SECONDS
+from agent.sessions.record import TOMBSTONE_SECONDS, Records
 from agent.sessions.session import EndReason, Session, State
 from tests.agent.hosts import Agent, an_agent, until, until_sealed
 from tests.agent.samples import a_spec, an_id
@@ -302,3 +303,146 @@ async def test_a_discard_that_fails_when_nobody_waits_is_logged(
     with caplog.at_level(logging.WARNING):
         agent.engine.release("remove")
         await until(lambda: "cannot be discarded yet" in caplog.text)
+
+
+async def test_images_that_cannot_be_listed_keep_no_session_from_being_adopted(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        engine.fail_next("images", EngineTimeout("images"))
+        with pytest.raises(EngineTimeout):
+            await agent.reconciler.pass_once()
+        assert agent.sessions.reconciled
+        await until(lambda: agent.host.deadlines.next_due() is not None)
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+
+
+async def test_f35_a_full_disk_and_a_lost_record_keep_nobody_from_being_adopted(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        lost, good = [await agent.sessions.start(an_id(), a_spec(ttl=60.0)) for _ in range(2)]
+        await agent.records.delete(lost.internal_id)
+    monkeypatch.setattr(Records, "create", _refuse)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await until(lambda: len(agent.host.deadlines.snapshot()) == 2)
+        for session in (lost, good):
+            found = agent.sessions.life(session.internal_id).session
+            assert (found.state, found.process) == (State.RUNNING, session.process)
+
+
+async def _refuse(*_: object) -> None:
+    raise DiskFull("/state", "No space left on device")
+
+
+async def test_a_container_that_the_engine_does_not_name_for_a_moment_is_not_dead(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        await agent.sessions.adopt([])  # as a list says that misses it
+        for _ in range(50):
+            await asyncio.sleep(0)
+        found = agent.sessions.life(session.internal_id).session
+        assert (found.state, found.process) == (State.RUNNING, session.process)
+        await agent.pass_over()
+        assert await _runs(agent, session)
+
+
+async def test_a_stopped_session_whose_record_is_lost_does_not_start_again(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(restart=True))
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await agent.records.delete(session.internal_id)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.log_sealed)
+        assert (life.session.state, life.session.exit_code) == (State.EXITED, 143)
+        assert not await _runs(agent, session)
+
+
+async def test_a_stop_is_heard_while_a_restart_waits_for_its_turn(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, start_slots=1) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(restart=True))
+        await agent.host.start_slots.acquire()
+        engine.end(_name(session), 1)
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.state is State.RESTARTING)
+        await clock.advance(1)
+        stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        assert (stopped.state, stopped.restart_count) == (State.EXITED, 0)
+        agent.host.start_slots.release()
+        assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
+
+
+async def test_f11_a_restart_that_the_engine_only_imagines_ends_dead(
+    agent: Agent, clock: FakeClock
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    agent.engine.lose_process(_name(session))
+    life = agent.sessions.life(session.internal_id)
+    while not life.session.state.ended:
+        await clock.advance(5)
+    assert life.session.state is State.DEAD
+    assert life.session.restart_count == 0
+
+
+async def test_of_two_containers_that_name_one_session_its_own_counts(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        ours = agent.host.settings.agent_id
+    [own] = await engine.list(ours)
+    twin = replace(own, container="f" * 64, name="twin", process=None)
+    for listed in ([own, twin], [twin, own]):
+        async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+            await agent.sessions.adopt(listed)
+            found = agent.sessions.life(session.internal_id).session
+            assert (found.container, found.process) == (own.container, own.process)
+
+
+async def test_a_game_whose_label_nobody_can_read_is_left_alone(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        await agent.records.delete(session.internal_id)
+        held = engine._find(_name(session))
+        held.spec = replace(held.spec, record=held.spec.record.replace('"format":1', '"format":9'))
+    async with an_agent(tmp_path, engine, clock) as agent:
+        for _ in range(3):
+            await clock.advance(61)
+            await agent.pass_over()
+        assert await _runs(agent, session)
+        engine.end(_name(session), 0)
+        await agent.pass_over()
+        await clock.advance(61)
+        await agent.pass_over()
+        assert await engine.list(agent.host.settings.agent_id) == []
+
+
+async def test_a_pass_that_meets_a_defect_is_made_again(
+    agent: Agent,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def broken(_: float) -> None:
+        raise PermissionError(13, "as scripted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(agent.sessions, "sweep", broken)
+        async with _looked_after(agent):
+            await until(lambda: "by a defect" in caplog.text)
+            patch.undo()
+            before = _lists(agent.engine)
+            await clock.advance(31)
+            await until(lambda: _lists(agent.engine) > before)

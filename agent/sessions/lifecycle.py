@@ -385,6 +385,7 @@ class Lifecycle:
             await self._host.records.save(session)
         except DiskFull as error:
             log.warning("session %s: a change is not recorded: %s", session.internal_id, error)
+            await self._host.records.mark_stop(session)
         self._set(session)
 
     def _set(self, session: Session) -> None:

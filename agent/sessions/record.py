@@ -10,6 +10,7 @@
         report.json              how it ended, once its log is sealed
         public/                  0755, seen by the container at /run/tiltyard
           session.json           0644, what the game may know of itself
+        stopped-<reason>         that it was stopped while the disk was full
       tombstones/<internal id>   stops that came before their start
       spool/                     artifacts on their way
 
@@ -36,7 +37,7 @@ from typing import IO, Any, ParamSpec, Protocol, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from agent.sessions.durable import disk, flush_folder, write
-from agent.sessions.session import FORMAT, Deadline, Drain, Session
+from agent.sessions.session import FORMAT, Deadline, Drain, EndReason, Session
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,9 @@ TOMBSTONE_SECONDS = 3600.0
 """How long a stop refuses a start that comes after it (design.md, POST /session, step 6)."""
 THREADS = 4
 """Enough that one slow flush does not hold up the others; a disk gains nothing from more."""
+
+STOPPED = "stopped-"
+"""Begins the name of a file that says what a session was stopped for."""
 
 _SESSION = TypeAdapter(Session)
 _DRAIN = TypeAdapter(Drain)
@@ -64,6 +68,15 @@ def decode_session(data: bytes) -> Session:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError("not a record of a format that this agent knows")
     return _SESSION.validate_python(record.get("session"), strict=False)
+
+
+def _with_marked_stop(session: Session, directory: Path) -> Session:
+    """The session with the stop that its record had no room for."""
+    for path in directory.glob(f"{STOPPED}*"):
+        with contextlib.suppress(ValueError):
+            reason = EndReason(path.name.removeprefix(STOPPED))
+            return session.with_changes(stop_reason=session.stop_reason or reason)
+    return session
 
 
 def _decode_drain(data: bytes) -> Drain:
@@ -179,6 +192,16 @@ class Records:
         """Replace a session's record."""
         await self.run(self._save, session)
 
+    async def mark_stop(self, session: Session) -> None:
+        """Remember that a session was stopped, if it was, where its record finds no room.
+
+        A file without content takes none of a disk's blocks; one that cannot be made is missed.
+        """
+        if session.stop_reason is not None:
+            name = f"{STOPPED}{session.stop_reason.value}"
+            with contextlib.suppress(OSError):
+                await self.run((self.directory(session.internal_id) / name).touch)
+
     async def publish(self, session: Session, drain: Drain) -> None:
         """Replace what the container sees of its session and its host."""
         await self.run(self._publish, session, drain)
@@ -273,7 +296,7 @@ class Records:
                 log.error("cannot read the record of %s: %s", directory.name, error)  # noqa: TRY400 - the text says it all
                 damaged.append(directory.name)
             else:
-                sessions.append(session)
+                sessions.append(_with_marked_stop(session, directory))
         return sorted(sessions, key=lambda session: session.create_time), damaged
 
     def _save_drain(self, drain: Drain) -> None:

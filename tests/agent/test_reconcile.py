@@ -333,6 +333,23 @@ async def test_f35_a_full_disk_and_a_lost_record_keep_nobody_from_being_adopted(
             assert (found.state, found.process) == (State.RUNNING, session.process)
 
 
+async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(restart=True))
+        monkeypatch.setattr(Records, "save", _refuse)
+        stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        assert stopped.state is State.EXITED
+    monkeypatch.undo()
+    async with an_agent(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.log_sealed)
+        assert (life.session.state, life.session.end_reason) == (State.EXITED, EndReason.STOPPED)
+        assert life.session.restart_count == 0
+        assert not await _runs(agent, session)
+
+
 async def _refuse(*_: object) -> None:
     raise DiskFull("/state", "No space left on device")
 

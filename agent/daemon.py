@@ -7,7 +7,7 @@ import contextlib
 import ipaddress
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -56,7 +56,15 @@ SOCKET_MODE = 0o660
 class Daemon:
     """One agent. `run` serves until it is cancelled; containers run on after that."""
 
-    def __init__(self, config: AgentConfig, engine: Engine, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        engine: Engine,
+        clock: Clock,
+        is_free: Callable[[Protocol, int], bool] | None = None,
+    ) -> None:
+        """Make the parts; `is_free` tells whether nobody else on the host has a port."""
+        self._is_free = is_free or PortProbe(config.bind_address).is_free
         self._config = config
         self._engine = engine
         self._clock = clock
@@ -128,7 +136,7 @@ class Daemon:
             engine=self._engine,
             records=self._records,
             capacity=Capacity(total, config.max_sessions, config.gpus),
-            ports=PortPool(*config.ports(), PortProbe(config.bind_address).is_free),
+            ports=PortPool(*config.ports(), self._is_free),
             deadlines=deadlines,
             drain=HostDrain(self._records, deadlines, self._feed, self._clock),
             disks=Disks(config.disk_reserve * MEBIBYTE, config.state_dir),

@@ -44,8 +44,8 @@ def _pulls(pulls: list[Row]) -> str:
     for pull in pulls:
         parts = [f"{pull['image']} {pull['state']}"]
         if pull["layers"]:
-            received = memory(pull["receivedBytes"] / 2**20)
-            parts.append(f"{pull['layersDone']} of {pull['layers']} layers, {received}")
+            received = pull["receivedBytes"] / 2**20
+            parts.append(f"{pull['layersDone']} of {pull['layers']} layers, {received:.1f} MiB")
         if pull["failures"]:
             parts.append(f"failed {pull['failures']} times, last {time(pull['failed'])}")
             parts.append(pull["cause"])

@@ -28,6 +28,11 @@ from tests.agent.samples import IMAGE, MEBIBYTE
 from tests.fakes import FakeClock, FakeEngine
 
 
+def nobody_else(_protocol: Protocol, _port: int) -> bool:
+    """Every port is free: an engine in memory publishes none on this machine."""
+    return True
+
+
 async def until(condition: Callable[[], bool]) -> None:
     """Let tasks go on until the condition holds; the test's own limit bounds it."""
     while not condition():
@@ -106,7 +111,7 @@ async def an_agent(
     max_sessions: int = 1000,
     start_slots: int = 4,
     policy: Policy | None = None,
-    is_free: Callable[[Protocol, int], bool] = lambda _protocol, _port: True,
+    is_free: Callable[[Protocol, int], bool] = nobody_else,
     reconcile: bool = True,
     disks: Disks | None = None,
 ) -> AsyncIterator[Agent]:

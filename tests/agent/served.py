@@ -14,6 +14,7 @@ from agent.cli.main import main
 from agent.clock import Clock
 from agent.config import AgentConfig
 from agent.daemon import Daemon
+from tests.agent.hosts import nobody_else
 from tests.agent.samples import IMAGE
 from tests.fakes import FakeEngine
 
@@ -54,7 +55,7 @@ async def served(folder: Path, engine: FakeEngine, clock: Clock) -> AsyncIterato
         stop_grace=0.05,
         firewall_bridges=(),
     )
-    daemon = Daemon(config, engine, clock)
+    daemon = Daemon(config, engine, clock, nobody_else)
     work = asyncio.create_task(daemon.run(), name="agent")
     await daemon.serving.wait()
     while not daemon._reconciler._sessions.reconciled:

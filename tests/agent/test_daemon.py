@@ -15,6 +15,7 @@ import pytest
 from agent.clock import SystemClock
 from agent.config import AgentConfig
 from agent.daemon import Daemon
+from tests.agent.hosts import nobody_else
 from tests.agent.samples import IMAGE, an_id
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -41,7 +42,7 @@ async def _served(
     config: AgentConfig, engine: FakeEngine
 ) -> AsyncIterator[tuple[Any, asyncio.Task[None]]]:
     """An agent that serves, and a stub that speaks to it."""
-    daemon = Daemon(config, engine, CLOCK)
+    daemon = Daemon(config, engine, CLOCK, nobody_else)
     work = asyncio.create_task(daemon.run(), name="agent")
     await daemon.serving.wait()
     try:
@@ -79,7 +80,7 @@ async def test_a_second_agent_leaves_the_socket_of_the_first_alone(
     config = _config(tmp_path)
     async with _served(config, engine) as (stub, _):
         with pytest.raises(RuntimeError, match="another agent serves on"):
-            await Daemon(_config(tmp_path, "other"), engine, CLOCK).run()
+            await Daemon(_config(tmp_path, "other"), engine, CLOCK, nobody_else).run()
         await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
 
 

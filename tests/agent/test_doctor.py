@@ -202,7 +202,6 @@ async def test_an_agent_that_serves_is_asked_and_its_ports_are_nobody_elses(
         settings = config_of(tmp_path, port_range=f"{port}-{port}")
         before = await asyncio.to_thread(gather, settings)
         host.engine.vacate("udp", port)
-        monkeypatch.setattr(host.daemon._reconciler._host.ports, "_is_free", lambda *_: True)
         monkeypatch.setattr(host.daemon._reconciler._host.ports, "first", port)
         monkeypatch.setattr(host.daemon._reconciler._host.ports, "last", port)
         host.daemon._reconciler._host.ports._free[Protocol.UDP][port] = None

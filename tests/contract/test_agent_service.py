@@ -15,6 +15,7 @@ from agent.config import AgentConfig
 from agent.daemon import Daemon
 from agent.errors import AgentError, ErrorReason
 from agent.rpc import GRPC_CODES
+from tests.agent.hosts import nobody_else
 from tests.agent.samples import IMAGE, an_id
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -55,7 +56,7 @@ async def stub(
         stop_grace=0.05,
         firewall_bridges=(),
     )
-    daemon = Daemon(config, engine, clock)
+    daemon = Daemon(config, engine, clock, nobody_else)
     work = asyncio.create_task(daemon.run())
     await daemon.serving.wait()
     async with grpc.aio.insecure_channel(f"unix:{config.socket}") as channel:

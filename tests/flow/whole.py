@@ -9,6 +9,7 @@ from typing import Any
 from agent.clock import SystemClock
 from agent.config import AgentConfig
 from agent.daemon import Daemon
+from tests.agent.hosts import nobody_else
 from tests.controlplane.system import System, eventually
 from tests.fakes import FakeClock, FakeEngine
 
@@ -35,7 +36,7 @@ class WholeAgent:
         return f"unix:{self.config.socket}"
 
     async def start(self) -> None:
-        daemon = Daemon(self.config, self.engine, CLOCK)
+        daemon = Daemon(self.config, self.engine, CLOCK, nobody_else)
         self._work = asyncio.create_task(daemon.run(), name=f"agent {self.name}")
         serving = asyncio.create_task(daemon.serving.wait(), name="serving")
         await asyncio.wait({self._work, serving}, return_when=asyncio.FIRST_COMPLETED)

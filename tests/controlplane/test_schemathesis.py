@@ -51,18 +51,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     return counted
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("who", ["account", "operator"])
-async def test_the_api_is_as_its_document_says(tmp_path: Path, served: Served, who: str) -> None:
-    await _run(tmp_path, served, who)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize("who", ["account", "operator"])
-async def test_the_api_is_as_its_document_says_of_ten_times_as_much(
-    tmp_path: Path, served: Served, who: str
-) -> None:
+async def test_the_api_is_as_its_document_says(tmp_path: Path, served: Served, who: str) -> None:
     await _run(tmp_path, served, who, times=10)
 
 

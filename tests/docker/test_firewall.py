@@ -240,6 +240,7 @@ def test_sessions_reach_the_world_but_neither_their_host_nor_its_cloud(
     assert len(reached(engine.inside(), both(METADATA))) == 4
 
 
+@pytest.mark.slow
 def test_the_rules_are_the_same_however_often_and_outlive_the_engine(
     site: Site, agent: Agent
 ) -> None:
@@ -277,6 +278,7 @@ def firewall(
     return firewall
 
 
+@pytest.mark.slow
 def test_f23_rules_that_are_flushed_are_noticed_and_those_of_others_stay(
     site: Site, agent: Agent, firewall: Firewall
 ) -> None:

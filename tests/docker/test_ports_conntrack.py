@@ -22,7 +22,11 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["proxy", "no-proxy"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(True, marks=pytest.mark.slow), False],
+    ids=["proxy", "no-proxy"],
+)
 def any_machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     with a_machine(userland_proxy=request.param) as machine:
         yield machine
@@ -74,6 +78,7 @@ def machine() -> Iterator[Machine]:
         yield machine
 
 
+@pytest.mark.slow
 def test_f21_a_port_is_not_used_again_while_others_are_free(machine: Machine) -> None:
     with Agent(machine, ports=3) as agent, Player(machine, FIRST) as old:
         first = agent.play()
@@ -94,6 +99,7 @@ def test_f21_a_port_is_not_used_again_while_others_are_free(machine: Machine) ->
 PROTOCOLS = {"tcp": pb.PROTOCOL_TCP, "udp": pb.PROTOCOL_UDP}
 
 
+@pytest.mark.slow
 def test_f19_a_port_that_a_process_of_the_host_has_is_passed_over(machine: Machine) -> None:
     taken = [("udp", "127.0.0.1"), ("udp", "::"), ("tcp", "0.0.0.0"), ("tcp", "::")]  # IPv6 alone
     with Agent(machine, ports=30) as agent:

@@ -92,6 +92,7 @@ def test_a_crash_loop_tells_each_run_and_what_all_of_them_used(stack: Stack) -> 
     assert report["end_reason"] == "stopped"
 
 
+@pytest.mark.slow
 def test_a_report_outlives_its_container_and_a_kill_of_the_agent_while_it_is_sealed(
     stack: Stack,
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_game_that_ignores_sigterm_is_killed(stack: Stack) -> None:
     assert container.attrs["State"]["ExitCode"] == 137
 
 
+@pytest.mark.slow
 def test_a_crash_loop_is_restarted_on_the_same_ports_until_it_is_stopped(stack: Stack) -> None:
     made = stack.start(args=["--exit-after", "0.1", "--exit-code", "1"], restart=True)
     eventually(lambda: stack.record()["restart_count"] >= 2, "it is restarted")
@@ -144,6 +145,7 @@ def numbered(log: bytes) -> list[int]:
     return [int(line[1]) for line in lines if line is not None]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_sigkill_of_the_agent_while_a_sixth_session_starts(stack: Stack) -> None:
     """Killed at each step of a start: five sessions live on as they were, of the sixth nothing."""

@@ -144,7 +144,13 @@ async def test_fifty_callers_with_one_id_make_one_session(whole: Whole) -> None:
     assert_error(await whole.start(id="one"), 409)
 
 
-@pytest.mark.parametrize("step", START_STEPS)
+@pytest.mark.parametrize(
+    "step",
+    [
+        step if step == "start.created" else pytest.param(step, marks=pytest.mark.slow)
+        for step in START_STEPS
+    ],
+)
 async def test_a_delete_at_any_moment_of_a_start_leaves_no_live_session(
     tmp_path: Path, step: str
 ) -> None:

@@ -73,6 +73,7 @@ def test_{0}_is_not_run(): pass
 """
 
 
+@pytest.mark.slow
 def test_in_ci_a_skip_of_a_test_of_the_real_parts_fails(tmp_path: Path) -> None:
     code = "".join(SKIPS.format(marker) for marker in MARKERS)
     status, output = run_pytest(tmp_path, code, ci="")
@@ -85,6 +86,7 @@ def test_in_ci_a_skip_of_a_test_of_the_real_parts_fails(tmp_path: Path) -> None:
         assert output.count(f"skipped in CI, but it needs {marker}: ") >= 4
 
 
+@pytest.mark.slow
 def test_in_ci_the_skip_of_a_whole_module_fails(tmp_path: Path) -> None:
     code = "pytest.skip('why', allow_module_level=True)"
     assert run_pytest(tmp_path, code, ci="")[0] == 5
@@ -95,6 +97,7 @@ def test_in_ci_other_tests_may_skip(tmp_path: Path) -> None:
     assert run_pytest(tmp_path, "def test_it(): pytest.skip('why')")[0] == 0
 
 
+@pytest.mark.slow
 def test_without_its_part_a_test_is_skipped_here_and_fails_in_ci(tmp_path: Path) -> None:
     code = (
         "from tests import real_parts_policy\n"
@@ -133,6 +136,7 @@ COMPLAINTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leak", LEAKS)
 def test_what_a_test_leaves_behind_fails_it(tmp_path: Path, leak: str) -> None:
     status, output = run_pytest(tmp_path, LEAKS[leak], plugin="tests.leaks")
@@ -140,6 +144,7 @@ def test_what_a_test_leaves_behind_fails_it(tmp_path: Path, leak: str) -> None:
     assert COMPLAINTS[leak] in output
 
 
+@pytest.mark.slow
 def test_a_test_may_end_its_tasks_and_threads_in_its_own_time(tmp_path: Path) -> None:
     code = (
         "import asyncio, threading, time\n"

@@ -67,6 +67,5 @@ def check(path: Path | None) -> None:
     click.echo(read_settings(path).model_dump_json(indent=2))
 
 
-for _command in (*debug_cli.COMMANDS, doctor, drain, undrain):
+for _command in (*debug_cli.COMMANDS, doctor, drain, undrain, firewall):
     main.add_command(_command)
-main.add_command(firewall)

@@ -24,10 +24,8 @@ DAEMON_JSON = Path("/etc/docker/daemon.json")
 LOCK = Path("/run/tiltyard-dockerd.lock")
 LOG = ROOT / ".tiltyard" / "dockerd.log"
 
-# What the daemon.json that we ship says, as far as this issue goes. `userland-proxy` stays on, the
-# engine's default: without it a player whose datagrams came before the container did stays cut off
-# until the connection-tracking entry is flushed (reliability.md M1), and that comes later.
-_SETTINGS = {"live-restore": True, "icc": False}
+SHIPPED = ROOT / "systemd" / "daemon.json"
+"""What operators are given for /etc/docker; an engine of ours is run with it."""
 
 _START_TIMEOUT = 60.0
 """dockerd was ready within 3 s here; a first start on a slow disk takes longer."""
@@ -222,7 +220,7 @@ def _launch() -> subprocess.Popen[bytes]:
     configured = json.loads(DAEMON_JSON.read_text()) if DAEMON_JSON.exists() else {}
     flags = [
         f"--{name}={str(value).lower()}"
-        for name, value in _SETTINGS.items()
+        for name, value in json.loads(SHIPPED.read_text()).items()
         if name not in configured  # dockerd refuses what is given twice
     ]
     LOG.parent.mkdir(mode=0o700, exist_ok=True)

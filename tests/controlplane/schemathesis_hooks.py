@@ -72,8 +72,15 @@ def filter_case(_: HookContext, case: Case[Any]) -> bool:
 
 @schemathesis.hook
 def map_case(_: HookContext, case: Case[Any]) -> Case[Any]:
-    """Have what is made at the head of a chain of calls be new, else the chain ends there."""
+    """Have what is made at the head of a chain of calls be new, else the chain ends there.
+
+    And every other report be asked for of the one session that has ended.
+    """
     assert case.meta is not None
+    if case.path == "/session/{id}/report" and case.meta.generation.mode.is_positive:
+        assert case.path_parameters is not None
+        if next(_numbers) % 2:
+            case.path_parameters["id"] = "ended-1"
     if case.meta.phase.name == TestPhase.STATEFUL and case.method == "POST":
         body = case.body
         if isinstance(body, dict) and "name" in body:

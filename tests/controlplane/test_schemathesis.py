@@ -58,7 +58,7 @@ async def test_the_api_is_as_its_document_says(tmp_path: Path, served: Served, w
     await _run(tmp_path, served, who, times=10)
 
 
-async def _run(folder: Path, served: Served, who: str, times: int = 1) -> None:
+async def _run(folder: Path, served: Served, who: str, times: int) -> None:
     system = System(folder, start_rate=1e6, start_burst=1_000_000)
     system.agent.host.free_sessions = 1_000_000
     system.agent.log_follow.set()  # who follows a log is not kept waiting

@@ -36,14 +36,13 @@ from agent.sessions.disks import Disks
 from agent.sessions.drain import HostDrain
 from agent.sessions.manager import SessionManager
 from agent.sessions.record import Records
-from agent.sessions.session import Protocol, Resources
+from agent.sessions.session import MEBIBYTE, Protocol, Resources
 from agent.sessions.usage import UsageMeter
 from tiltyard.agent.v1 import agent_pb2_grpc
 
 log = logging.getLogger(__name__)
 
 VERSION = metadata.version("tiltyard")
-MEBIBYTE = 1024**2
 KEPT_FOR_THE_HOST_BYTES = 512 * MEBIBYTE
 """Memory that is not lent when `ram` is not set: the engine, the agent and the kernel live too."""
 LARGEST_MESSAGE_BYTES = 4 * MEBIBYTE

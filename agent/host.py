@@ -25,10 +25,6 @@ Reach = Callable[[str], Awaitable[None]]
 ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
 """Has datagrams to these ports routed anew; called whenever the engine has published them."""
 
-RETRY_FIRST_SECONDS = 0.5
-RETRY_LONGEST_SECONDS = 30.0
-"""Bounds of the doubling wait between tries of what must happen in the end."""
-
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:

@@ -16,9 +16,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from agent.errors import NotAllowed
 from agent.registry_address import why_refused
-from agent.sessions.session import NetworkMode, SessionSpec
+from agent.sessions.session import MEBIBYTE, NetworkMode, SessionSpec
 
-_MEBIBYTE = 1024**2
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -62,7 +61,7 @@ class Policy(BaseModel):
             raise NotAllowed("use the host's network", "has host_network = false")
         asked = (
             ("max_cpu", self.max_cpu, spec.limits.nano_cpus / 10**9),
-            ("max_ram", self.max_ram, spec.limits.memory_bytes / _MEBIBYTE),
+            ("max_ram", self.max_ram, spec.limits.memory_bytes / MEBIBYTE),
             ("max_gpus", self.max_gpus, max(spec.limits.gpus, spec.reservation.gpus)),
         )
         for key, most, amount in asked:

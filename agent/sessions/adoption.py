@@ -10,9 +10,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 
+from agent.back_off import RETRY_LONGEST_SECONDS, BackOff
 from agent.engine import LABEL_SESSION, Container, EngineInfo
 from agent.errors import AgentError
-from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
+from agent.host import Host
 from agent.images import Images
 from agent.race import comes_first
 from agent.sessions.manager import SessionManager
@@ -60,20 +61,19 @@ class Reconciler:
 
     async def run(self) -> None:
         """Adopt as soon as the engine answers, then pass over everything again and again."""
-        wait = RETRY_FIRST_SECONDS
+        back_off = BackOff(self._host.clock)
         while True:
             self._heard.clear()
             try:
                 await self.pass_once()
             except AgentError as error:
                 self._set_available(available=False, why=str(error))
-                await self._host.clock.sleep(wait)
-                wait = min(wait * 2, RETRY_LONGEST_SECONDS)
+                await back_off.wait()
             except Exception:
                 log.exception("a pass over records and engine failed by a defect")
                 await self._host.clock.sleep(RETRY_LONGEST_SECONDS)
             else:
-                wait = RETRY_FIRST_SECONDS
+                back_off.reset()
                 await self._host.clock.sleep(PASS_APART_SECONDS)
                 await self._until_heard(PASS_SECONDS - PASS_APART_SECONDS)
 
@@ -82,21 +82,20 @@ class Reconciler:
 
         One is made after each subscription, too: what happened before it, nobody was told of.
         """
-        host, wait = self._host, RETRY_FIRST_SECONDS
+        host, back_off = self._host, BackOff(self._host.clock)
         while True:
             try:
                 async with host.engine.events(host.settings.agent_id) as changed:
                     self._heard.set()
                     async for internal_id in changed:
-                        wait = RETRY_FIRST_SECONDS
+                        back_off.reset()
                         if not self._sessions.looks_after(internal_id):
                             self._heard.set()
             except AgentError as error:
                 log.debug("cannot hear the engine's events: %s", error)
             except Exception:
                 log.exception("the engine's events cannot be heard by a defect")
-            await host.clock.sleep(wait)
-            wait = min(wait * 2, RETRY_LONGEST_SECONDS)
+            await back_off.wait()
 
     async def close(self) -> None:
         """Let go of the chores under way; the next run of the agent begins them anew."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent.errors import NoCapacity
-from agent.sessions.session import Resources
+from agent.sessions.session import MEBIBYTE, Resources
 
 
 class Capacity:
@@ -52,11 +52,11 @@ class Capacity:
     def reserve(self, internal_id: str, wanted: Resources) -> tuple[str, ...]:
         """Hold `wanted` for a session and return the ids of its GPUs; raises NoCapacity."""
         total, reserved = self.total, self.reserved
-        mebibyte, core = 1024**2, 10**9
+        core = 10**9
         checks = (
             ("sessions", 1, self.free_sessions, 1),
             ("cores", wanted.nano_cpus, total.nano_cpus - reserved.nano_cpus, core),
-            ("MiB", wanted.memory_bytes, total.memory_bytes - reserved.memory_bytes, mebibyte),
+            ("MiB", wanted.memory_bytes, total.memory_bytes - reserved.memory_bytes, MEBIBYTE),
             ("GPUs", wanted.gpus, total.gpus - reserved.gpus, 1),
         )
         for resource, amount, free, unit in checks:

@@ -1,9 +1,13 @@
-"""The lifetimes of a host's sessions: which one is over next. Pure, time as an argument."""
+"""The lifetimes of a host's sessions: which one is over next. Pure, the time as an argument.
+
+`deadline_by` and `due_by` ask a clock for it.
+"""
 
 from __future__ import annotations
 
 import heapq
 
+from agent.clock import Clock
 from agent.sessions.session import Deadline
 
 
@@ -25,6 +29,18 @@ def due_boottime(deadline: Deadline, *, now: float, boottime: float, boot_id: st
 
 MOST_STALE = 64
 """Entries of the heap that stand for nothing any more, beside as many as there are deadlines."""
+
+
+def deadline_by(clock: Clock, ttl: float) -> Deadline:
+    """The deadline `ttl` seconds from now, as a clock has it."""
+    return deadline_after(ttl, now=clock.time(), boottime=clock.boottime(), boot_id=clock.boot_id)
+
+
+def due_by(clock: Clock, deadline: Deadline) -> float:
+    """The CLOCK_BOOTTIME of this boot at which the deadline is due, as a clock has it."""
+    return due_boottime(
+        deadline, now=clock.time(), boottime=clock.boottime(), boot_id=clock.boot_id
+    )
 
 
 class Deadlines:

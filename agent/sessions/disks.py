@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import DiskFull
+from agent.sessions.session import MEBIBYTE
 
 log = logging.getLogger(__name__)
 
-MEBIBYTE = 1024**2
 LARGEST_SHARE = 20
 """The reserve is at most one part in so many of a disk: on a small one it would be all of it."""
 

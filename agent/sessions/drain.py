@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from agent.clock import Clock
 from agent.errors import StaleRevision
 from agent.feed import Feed
-from agent.sessions.deadlines import Deadlines, deadline_after, due_boottime
+from agent.sessions.deadlines import Deadlines, deadline_by, due_by
 from agent.sessions.record import Records
-from agent.sessions.session import Deadline, Drain, Session
+from agent.sessions.session import Drain, Session
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,9 @@ class HostDrain:
             raise StaleRevision(revision, known)
         if 0 < revision == known:
             return False
-        deadline = self._deadline(expire_time) if draining and expire_time is not None else None
+        deadline = None
+        if draining and expire_time is not None:
+            deadline = deadline_by(self._clock, expire_time - self._clock.time())
         wanted = Drain(revision or known, draining, deadline)
         await self._records.save_drain(wanted)
         log.info("draining: takes no new sessions" if draining else "not draining any more")
@@ -68,10 +70,10 @@ class HostDrain:
         """When the last of these sessions has to end, in Unix time; None when nothing says so."""
         ends = []
         for session in live:
-            bounds = [self._due(each) for each in (session.deadline, self.now.deadline) if each]
+            bounds = [each for each in (session.deadline, self.now.deadline) if each]
             if not bounds:
                 return None
-            ends.append(min(bounds))
+            ends.append(min(due_by(self._clock, each) for each in bounds))
         now = self._clock.boottime()
         return self._clock.time() + max([now, *ends]) - now
 
@@ -79,19 +81,4 @@ class HostDrain:
         self.now = drain
         self._deadlines.clear(DRAIN)
         if drain.deadline is not None:
-            self._deadlines.set(DRAIN, self._due(drain.deadline))
-
-    def _deadline(self, expire_time: float) -> Deadline:
-        clock = self._clock
-        return deadline_after(
-            expire_time - clock.time(),
-            now=clock.time(),
-            boottime=clock.boottime(),
-            boot_id=clock.boot_id,
-        )
-
-    def _due(self, deadline: Deadline) -> float:
-        clock = self._clock
-        return due_boottime(
-            deadline, now=clock.time(), boottime=clock.boottime(), boot_id=clock.boot_id
-        )
+            self._deadlines.set(DRAIN, due_by(self._clock, drain.deadline))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from signal import SIGKILL
 
-from agent.engine import Container, ContainerStatus, name_of
+from agent.back_off import RETRY_FIRST_SECONDS, BackOff
+from agent.engine import Container, name_of
 from agent.errors import AgentError, ContainerGone, EngineError
-from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
+from agent.host import Host
 from agent.logs import reading as logs
 from agent.race import comes_first
 from agent.sessions.history import Run, signal_of, with_run
@@ -81,7 +82,7 @@ async def ended_container(host: Host, session: Session) -> Container | None:
         except AgentError as error:
             log.warning("session %s: cannot confirm its end: %s", session.internal_id, error)
         else:
-            if container.status is not ContainerStatus.RUNNING or container.process is not None:
+            if not container.is_running or container.process is not None:
                 return container
             first_lie = clock.monotonic() if first_lie is None else first_lie
             if clock.monotonic() - first_lie >= CONFIRM_SECONDS:
@@ -118,11 +119,11 @@ def ended(session: Session, container: Container | None, *, now: float) -> Sessi
     """
     if container is None:
         detail = session.detail or "its container vanished"
-    elif container.status is ContainerStatus.RUNNING:
+    elif container.is_running:
         detail = "the engine calls it running, but its process is gone"
     else:
         detail = container.error
-    known = container is not None and container.status is not ContainerStatus.RUNNING
+    known = container is not None and not container.is_running
     end_time = container.end_time if container and container.end_time else now
     return session.to(
         State.EXITED if known else State.DEAD,
@@ -141,7 +142,7 @@ async def seal_log(host: Host, session: Session) -> bool:
 
     One that the engine fails to read SEAL_TRIES times is kept as far as it could be read.
     """
-    wait, failures = RETRY_FIRST_SECONDS, 0
+    back_off, failures = BackOff(host.clock), 0
     while True:
         try:
             final = failures >= SEAL_TRIES
@@ -151,8 +152,7 @@ async def seal_log(host: Host, session: Session) -> bool:
         except AgentError as error:
             failures += isinstance(error, EngineError)
             log.warning("session %s: cannot seal its log: %s", session.internal_id, error)
-            await host.clock.sleep(wait)
-            wait = min(wait * 2, RETRY_LONGEST_SECONDS)
+            await back_off.wait()
         else:
             return True
 

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from agent.back_off import RETRY_LONGEST_SECONDS, BackOff
 from agent.engine import Container, ContainerStatus, name_of
 from agent.errors import (
     AgentError,
@@ -18,10 +19,10 @@ from agent.errors import (
     EngineUnavailable,
     SessionStopped,
 )
-from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
+from agent.host import Host
 from agent.race import comes_first
 from agent.sessions import ending, restarts, sealed_report, starting
-from agent.sessions.deadlines import due_boottime
+from agent.sessions.deadlines import due_by
 from agent.sessions.session import Drain, EndReason, Process, Session, State
 
 log = logging.getLogger(__name__)
@@ -312,7 +313,7 @@ class Lifecycle:
 
     async def _undo(self, error: AgentError) -> None:
         """Leave nothing of a start that failed; answer first when the engine cannot help now."""
-        wait = RETRY_FIRST_SECONDS
+        back_off = BackOff(self._host.clock)
         while True:
             try:
                 await self._remove_traces(error)
@@ -320,8 +321,7 @@ class Lifecycle:
             except AgentError as trouble:
                 log.warning("session %s: cannot undo yet: %s", self._session.internal_id, trouble)
                 self._settle(error)
-                await self._host.clock.sleep(wait)
-                wait = min(wait * 2, RETRY_LONGEST_SECONDS)
+                await back_off.wait()
             except Exception:
                 log.exception("session %s: its undoing met a defect", self._session.internal_id)
                 self._settle(error)
@@ -367,11 +367,8 @@ class Lifecycle:
         self._start_settled.set()
 
     def _arm(self) -> None:
-        deadline, clock = self._session.deadline, self._host.clock
-        if deadline is not None:
-            due = due_boottime(
-                deadline, now=clock.time(), boottime=clock.boottime(), boot_id=clock.boot_id
-            )
+        if self._session.deadline is not None:
+            due = due_by(self._host.clock, self._session.deadline)
             self._host.deadlines.set(self._session.internal_id, due)
 
     def _release(self) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 
-from agent.engine import LABEL_RECORD, LABEL_SESSION, Container, ContainerStatus
+from agent.engine import LABEL_SESSION, Container, ContainerStatus
 from agent.errors import (
     AgentError,
     CannotKill,
@@ -24,7 +24,7 @@ from agent.errors import (
 from agent.host import Host
 from agent.sessions.drain import DRAIN
 from agent.sessions.lifecycle import Lifecycle
-from agent.sessions.record import TOMBSTONE_SECONDS, decode_session
+from agent.sessions.record import TOMBSTONE_SECONDS, decode_label
 from agent.sessions.session import (
     EndReason,
     Session,
@@ -191,8 +191,8 @@ class SessionManager:
     def can_read(self, found: Container) -> bool:
         """True when a session could be rebuilt from a container's label."""
         try:
-            decode_session(found.labels[LABEL_RECORD].encode())
-        except (KeyError, ValueError):
+            decode_label(found.labels)
+        except ValueError:
             return False
         return True
 
@@ -350,8 +350,8 @@ class SessionManager:
     async def _rebuild(self, internal_id: str, found: Container) -> None:
         """Remember a session by its container's label; one without a usable label is an orphan."""
         try:
-            session = decode_session(found.labels[LABEL_RECORD].encode())
-        except (KeyError, ValueError) as error:
+            session = decode_label(found.labels)
+        except ValueError as error:
             log.warning("container %s: its label is of no use: %s", found.name, error)
             return
         if session.internal_id != internal_id or internal_id in self._tombstones:

@@ -29,14 +29,14 @@ import json
 import logging
 import shutil
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, ParamSpec, Protocol, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
+from agent.engine import LABEL_RECORD
 from agent.sessions.durable import disk, flush_folder, write
+from agent.sessions.envelope import Envelope
 from agent.sessions.session import FORMAT, Deadline, Drain, EndReason, Session
 
 log = logging.getLogger(__name__)
@@ -53,21 +53,12 @@ THREADS = 4
 STOPPED = "stopped-"
 """Begins the name of a file that says what a session was stopped for."""
 
-_SESSION = TypeAdapter(Session)
-_DRAIN = TypeAdapter(Drain)
+_RECORDS = Envelope("session", Session, FORMAT)
+encode_session, decode_session = _RECORDS.encode, _RECORDS.decode
+"""The content of record.json."""
 
-
-def encode_session(session: Session) -> bytes:
-    """The content of record.json."""
-    return _dump({"format": FORMAT, "session": _SESSION.dump_python(session, mode="json")})
-
-
-def decode_session(data: bytes) -> Session:
-    """Read record.json; ValueError when it is damaged or of an unknown format."""
-    record = json.loads(data)
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise ValueError("not a record of a format that this agent knows")
-    return _SESSION.validate_python(record.get("session"), strict=False)
+_DRAINS = Envelope("drain", Drain, FORMAT)
+"""The content of drain.json."""
 
 
 def _with_marked_stop(session: Session, directory: Path) -> Session:
@@ -79,13 +70,6 @@ def _with_marked_stop(session: Session, directory: Path) -> Session:
     return session
 
 
-def _decode_drain(data: bytes) -> Drain:
-    found = json.loads(data)
-    if found["format"] != FORMAT:
-        raise ValueError("its format is unknown")
-    return _DRAIN.validate_python(found["drain"])
-
-
 def encode_label(session: Session) -> str:
     """The record for the container's label, as of its creation, without what may be secret.
 
@@ -94,10 +78,15 @@ def encode_label(session: Session) -> str:
     return encode_session(session.with_changes(spec=session.spec.tells_no_secrets)).decode()
 
 
+def decode_label(labels: Mapping[str, str]) -> Session:
+    """The session in a container's labels; ValueError when they are of no use."""
+    return decode_session(labels.get(LABEL_RECORD, "").encode())
+
+
 def public_view(session: Session, drain: Drain) -> bytes:
     """The content of session.json (decisions.md, session file). Times are in milliseconds."""
     identity = session.spec.identity
-    return _dump(
+    view = json.dumps(
         {
             "id": identity.session_id,
             "host": session.host,
@@ -110,8 +99,11 @@ def public_view(session: Session, drain: Drain) -> bytes:
             "expire_time": _expire_ms(session.deadline),
             "draining": drain.draining,
             "drain_time": _expire_ms(drain.deadline),
-        }
+        },
+        separators=(",", ":"),
+        ensure_ascii=False,
     )
+    return view.encode() + b"\n"
 
 
 def _expire_ms(deadline: Deadline | None) -> int | None:
@@ -292,7 +284,7 @@ class Records:
         for directory in (self._root / "sessions").iterdir():
             try:
                 session = decode_session((directory / "record.json").read_bytes())
-            except (OSError, ValueError, ValidationError) as error:
+            except (OSError, ValueError) as error:
                 log.error("cannot read the record of %s: %s", directory.name, error)  # noqa: TRY400 - the text says it all
                 damaged.append(directory.name)
             else:
@@ -302,16 +294,15 @@ class Records:
     def _save_drain(self, drain: Drain) -> None:
         path = self._root / "drain.json"
         with disk(path):
-            content = {"format": FORMAT, "drain": _DRAIN.dump_python(drain, mode="json")}
-            write(path, _dump(content), 0o600)
+            write(path, _DRAINS.encode(drain), 0o600)
 
     def _load_drain(self) -> Drain:
         path = self._root / "drain.json"
         try:
-            return _decode_drain(path.read_bytes())
+            return _DRAINS.decode(path.read_bytes())
         except FileNotFoundError:
             return Drain()
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError) as error:
             log.error("cannot read %s, so the host is not drained: %s", path, error)  # noqa: TRY400 - the text says it all
             return Drain()
 
@@ -355,7 +346,3 @@ class Records:
 def _close_late(opening: asyncio.Future[F]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
-
-
-def _dump(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"

@@ -6,11 +6,9 @@ end of the log, which stays where it is sealed, is read when somebody asks.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
-
+from agent.sessions.envelope import Envelope
 from agent.sessions.history import Run, Usage, signal_of
 from agent.sessions.session import EndReason, Moment, Session, State
 
@@ -42,7 +40,7 @@ class Report:
     usage: Usage
 
 
-_REPORT = TypeAdapter(Report)
+_REPORTS = Envelope("report", Report, FORMAT)
 
 
 def report_of(session: Session) -> Report:
@@ -68,13 +66,9 @@ def report_of(session: Session) -> Report:
 
 def encode_report(report: Report) -> bytes:
     """The content of report.json."""
-    content = {"format": FORMAT, "report": _REPORT.dump_python(report, mode="json")}
-    return json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n"
+    return _REPORTS.encode(report, indent=1)
 
 
 def decode_report(data: bytes) -> Report:
     """Read report.json; ValueError when it is damaged or of an unknown format."""
-    content = json.loads(data)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ValueError("not a report of a format that this agent knows")
-    return _REPORT.validate_python(content.get("report"), strict=False)
+    return _REPORTS.decode(data)

@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from agent.back_off import BackOff
 from agent.clock import Clock
 from agent.errors import DiskFull, SessionLive
-from agent.host import RETRY_FIRST_SECONDS, RETRY_LONGEST_SECONDS, Host
+from agent.host import Host
 from agent.logs.reading import Followed
 from agent.race import comes_first
 from agent.sessions.durable import disk, write
@@ -34,14 +35,13 @@ class Tail(NamedTuple):
 
 async def seal(host: Host, session: Session) -> None:
     """Write an ended session's report, however long that takes. One that is there stays."""
-    wait = RETRY_FIRST_SECONDS
+    back_off = BackOff(host.clock)
     while True:
         try:
             await host.records.run(_write, _path(host.records, session), report_of(session))
         except DiskFull as error:
             log.warning("session %s: cannot seal its report: %s", session.internal_id, error)
-            await host.clock.sleep(wait)
-            wait = min(wait * 2, RETRY_LONGEST_SECONDS)
+            await back_off.wait()
         else:
             return
 

@@ -77,6 +77,9 @@ class NetworkMode(enum.Enum):
     HOST = "host"
 
 
+MEBIBYTE = 1024**2
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """An amount of a host: billionths of a core, bytes of memory, whole GPUs."""

@@ -19,7 +19,7 @@ from agent.errors import (
     StartQueueFull,
 )
 from agent.host import Host
-from agent.sessions.deadlines import deadline_after
+from agent.sessions.deadlines import deadline_by
 from agent.sessions.record import encode_label
 from agent.sessions.session import (
     Deadline,
@@ -155,12 +155,8 @@ def _prepared(host: Host, session: Session) -> Session:
 
 
 def _deadline(host: Host, session: Session) -> Deadline | None:
-    if session.spec.ttl is None:
-        return None
-    clock = host.clock
-    return deadline_after(
-        session.spec.ttl, now=clock.time(), boottime=clock.boottime(), boot_id=clock.boot_id
-    )
+    ttl = session.spec.ttl
+    return None if ttl is None else deadline_by(host.clock, ttl)
 
 
 async def _create_and_start(host: Host, session: Session, step: Step) -> Session:

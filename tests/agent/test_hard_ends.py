@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from agent.back_off import RETRY_FIRST_SECONDS
 from agent.errors import (
     CannotKill,
     EngineError,
     EngineUnavailable,
     SessionNotFound,
 )
-from agent.host import RETRY_FIRST_SECONDS
 from agent.logs.reading import UNREADABLE
 from agent.sessions.ending import KILL_SECONDS, SEAL_TRIES
 from agent.sessions.session import EndReason, Process, Session, State

@@ -41,12 +41,16 @@ def _progress() -> dict[int, list[int]]:
 
 
 def _threads_at_work() -> bool:
+    """Tell whether a thread of a pool works, or has work that it has not taken up yet."""
     for top in sys._current_frames().values():
         frame: Any = top
-        while frame is not None:
-            if frame.f_code.co_name == "_worker" and frame is not top:
-                return True
+        while frame is not None and frame.f_code.co_name != "_worker":
             frame = frame.f_back
+        if frame is None:
+            continue
+        waits = frame is top and frame.f_locals.get("work_item") is None
+        if not waits or frame.f_locals["work_queue"].qsize():
+            return True
     return False
 
 

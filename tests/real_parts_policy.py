@@ -2,6 +2,8 @@
 
 A test marked `docker`, `registry` or `root` is skipped where its part cannot be had. With CI set,
 the machine is meant to have everything: a skip of such a test, or of a whole module, is a failure.
+They run one after the other, in one process, when pytest runs tests in several: they share the
+engine, the firewall and the memory of the machine.
 """
 
 from __future__ import annotations
@@ -19,6 +21,16 @@ MARKERS = ("docker", "registry", "root")
 def in_ci() -> bool:
     """Tell whether a skip hides something that was meant to run."""
     return os.environ.get("CI", "").lower() not in {"", "0", "false"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep tests of the real parts together, and before the others, which go on beside them."""
+    real = [item for item in items if any(map(item.get_closest_marker, MARKERS))]
+    for item in real:
+        item.add_marker(pytest.mark.xdist_group("real"))
+    kept = set(real)
+    items[:] = real + [item for item in items if item not in kept]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

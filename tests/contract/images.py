@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import tarfile
+import uuid
 from pathlib import Path
 
 import docker
@@ -20,16 +21,18 @@ _DOCKERFILE = 'FROM scratch\nCOPY / /\nENTRYPOINT ["/program"]\n'
 def build(socket: Path, address: str, folder: Path, name: str, line: str = "") -> str:
     """Build an image with one more line in its Dockerfile; its reference by digest.
 
-    The engine keeps it until the registry's traces are removed.
+    The engine keeps it until the registry's traces are removed. It is like none of another run
+    that was killed and left its own.
     """
     program = folder / "program"
     command = ["gcc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
     subprocess.run([*command, str(SOURCE)], check=True, timeout=60)
     client = docker.APIClient(f"unix://{socket}", version="1.41", timeout=60)
     repository = f"{address}/{name}"
+    dockerfile = f"{_DOCKERFILE}{line}\nLABEL run={uuid.uuid4()}\n"
     try:
         steps = client.build(
-            fileobj=io.BytesIO(_context(program.read_bytes(), f"{_DOCKERFILE}{line}\n", name)),
+            fileobj=io.BytesIO(_context(program.read_bytes(), dockerfile, name)),
             custom_context=True,
             tag=f"{repository}:v1",
             rm=True,

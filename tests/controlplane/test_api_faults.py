@@ -211,21 +211,6 @@ async def test_what_is_reported_of_a_start_under_way_is_left_to_it(tmp_path: Pat
         assert await system.rows("SELECT state, confirmed FROM session") == [("running", 1)]
 
 
-async def test_what_the_database_does_not_know_is_adopted_or_stopped(tmp_path: Path) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        await system.start(id="known")
-        await system.start(id="foreign")
-        foreign = next(s for s in system.agent.live if s.identity.session_id == "foreign")
-        await system.stop_serving()
-        foreign.identity.account = "nobody"
-        await _edit(system, "DELETE FROM session")
-        await system.serve()
-        await system.becomes("known", "running")
-        await eventually(lambda: foreign.internal_id in system.agent.stopped)
-        assert [s.identity.session_id for s in system.agent.live] == ["known"]
-
-
 async def test_a_restarted_agent_disturbs_nothing(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
@@ -347,7 +332,9 @@ async def test_readiness_waits_for_a_reconciled_snapshot(tmp_path: Path) -> None
     async with System(tmp_path) as system:
         await system.stop_serving()
         system.agent.reconciled = False
+        stopped = system.control_plane
         serving = asyncio.create_task(system.serve())
+        await eventually(lambda: system.control_plane is not stopped)
         await eventually(lambda: bool(system.agent._watchers))
         await system.control_plane.listening.wait()
         assert_error(await system.call("GET", "/readyz"), 503)

@@ -184,18 +184,19 @@ async def test_pulls_of_an_agent(system: Operated) -> None:
     digest = system.registry.push("studio/game", "v1")
     await system.call("POST", "/application/game/tags", json={"tag": "v1"})
 
-    async def shown() -> str:
-        lines = (await system.ok("agent", "show", "a0")).splitlines()
-        return next(line for line in lines if line.startswith("PULLS"))
+    shown = ""
 
     async def failed() -> bool:
-        return "failed: failed" in await shown()
+        nonlocal shown
+        lines = (await system.ok("agent", "show", "a0")).splitlines()
+        shown = next(line for line in lines if line.startswith("PULLS"))
+        return "failed: failed" in shown
 
     await eventually(failed)
     assert re.search(
         rf"studio/game@{digest} failed: failed [0-9]+ times, last {TIME}:"
         " registry_unavailable: it answered 500$",
-        await shown(),
+        shown,
     )
 
 

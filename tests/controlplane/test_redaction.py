@@ -39,6 +39,7 @@ def logged(message: str, *args: object, error: BaseException | None = None) -> s
         TOKEN.text[:-1] + ("0" if TOKEN.text[-1] != "0" else "1"),
         TOKEN.text[:50],
     ],
+    ids=["plain", "quoted", "query", "twice", "upper", "escaped", "mistyped", "cut off"],
 )
 def test_the_secret_of_a_token_goes_and_its_id_stays(text: str) -> None:
     for found in (redact(text), logged("%s", text), logged(text)):
@@ -65,9 +66,9 @@ def test_credentials_go_with_the_header_that_names_them(text: str) -> None:
     [
         "bearer token incorrect",
         "authorization of basic things",
-        f"sha256:{SECRET[:64]}",
+        pytest.param(f"sha256:{SECRET[:64]}", id="digest"),
         "ty_of_match",
-        f"ty_{ID}",
+        pytest.param(f"ty_{ID}", id="id"),
     ],
 )
 def test_nothing_else_goes(text: str) -> None:

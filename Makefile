@@ -2,7 +2,7 @@
 # it installs what is missing, says so, and stops what it starts.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help lint test test-ci demo up bench fuzz clean lock install
+.PHONY: help lint test test-ci test-faults demo up bench fuzz clean lock install
 .DELETE_ON_ERROR:
 
 PYTEST := .venv/bin/python -m pytest
@@ -28,10 +28,13 @@ lint: install ## ruff and mypy
 	.venv/bin/mypy
 
 test: everything ## all tests but the slow ones, real Docker included; PYTEST_ARGS=...
-	@exec $(PYTEST) -m "not slow" $(PYTEST_ARGS)
+	@exec $(PYTEST) --numprocesses auto --dist loadgroup -m "not slow" $(PYTEST_ARGS)
 
 test-ci: everything ## the slow tests; PYTEST_ARGS=...
 	@exec $(PYTEST) -m slow $(PYTEST_ARGS)
+
+test-faults: everything ## every fault as often as promised, half an hour or more; docs/evidence.md
+	@exec $(PYTEST) --faults --long --evidence docs/evidence.md $(PYTEST_ARGS)
 
 demo: everything ## play one session through the public API, step by step
 	@exec .venv/bin/python -m tests.demo

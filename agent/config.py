@@ -9,7 +9,7 @@ import socket
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -66,6 +66,14 @@ def _prefix(value: str) -> str:
     return value
 
 
+def _rpc_address(value: str) -> str:
+    host, _, port = value.rpartition(":")
+    fits = host and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535
+    if value and not fits:
+        raise ValueError(f"{value!r} has not the form host:port")
+    return value
+
+
 def _split(value: Any) -> Any:
     """Lists come from the environment as words parted by commas."""
     return [word for word in value.split(",") if word] if isinstance(value, str) else value
@@ -97,6 +105,8 @@ class AgentConfig(BaseModel):
 
     state_dir: Absolute = Path("/var/lib/tiltyard-agent")
     socket: Absolute = Path("/run/tiltyard/agent.sock")
+    rpc_listen: Annotated[str, AfterValidator(_rpc_address)] = ""
+    rpc_address: Annotated[str, AfterValidator(_rpc_address)] = ""
     docker_socket: Absolute = Path("/run/docker.sock")
     public_address: Address = Field(default_factory=default_public_address)
     bind_address: Address = "0.0.0.0"  # noqa: S104 - games are played from outside
@@ -150,6 +160,12 @@ class AgentConfig(BaseModel):
             raise ValueError(f"port_range must be FIRST-LAST within {SMALLEST_PORT}-65535")
         return first, last
 
+    def announced(self) -> str:
+        """Where the control plane dials this host, once it is enrolled."""
+        public = self.public_address
+        host = f"[{public}]" if ":" in public else public
+        return self.rpc_address or f"{host}:{self.rpc_listen.rpartition(':')[2]}"
+
     def firewall(self) -> firewall_rules.Plan:
         """What sessions may reach."""
         return firewall_rules.Plan(
@@ -186,3 +202,24 @@ def load_config(path: Path | None, environment: Mapping[str, str] = os.environ) 
             for one in error.errors()
         ]
         raise ConfigError("; ".join(found)) from error
+
+
+class Supervision(NamedTuple):
+    """Where a service manager wants to be told how the agent is; nowhere without a `socket`.
+
+    `watchdog` is after how many seconds of silence it takes the agent for hung.
+    """
+
+    socket: str = ""
+    watchdog: float | None = None
+
+
+def load_supervision(environment: Mapping[str, str] = os.environ) -> Supervision:
+    """What systemd tells a service of itself; see sd_notify(3) and sd_watchdog_enabled(3)."""
+    asked = environment.get("WATCHDOG_USEC", "")
+    microseconds = int(asked) if asked.isdecimal() else 0
+    is_for_us = environment.get("WATCHDOG_PID") in {None, str(os.getpid())}
+    return Supervision(
+        socket=environment.get("NOTIFY_SOCKET", ""),
+        watchdog=microseconds / 10**6 if microseconds and is_for_us else None,
+    )

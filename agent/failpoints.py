@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 
 from agent.host import Reach
 
@@ -30,6 +31,9 @@ STEPS = (*START_STEPS, *RESTART_STEPS, *STOP_STEPS, *REMOVAL_STEPS)
 """Every step, in the order in which a session goes through them."""
 
 HANG_SECONDS = 3600.0
+BLOCK_SECONDS = 10.0
+
+_ACTIONS = ("kill", "hang", "block", "fail")
 
 
 async def _go_on(_step: str) -> None:
@@ -39,15 +43,16 @@ async def _go_on(_step: str) -> None:
 def failpoint(setting: str) -> Reach:
     """What is called at every named step; nothing happens there without a setting.
 
-    `NAME:kill` ends this process by SIGKILL at the step, `NAME:hang` stays there, `NAME:fail`
-    raises RuntimeError. ValueError for anything else.
+    `NAME:kill` ends this process by SIGKILL at the step, `NAME:hang` stays there, `NAME:block`
+    holds up the event loop for BLOCK_SECONDS and goes on, `NAME:fail` raises RuntimeError.
+    ValueError for anything else.
     """
     if not setting:
         return _go_on
     name, _, action = setting.partition(":")
-    if name not in STEPS or action not in {"kill", "hang", "fail"}:
-        names = ", ".join(STEPS)
-        raise ValueError(f"failpoint must be NAME:kill, NAME:hang or NAME:fail, of {names}")
+    if name not in STEPS or action not in _ACTIONS:
+        actions, names = ", ".join(_ACTIONS), ", ".join(STEPS)
+        raise ValueError(f"failpoint must be NAME:ACTION, with one of {actions}, of {names}")
 
     async def reach(step: str) -> None:
         if step != name:
@@ -56,6 +61,9 @@ def failpoint(setting: str) -> Reach:
             os.kill(os.getpid(), signal.SIGKILL)
         if action == "hang":
             await asyncio.sleep(HANG_SECONDS)
+        if action == "block":
+            time.sleep(BLOCK_SECONDS)  # noqa: ASYNC251 - as a defect of ours would
+            return
         raise RuntimeError(f"failpoint {name}")
 
     return reach

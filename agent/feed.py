@@ -1,4 +1,8 @@
-"""Changes of a host, for whoever watches it: coalesced per session, bounded by their number."""
+"""Changes of a host, for whoever watches it: coalesced per session, and bounded.
+
+A watcher that does not read is owed PILE_LARGEST changes at most; with more it begins anew, by a
+snapshot of what there is then.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agent.sessions.session import Session
+
+PILE_LARGEST = 2000
+"""Sessions: twice what lives on a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +54,12 @@ class Subscription:
         self, session: Session | None = None, *, host: bool = False, snapshot: bool = False
     ) -> None:
         """Add a change to the pile."""
-        if session is not None:
+        if session is not None and not self._snapshot:
             self._sessions[session.internal_id] = session
         self._host |= host
-        self._snapshot |= snapshot
+        self._snapshot |= snapshot or len(self._sessions) > PILE_LARGEST
+        if self._snapshot:
+            self._sessions.clear()  # the snapshot has the newest of each
         self._wake.set()
 
     def end(self) -> None:

@@ -1,27 +1,21 @@
 """Protobuf in, protobuf out: AgentService over the agent's parts.
 
-Handlers hold no `try`: one decorator turns errors into gRPC statuses, by one table.
+Handlers hold no `try`: the decorators of `statuses.py` turn errors into gRPC statuses.
 """
 
 from __future__ import annotations
 
-import functools
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
-
-import grpc
+from typing import Any
 
 from agent import wire
 from agent.artifacts.fetching import Artifacts, checked_path
 from agent.clock import Clock
 from agent.engine import Credentials, Engine, name_of
 from agent.errors import (
-    AgentError,
     ContainerGone,
-    ErrorReason,
     ImageInUse,
     InvalidArgument,
     SessionLive,
@@ -29,103 +23,22 @@ from agent.errors import (
 )
 from agent.feed import Changes, Feed
 from agent.host import HostReport
+from agent.identity import HostIdentity
 from agent.images import Images
 from agent.logs import reading as logs
 from agent.sessions import sealed_report
 from agent.sessions.manager import SessionManager
 from agent.sessions.record import Records
 from agent.sessions.session import EndReason, Session
+from agent.statuses import Context, answers, streams
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
-log = logging.getLogger(__name__)
-
-ERROR_REASON_KEY = "tiltyard-error-reason"
 HEARTBEAT_SECONDS = 2.0
 BATCH_BYTES = 1024 * 1024
 """Of sessions in one message, however many were asked for."""
 PAGE_DEFAULT = 100
 PAGE_LARGEST = 1000
-
-GRPC_CODES: dict[ErrorReason, grpc.StatusCode] = {
-    ErrorReason.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
-    ErrorReason.SESSION_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
-    ErrorReason.SPEC_CONFLICT: grpc.StatusCode.INVALID_ARGUMENT,
-    ErrorReason.SESSION_STOPPED: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorReason.SESSION_LIVE: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorReason.NO_CAPACITY: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    ErrorReason.NO_FREE_PORT: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    ErrorReason.PORT_TAKEN: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    ErrorReason.PORT_OUT_OF_RANGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    ErrorReason.START_QUEUE_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    ErrorReason.NOT_RECONCILED: grpc.StatusCode.UNAVAILABLE,
-    ErrorReason.DRAINING: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorReason.IMAGE_MISSING: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorReason.IMAGE_CANNOT_RUN: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorReason.IMAGE_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
-    ErrorReason.IMAGE_IN_USE: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorReason.REGISTRY_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
-    ErrorReason.REGISTRY_TIMEOUT: grpc.StatusCode.UNAVAILABLE,
-    ErrorReason.ENGINE_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
-    ErrorReason.ENGINE_TIMEOUT: grpc.StatusCode.UNAVAILABLE,
-    ErrorReason.ENGINE_ERROR: grpc.StatusCode.INTERNAL,
-    ErrorReason.CANNOT_KILL: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorReason.CONTAINER_GONE: grpc.StatusCode.NOT_FOUND,
-    ErrorReason.PATH_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
-    ErrorReason.ARTIFACT_TOO_LARGE: grpc.StatusCode.OUT_OF_RANGE,
-    ErrorReason.LOG_GONE: grpc.StatusCode.NOT_FOUND,
-    ErrorReason.DISK_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    ErrorReason.STANDBY_NOT_CLAIMABLE: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorReason.STALE_REVISION: grpc.StatusCode.FAILED_PRECONDITION,
-    ErrorReason.UNIMPLEMENTED: grpc.StatusCode.UNIMPLEMENTED,
-    ErrorReason.INTERNAL: grpc.StatusCode.INTERNAL,
-    ErrorReason.NOT_ALLOWED: grpc.StatusCode.PERMISSION_DENIED,
-}
-
-Context = grpc.aio.ServicerContext[Any, Any]
-Handler = TypeVar("Handler", bound=Callable[..., Any])
-
-
-async def _abort(context: Context, error: AgentError) -> NoReturn:
-    await context.abort(
-        GRPC_CODES[error.reason],
-        str(error),
-        trailing_metadata=((ERROR_REASON_KEY, error.reason.name),),
-    )
-
-
-def _answers(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """Turn errors of a unary handler into statuses; a defect is logged and tells nothing."""
-
-    @functools.wraps(handler)
-    async def answer(self: AgentService, request: Any, context: Context) -> Any:
-        try:
-            return await handler(self, request, context)
-        except AgentError as error:
-            await _abort(context, error)
-        except Exception:
-            log.exception("%s failed by a defect", handler.__name__)
-            await _abort(context, AgentError())
-
-    return answer
-
-
-def _streams(handler: Callable[..., AsyncGenerator[Any]]) -> Callable[..., AsyncGenerator[Any]]:
-    """Turn errors of a streaming handler into statuses, and close it when the caller is gone."""
-
-    @functools.wraps(handler)
-    async def answer(self: AgentService, request: Any, context: Context) -> AsyncGenerator[Any]:
-        try:
-            async with aclosing(handler(self, request, context)) as messages:
-                async for message in messages:
-                    yield message
-        except AgentError as error:
-            await _abort(context, error)
-        except Exception:
-            log.exception("%s failed by a defect", handler.__name__)
-            await _abort(context, AgentError())
-
-    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +53,7 @@ class Services:
     clock: Clock
     feed: Feed
     describe_host: Callable[[], HostReport]
+    identity: HostIdentity
 
 
 class AgentService(agent_pb2_grpc.AgentServiceServicer):
@@ -148,7 +62,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     def __init__(self, services: Services) -> None:
         self._parts = services
 
-    @_answers
+    @answers
     async def GetHost(self, request: pb.GetHostRequest, context: Context) -> pb.GetHostResponse:
         """Tell what the host is and has."""
         feed = self._parts.feed
@@ -159,7 +73,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             reconciled=self._parts.sessions.reconciled,
         )
 
-    @_streams
+    @streams
     async def Watch(
         self, request: pb.WatchRequest, context: Context
     ) -> AsyncGenerator[pb.WatchResponse]:
@@ -179,7 +93,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
                 for message in messages:
                     yield message
 
-    @_answers
+    @answers
     async def StartSession(
         self, request: pb.StartSessionRequest, context: Context
     ) -> pb.StartSessionResponse:
@@ -191,7 +105,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
         )
 
-    @_answers
+    @answers
     async def StopSession(
         self, request: pb.StopSessionRequest, context: Context
     ) -> pb.StopSessionResponse:
@@ -203,7 +117,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
         )
 
-    @_answers
+    @answers
     async def GetSession(
         self, request: pb.GetSessionRequest, context: Context
     ) -> pb.GetSessionResponse:
@@ -213,7 +127,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
         )
 
-    @_answers
+    @answers
     async def ListSessions(
         self, request: pb.ListSessionsRequest, context: Context
     ) -> pb.ListSessionsResponse:
@@ -237,7 +151,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             incarnation=self._parts.feed.incarnation,
         )
 
-    @_streams
+    @streams
     async def StreamLogs(
         self, request: pb.StreamLogsRequest, context: Context
     ) -> AsyncGenerator[pb.StreamLogsResponse]:
@@ -249,7 +163,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             async for chunk in chunks:
                 yield pb.StreamLogsResponse(data=chunk)
 
-    @_answers
+    @answers
     async def GetReport(
         self, request: pb.GetReportRequest, context: Context
     ) -> pb.GetReportResponse:
@@ -259,7 +173,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             *await sealed_report.read(self._parts.records, self._parts.clock, life)
         )
 
-    @_answers
+    @answers
     async def FetchArtifact(  # type: ignore[override]  # gRPC takes a coroutine that writes, too
         self, request: pb.FetchArtifactRequest, context: Context
     ) -> None:
@@ -280,7 +194,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
 
         await self._parts.artifacts.fetch(container, path, send)
 
-    @_streams
+    @streams
     async def PullImage(
         self, request: pb.PullImageRequest, context: Context
     ) -> AsyncGenerator[pb.PullImageResponse]:
@@ -293,14 +207,14 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
                 yield wire.progress_to_proto(progress)
         yield pb.PullImageResponse(done=True)
 
-    @_answers
+    @answers
     async def ClaimSession(
         self, request: pb.ClaimSessionRequest, context: Context
     ) -> pb.ClaimSessionResponse:
         """Claim a standby."""
         raise Unimplemented("ClaimSession")
 
-    @_answers
+    @answers
     async def ListImages(
         self, request: pb.ListImagesRequest, context: Context
     ) -> pb.ListImagesResponse:
@@ -308,7 +222,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         images = self._parts.images
         return wire.images_to_proto(images.here, await images.sizes(), images.pulls)
 
-    @_answers
+    @answers
     async def RemoveImage(
         self, request: pb.RemoveImageRequest, context: Context
     ) -> pb.RemoveImageResponse:
@@ -318,14 +232,14 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         await self._parts.images.remove(request.image)
         return pb.RemoveImageResponse()
 
-    @_answers
+    @answers
     async def SetWarmPool(
         self, request: pb.SetWarmPoolRequest, context: Context
     ) -> pb.SetWarmPoolResponse:
         """Set the size of a warm pool."""
         raise Unimplemented("SetWarmPool")
 
-    @_answers
+    @answers
     async def SetDrain(self, request: pb.SetDrainRequest, context: Context) -> pb.SetDrainResponse:
         """Begin or call off a drain."""
         expire_time = None
@@ -339,12 +253,16 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             response.empty_time.FromNanoseconds(round(empty_time * 1e9))
         return response
 
-    @_answers
+    @answers
     async def RenewCertificate(
         self, request: pb.RenewCertificateRequest, context: Context
     ) -> pb.RenewCertificateResponse:
-        """Renew the certificate."""
-        raise Unimplemented("RenewCertificate")
+        """Make a key and ask for a certificate, or install the one for it."""
+        identity = self._parts.identity
+        if not request.certificate:
+            return pb.RenewCertificateResponse(signing_request=await identity.request())
+        await identity.install(request.certificate)
+        return pb.RenewCertificateResponse()
 
     def _snapshot(self, acked: int) -> list[pb.WatchResponse]:
         """All that a new watcher is told, as of one moment."""

@@ -153,6 +153,7 @@ def images_to_proto(
 def host_to_proto(report: HostReport) -> pb.Host:
     """Write a host."""
     first, last = report.port_range
+    deadline = report.drain.deadline
     return pb.Host(
         format=FORMAT,
         agent_id=report.agent_id,
@@ -173,6 +174,7 @@ def host_to_proto(report: HostReport) -> pb.Host:
         warnings=report.warnings,
         draining=report.drain.draining,
         drain_revision=report.drain.revision,
+        drain_time=_timestamp(deadline.expire_time if deadline else None),
     )
 
 

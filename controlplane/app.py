@@ -2,24 +2,37 @@
 
 import asyncio
 import logging
+from dataclasses import replace
+from datetime import timedelta
 from random import Random
-
-from aiohttp import web
 
 from controlplane.account_admin import AccountAdmin
 from controlplane.accounts import Accounts, InitialTokens
 from controlplane.all_sessions import AllSessions
-from controlplane.api.edge import Edge, Limits
+from controlplane.api.edge import Limits
+from controlplane.api.enrolling import (
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_ADDRESS,
+    enrolling_tls,
+    make_enrolling_app,
+)
+from controlplane.api.gate import Gate, allow_files
 from controlplane.api.routes import make_web_app
 from controlplane.api.services import Services
+from controlplane.api.serving import HttpServer
 from controlplane.applications import Applications
 from controlplane.clock import Clock
 from controlplane.config import Config
 from controlplane.delegation import Delegation
+from controlplane.enrolment import Enrolment
+from controlplane.failpoints import failpoint
 from controlplane.fleet.agents import Agents
+from controlplane.fleet.dialling import Dialler
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.fleet_admin import Declared, FleetAdmin
 from controlplane.fleet.preload import Preloader
+from controlplane.fleet.renewal import Renewal
+from controlplane.issuer import Issuer
 from controlplane.locations import Locations
 from controlplane.open_streams import OpenStreams
 from controlplane.players import Players
@@ -33,6 +46,7 @@ from controlplane.storage.account_admin_store import AccountAdminStore
 from controlplane.storage.account_store import AccountStore
 from controlplane.storage.application_store import ApplicationStore
 from controlplane.storage.audit_store import AuditStore
+from controlplane.storage.enrolment_store import EnrolmentStore
 from controlplane.storage.fleet_admin_store import FleetAdminStore
 from controlplane.storage.fleet_store import FleetStore
 from controlplane.storage.player_store import PlayerStore
@@ -45,13 +59,11 @@ from controlplane.storage.tag_store import TagStore
 from controlplane.storage.token_store import TokenStore
 from controlplane.storage.warm_pool_store import WarmPoolStore
 from controlplane.tags import Tags
+from controlplane.ticket_key import TicketKey
 from controlplane.upkeep import Upkeep
 from controlplane.warm_pools import WarmPools
 
 _log = logging.getLogger(__name__)
-
-HTTP_STOP_TIMEOUT = 15.0
-"""Requests under way may finish: a DELETE takes 12 s at most."""
 
 DEFAULT_ACCOUNT = "default"
 
@@ -64,14 +76,20 @@ class ControlPlane:
     ) -> None:
         """Make the parts; nothing is opened before `start`."""
         self._config = config
-        self._edge = Edge(config, limits or Limits())
+        self._limits = limits or Limits()
+        self._gate = Gate(config)
         self._clock = clock = clock or Clock()
         random = Random()  # noqa: S311  # chance between equals, no secret
         self._store = Store(config.database)
         self._sessions = SessionStore(self._store)
         self._fleet_store = FleetStore(self._store)
         applications_store = ApplicationStore(self._store)
-        reports = ReportStore(self._store)
+        self._ticket_key = TicketKey(config.state_dir / "ticket.key")
+        reports = ReportStore(
+            self._store,
+            is_ours=self._ticket_key.is_ours,
+            keep_ended=timedelta(days=config.ended_retention_days),
+        )
         vault = Vault(config.state_dir / "registry.key")
         self._logins = Logins(self._fleet_store, vault)
         self._registry = RegistryClient(
@@ -89,9 +107,12 @@ class ControlPlane:
             config=config,
             clock=clock,
         )
+        self._issuer = Issuer(config.state_dir / "authority.pem", clock)
+        dialler = Dialler(self._issuer)
         self.fleet = Fleet(
             self._fleet_store,
             reports,
+            dial=dialler.client,
             placement_silence=config.placement_silence,
             unreachable_after=config.unreachable_after,
             clock=clock,
@@ -119,6 +140,8 @@ class ControlPlane:
             fleet=self.fleet,
             start_timeout=config.start_timeout,
             rate=StartRate(config.start_rate, config.start_burst),
+            ticket_key=self._ticket_key,
+            reach=failpoint(config.failpoint),
             clock=clock,
         )
         self._stops = sessions = Sessions(
@@ -128,6 +151,9 @@ class ControlPlane:
             starts=self._starts,
             clock=clock,
         )
+        self._enrolments = EnrolmentStore(self._store)
+        self._enrolment = Enrolment(self._enrolments, self.fleet, self._issuer, clock)
+        self.renewal = Renewal(self._enrolments, self.fleet, self._issuer, dialler, clock)
         declared, fleet_admin = Declared.in_config(config), FleetAdminStore(self._store)
         self._services = Services(
             environment=config.environment,
@@ -147,10 +173,19 @@ class ControlPlane:
             fleet=self.fleet,
             fleet_store=self._fleet_store,
             fleet_admin=FleetAdmin(fleet_admin, self.fleet, self._logins, declared, clock),
-            agents=Agents(fleet_admin, self.fleet, self._preloader, declared.agents, clock),
+            agents=Agents(
+                fleet_admin,
+                self._enrolments,
+                self.fleet,
+                self._preloader,
+                declared=declared.agents,
+                clock=clock,
+            ),
+            enrolment=self._enrolment,
         )
-        self._runner: web.AppRunner | None = None
+        self._servers: list[HttpServer] = []
         self.base_url = ""
+        self.enrol_url = ""
         self.listening = asyncio.Event()
         """Set once requests are answered at `base_url`."""
 
@@ -163,8 +198,11 @@ class ControlPlane:
         """
         await self._store.open()
         try:
+            await self._issuer.open()
+            await self._ticket_key.open()
             return await self._accounts.initialise(names, new_operator_token=new_operator_token)
         finally:
+            self._issuer.close()
             await self._store.close()
 
     async def initialise_with(self, tokens: InitialTokens) -> bool:
@@ -184,6 +222,7 @@ class ControlPlane:
                     group.create_task(self.fleet.run(), name="fleet"),
                     group.create_task(self._preloader.run(), name="preloader"),
                     group.create_task(self._upkeep.run(), name="upkeep"),
+                    group.create_task(self.renewal.run(), name="renewal"),
                 ]
                 await self._serve_http(stopping)
                 await self._starts.close()
@@ -198,31 +237,48 @@ class ControlPlane:
         sealed = await self._logins.start(self._config.registries)
         await self._fleet_store.declare(self._config, sealed)
         await self._sessions.drop_unattempted()
+        await self._enrolments.drop_starts_on_revoked(self._clock.now_ms())
+        await self._issuer.open(enrolled=await self._enrolments.enrolled())
+        await self._ticket_key.open()
         await self.fleet.load()
         await self._registry.start()
 
     async def _serve_http(self, stopping: asyncio.Event) -> None:
-        # A handler is cancelled when its caller hangs up: a follower's stream must end with it.
-        # Work that must go on, such as a start, is a task of its own.
-        self._runner = web.AppRunner(
-            make_web_app(self._services),
-            handler_cancellation=True,
-            shutdown_timeout=HTTP_STOP_TIMEOUT,
-        )
-        await self._runner.setup()
-        assert self._runner.server is not None, "set up"
-        self.base_url = await self._edge.open(self._runner.server)
+        allow_files(self._config.max_connections + MAX_CONNECTIONS)
+        await self._serve_enrolment()
+        server = HttpServer(make_web_app(self._services), self._gate, self._limits)
+        self._servers.append(server)
+        tls = self._config.tls_context()
+        self.base_url = await server.open(self._config.listen_address(), tls)
         _log.info("listening on %s", self.base_url)
         self.listening.set()
         await stopping.wait()
-        self._edge.close()
-        await self._runner.cleanup()
+        await self._close_servers()
+
+    async def _serve_enrolment(self) -> None:
+        address = self._config.enrol_address()
+        if address is None:
+            return
+        bounds = replace(
+            self._config,
+            behind_proxy=(),
+            max_connections=MAX_CONNECTIONS,
+            max_connections_per_address=MAX_CONNECTIONS_PER_ADDRESS,
+        )
+        server = HttpServer(make_enrolling_app(self._enrolment), Gate(bounds), self._limits)
+        self._servers.append(server)
+        tls = await self._issuer.listener_tls(enrolling_tls())
+        self.enrol_url = await server.open(address, tls)
+        _log.info("hosts are enrolled at %s", self.enrol_url)
+
+    async def _close_servers(self) -> None:
+        while self._servers:
+            await self._servers.pop().close()
 
     async def _close(self) -> None:
-        self._edge.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._close_servers()
         await self.fleet.close()
         await self._registry.stop()
         self._logins.close()
+        self._issuer.close()
         await self._store.close()

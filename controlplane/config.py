@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from controlplane.errors import ConfigError
+from controlplane.failpoints import failpoint
 from controlplane.names import NAME_RULE, is_name
 from controlplane.registry_settings import RegistryConfig, read_files
 
@@ -42,6 +43,7 @@ class Config:
 
     state_dir: Path = Path("/var/lib/tiltyard-controlplane")
     api_listen: str = "127.0.0.1:8080"
+    enrol_listen: str = ":7443"
     tls_certificate: str = ""
     tls_key: str = ""
     behind_proxy: tuple[str, ...] = ()
@@ -57,6 +59,7 @@ class Config:
     audit_retention_days: int = 90
     max_image_bytes: int = 20_000_000_000
     log_level: str = "info"
+    failpoint: str = ""
     regions: tuple[str, ...] = ("local",)
     node_pools: tuple[str, ...] = ("default",)
     registries: tuple[RegistryConfig, ...] = ()
@@ -66,6 +69,7 @@ class Config:
         both = bool(self.tls_certificate) == bool(self.tls_key)
         _check(both, "tls_certificate", "goes together with tls_key: set both or none")
         self.listen_address()
+        self.enrol_address()
         self.proxies()
         _check(bool(self.environment), "environment", "must not be empty")
         _check(self.log_level in LOG_LEVELS, "log_level", f"must be one of {LOG_LEVELS}")
@@ -75,6 +79,7 @@ class Config:
         retention = ("ended_retention_days", "audit_retention_days")
         for name in (*positive, *retention, *connections, "max_image_bytes"):
             _check(getattr(self, name) > 0, name, "must be more than 0")
+        self._check_failpoint()
         self._check_names()
         for registry in self.registries:
             registry.check()
@@ -87,6 +92,12 @@ class Config:
             _check(known, where, f"unknown node pool {agent.node_pool!r}")
             dialable = agent.address.startswith("unix:/")
             _check(dialable, where, "address must have the form unix:/path")
+
+    def _check_failpoint(self) -> None:
+        try:
+            failpoint(self.failpoint)
+        except ValueError as error:
+            raise ConfigError(f"failpoint: {error}") from None
 
     def _check_names(self) -> None:
         names = {
@@ -116,8 +127,7 @@ class Config:
         Raises:
             ConfigError: It has another form or names an address that others can reach.
         """
-        host, _, port = self.api_listen.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
+        host, port = _split("api_listen", self.api_listen)
         try:
             loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
         except ValueError:
@@ -126,9 +136,24 @@ class Config:
         _check(
             served, "api_listen", f"{host} is not loopback: set tls_certificate or behind_proxy"
         )
-        _check(port.isascii() and port.isdigit(), "api_listen", "must have the form host:port")
-        _check(int(port) <= 65535, "api_listen", "the port must be at most 65535")
-        return host, int(port)
+        return host, port
+
+    def enrol_address(self) -> tuple[str, int] | None:
+        """Split `enrol_listen` into host and port; the host is empty for every address.
+
+        None where no host can be enrolled.
+
+        Raises:
+            ConfigError: It has another form.
+        """
+        if not self.enrol_listen:
+            return None
+        host, port = _split("enrol_listen", self.enrol_listen)
+        try:
+            _ = host in {"", "localhost"} or ipaddress.ip_address(host)
+        except ValueError:
+            raise ConfigError(f"enrol_listen: {host!r} is not an address") from None
+        return host, port
 
     def proxies(self) -> tuple[Network, ...]:
         """Parse `behind_proxy`: the networks whose X-Forwarded-For is believed.
@@ -159,6 +184,13 @@ class Config:
             names = f"{self.tls_certificate} with {self.tls_key}"
             raise ConfigError(f"tls_certificate: cannot load {names}: {error}") from None
         return context
+
+
+def _split(key: str, address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    _check(port.isascii() and port.isdigit(), key, "must have the form host:port")
+    _check(int(port) <= 65535, key, "the port must be at most 65535")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def load_config(path: Path, env: Mapping[str, str] | None = None) -> Config:

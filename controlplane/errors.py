@@ -256,6 +256,15 @@ class HostBusyError(TiltyardError):
 
 
 @dataclass(eq=False)
+class TooManyRequestsError(TiltyardError):
+    """One address asks more often than it may; `retry_after` in seconds."""
+
+    retry_after: int
+    reason = Reason.UNAVAILABLE
+    template = "too many requests of this address"
+
+
+@dataclass(eq=False)
 class NotReadyError(TiltyardError):
     """The control plane has not yet heard from every agent."""
 

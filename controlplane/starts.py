@@ -8,7 +8,7 @@ so that whatever a host reports later can be told apart.
 import asyncio
 import logging
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controlplane.applications import Applications
 from controlplane.clock import Clock
@@ -26,6 +26,7 @@ from controlplane.errors import (
     UnauthorizedError,
     Violation,
 )
+from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.contract import HostSession, SessionSpec
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
@@ -33,7 +34,7 @@ from controlplane.fleet.placement import Wanted
 from controlplane.start_rate import StartRate
 from controlplane.start_request import StartRequest, pinned_ports, session_spec
 from controlplane.storage.account_store import AccountGone, Caller
-from controlplane.storage.report_store import ReportStore, Verdict
+from controlplane.storage.report_store import ReportStore
 from controlplane.storage.session_store import (
     Attempt,
     IdTaken,
@@ -41,8 +42,10 @@ from controlplane.storage.session_store import (
     QuotaExceeded,
     SessionStore,
 )
+from controlplane.storage.settling import Verdict
 from controlplane.storage.store import Actor
 from controlplane.tags import Tags
+from controlplane.ticket_key import TicketKey
 
 _log = logging.getLogger(__name__)
 
@@ -137,8 +140,11 @@ class Starts:
         fleet: Fleet,
         start_timeout: float,
         rate: StartRate,
+        ticket_key: TicketKey,
         clock: Clock,
+        reach: Reach = go_on,
     ) -> None:
+        """Call `reach` at the named steps of `failpoints.py`."""
         self._applications = applications
         self._tags = tags
         self._sessions = sessions
@@ -146,7 +152,9 @@ class Starts:
         self._fleet = fleet
         self._start_timeout = start_timeout
         self._rate = rate
+        self._ticket_key = ticket_key
         self._clock = clock
+        self._reach = reach
         self._tasks: set[asyncio.Task[HostSession]] = set()
         self._freeing: set[asyncio.Task[None]] = set()
         self._under_way: dict[tuple[str, str], _Start] = {}
@@ -210,6 +218,7 @@ class Starts:
         await self._reserve(start)
         self._under_way[start.key] = start
         try:
+            await self._reach("start.reserved")
             self._take_rate(start)
             session = await self._try_hosts(start)
         except Exception as error:
@@ -317,10 +326,14 @@ class Starts:
         ):
             raise AgentRefusedError(AgentReason.DRAINING, "the agent was removed")
         start.attempted = True
+        await self._reach("start.attempted")
         timeout = max(MIN_CALL, min(CALL_TIMEOUT, self._time_left(start)))
-        answer = await link.client.start_session(internal_id, start.spec, timeout)
+        spec = self._with_ticket(start.spec, link, internal_id)
+        answer = await link.client.start_session(internal_id, spec, timeout)
+        await self._reach("start.answered")
         session = link.answered(internal_id, answer)
         verdict = await self._reports.confirm(link.row.name, session, self._clock.now_ms())
+        await self._reach("start.confirmed")
         start.attempt = None
         if verdict is Verdict.STOP:
             self._fleet.stop_session(link.row.name, internal_id)
@@ -360,6 +373,10 @@ class Starts:
             raise InvalidRequestError((Violation("body", error.text),)) from error
         _log.warning("session %r: start failed: %s", start.key[1], error)
         return 1
+
+    def _with_ticket(self, spec: SessionSpec, link: HostLink, internal_id: str) -> SessionSpec:
+        ticket = self._ticket_key.ticket(link.row.name, internal_id, spec.identity)
+        return replace(spec, identity=replace(spec.identity, ticket=ticket))
 
     def _time_left(self, start: _Start) -> float:
         return start.deadline - RESERVE - self._clock.monotonic()

@@ -40,10 +40,19 @@ class Answer:
 class ApiClient:
     """Calls of one token. Every call has a connection of its own, so threads may share it."""
 
-    def __init__(self, base_url: str, token: str, *, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        token: str,
+        *,
+        timeout: float = 30.0,
+        made: list[str] | None = None,
+    ) -> None:
+        """Add to `made` the id of each session that an answer says has started."""
         self.base_url = base_url
         self.token = token
         self._timeout = timeout
+        self._made = made if made is not None else []
         self._address = urlsplit(base_url).netloc
 
     def request(
@@ -60,12 +69,15 @@ class ApiClient:
         with self._send(
             method, path, body=body, query=query, headers=headers, timeout=timeout
         ) as response:
-            return Answer(
+            answer = Answer(
                 f"{method} {path}",
                 response.status,
                 {name.lower(): value for name, value in response.getheaders()},
                 response.read(),
             )
+        if (method, path, answer.status) == ("POST", "/session", 201):
+            self._made.append(answer.json()["id"])
+        return answer
 
     def get(self, path: str, /, **query: str) -> Answer:
         """GET `path`."""

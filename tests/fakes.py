@@ -11,7 +11,7 @@ import io
 import itertools
 import tarfile
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -123,6 +123,23 @@ class FakeEngine:
         self._numbers = itertools.count(1)
         self._unavailable = False
 
+    # What tests see.
+
+    @property
+    def living(self) -> set[Process]:
+        """Processes that have not ended."""
+        return set(self._ends)
+
+    @property
+    def published(self) -> dict[tuple[str, int], str]:
+        """The container that has each host port, by protocol and number."""
+        return dict(self._published)
+
+    def containers(self, agent_id: str) -> list[Container]:
+        """The containers of an agent, whoever is told not to answer."""
+        every = self._containers.values()
+        return [held.described() for held in every if held.spec.agent_id == agent_id]
+
     # What tests turn.
 
     @property
@@ -165,6 +182,15 @@ class FakeEngine:
     def release(self, call: str) -> None:
         self._gates.pop(call).set()
 
+    def heal(self) -> None:
+        """Let every call do its deed and say so, from now on."""
+        for call in list(self._gates):
+            self.release(call)
+        self._failures.clear()
+        self._lost.clear()
+        self.survives_sigkill.clear()
+        self.unavailable = False
+
     def fail_next(self, call: str, error: AgentError) -> None:
         """Let the next call of this name fail without doing anything; may be said repeatedly."""
         self._failures[call].append(error)
@@ -191,6 +217,17 @@ class FakeEngine:
         assert held.process is not None, f"{container} does not run"
         self._ends.pop(held.process).set()
         held.process = None
+
+    def mislay(self, container: str) -> Callable[[], None]:
+        """Let the engine know nothing of a container, until what is returned is called."""
+        held = self._find(container)
+        del self._containers[held.id], self._ids[held.name]
+
+        def find_again() -> None:
+            self._containers[held.id] = held
+            self._ids[held.name] = held.id
+
+        return find_again
 
     def rename(self, container: str, name: str) -> None:
         """Let somebody else on the host call a container otherwise."""
@@ -261,8 +298,7 @@ class FakeEngine:
 
     async def list(self, agent_id: str) -> list[Container]:
         async with self._call("list"):
-            every = self._containers.values()
-            return [held.described() for held in every if held.spec.agent_id == agent_id]
+            return self.containers(agent_id)
 
     async def kill(self, container: str, signal: str) -> None:
         async with self._call("kill", container):

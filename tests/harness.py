@@ -105,6 +105,11 @@ class Process:
         return self._process.pid
 
     @property
+    def is_running(self) -> bool:
+        """True while it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def returncode(self) -> int | None:
         """How it ended, or None while it runs or was stopped by us."""
         return None if self._process is None else self._process.poll()
@@ -242,6 +247,8 @@ class AgentProcess(_Part):
         super().__init__("agent")
         self.wrapper: Sequence[str] = ()
         """A command that runs the agent's as its last arguments, from the next start on."""
+        self.clocks_moved = False
+        """True once `wrapper` gave it other clocks than the machine's."""
         self.state_dir = self.folder / "state"
         self.socket = self.folder / "agent.sock"
         self.config = self.folder / "agent.toml"
@@ -268,6 +275,15 @@ class AgentProcess(_Part):
             [*self.wrapper, sys.executable, "-m", "agent", "serve", "--config", str(self.config)],
             lambda: accepts(self.socket),
         )
+
+    def kill(self) -> None:
+        """End it by SIGKILL, and wait until it has ended where a wrapper has that passed on."""
+        super().kill()
+        deadline = time.monotonic() + _STOP_TIMEOUT
+        while accepts(self.socket):
+            if time.monotonic() > deadline:
+                raise RuntimeError("the agent outlives its wrapper")
+            time.sleep(_POLL)
 
 
 @dataclass(frozen=True)
@@ -297,10 +313,13 @@ class ControlPlaneProcess(_Part):
         self.base_url = ""
         self.tokens: dict[str, str] = {}
         """The token of each account, with the nine scopes."""
+        self.made: dict[str, list[str]] = {account: [] for account in self.ACCOUNTS}
+        """The id of each session that a client of an account was told has started."""
         self.operator_token = ""
         self.settings: dict[str, object] = {
             "state_dir": str(self.state_dir),
             "api_listen": "127.0.0.1:0",
+            "enrol_listen": "",
             "environment": "sandbox",
             "regions": ["local"],
             "node_pools": ["default"],
@@ -314,7 +333,7 @@ class ControlPlaneProcess(_Part):
 
     def client(self, account: str = "default") -> ApiClient:
         """Return a client with the token of this account."""
-        return ApiClient(self.base_url, self.tokens[account])
+        return ApiClient(self.base_url, self.tokens[account], made=self.made[account])
 
     def start(self) -> None:
         self.config.write_text(to_toml(self.settings))

@@ -61,6 +61,7 @@ def test_what_is_foreign_is_imported_where_it_belongs() -> None:
         "agent.rpc",
         "agent.wire",
         "controlplane.fleet.agent_client",
+        "controlplane.fleet.agent_wire",
     } | (importers("tiltyard.agent.v1.agent_pb2_grpc") & {"agent.daemon"})
     for name in importers("sqlite_utils") | importers("sqlite3"):
         assert name.startswith("controlplane.storage."), name

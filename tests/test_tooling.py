@@ -28,7 +28,7 @@ from tests.up import announced
 
 TARGETS = [
     *("bench", "clean", "demo", "fuzz", "help", "install"),
-    *("lint", "lock", "test", "test-ci", "up"),
+    *("lint", "lock", "test", "test-ci", "test-faults", "up"),
 ]
 
 

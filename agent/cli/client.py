@@ -113,9 +113,9 @@ class AgentClient:
             request.deadline_time.FromNanoseconds(round(deadline * 1e9))
         return _plain(self._stub.SetDrain(request, timeout=CALL_SECONDS))
 
-    def undrain(self) -> None:
+    def undrain(self) -> dict[str, Any]:
         """Have the host take new sessions again."""
-        self._stub.SetDrain(pb.SetDrainRequest(), timeout=CALL_SECONDS)
+        return _plain(self._stub.SetDrain(pb.SetDrainRequest(), timeout=CALL_SECONDS))
 
     def _explain(self, error: grpc.RpcError) -> str:
         code, details = error.code(), error.details()

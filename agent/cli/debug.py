@@ -131,9 +131,10 @@ def ports(socket: Path, *, as_json: bool) -> None:
 @SOCKET
 @AS_JSON
 def deadlines(socket: Path, *, as_json: bool) -> None:
-    """Show whose lifetime is over when, the first first."""
+    """Show whose lifetime is over when, the first first, and when a drain ends what is left."""
     with asked(socket) as agent:
-        found = views.deadlines(agent.sessions(live_only=True), time.time())
+        host = agent.host()["host"]
+        found = views.deadlines(agent.sessions(live_only=True), host, time.time())
         _show_list(found, views.deadline_lines, as_json=as_json)
 
 

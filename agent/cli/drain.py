@@ -49,10 +49,13 @@ def drain(socket: Path, *, deadline: int | None, as_json: bool) -> None:
 
 @click.command()
 @SOCKET
-def undrain(socket: Path) -> None:
+@AS_JSON
+def undrain(socket: Path, *, as_json: bool) -> None:
     """Take new sessions again."""
     with asked(socket) as agent:
-        agent.undrain()
+        answer = agent.undrain()
+        if as_json:
+            click.echo(json.dumps(answer))
 
 
 def _said(empty: str | None, live: list[dict[str, Any]], deadline: int | None) -> list[str]:

@@ -84,7 +84,7 @@ def one_session_lines(session: Message) -> list[str]:
             ("started", _moment(session, "start_time")),
             ("expires", _moment(session, "expire_time")),
             ("ended", _moment(session, "end_time")),
-            ("log", "sealed" if session["log_sealed"] else "in the container"),
+            ("log", "sealed" if session["log_sealed"] else "not sealed"),
             *_pairs("env", session["injected_env"]),
         )
     )
@@ -148,21 +148,23 @@ def port_lines(host: Message, held: Sequence[Row]) -> list[str]:
     ]
 
 
-def deadlines(live: Iterable[Message], now: float) -> list[Row]:
-    """Tell whose lifetime is over when, the first first; `now` in Unix time."""
-    due = (
-        (datetime.fromisoformat(session["expire_time"]).timestamp(), session)
-        for session in live
-        if "expire_time" in session
-    )
-    return [
+def deadlines(live: Iterable[Message], host: Message, now: float) -> list[Row]:
+    """Tell whose lifetime is over when, the first first; `now` in Unix time.
+
+    The end of the host's drain is that of no session: its names are empty.
+    """
+    due = [(each["expire_time"], _whose(each)) for each in live if "expire_time" in each]
+    if "drain_time" in host:
+        due.append((host["drain_time"], {"internal_id": "", "account": "", "session_id": ""}))
+    rows = (
         {
-            "expire_time": session["expire_time"],
-            "seconds_left": round(when - now, 3),
-            **_whose(session),
+            "expire_time": text,
+            "seconds_left": round(datetime.fromisoformat(text).timestamp() - now, 3),
+            **whose,
         }
-        for when, session in sorted(due, key=lambda pair: (pair[0], pair[1]["internal_id"]))
-    ]
+        for text, whose in due
+    )
+    return sorted(rows, key=lambda row: (row["seconds_left"], row["internal_id"]))
 
 
 def deadline_lines(rows: Iterable[Row]) -> list[str]:
@@ -173,7 +175,7 @@ def deadline_lines(rows: Iterable[Row]) -> list[str]:
             (
                 _moment(row, "expire_time"),
                 span(row["seconds_left"]),
-                row["internal_id"],
+                row["internal_id"] or "the end of the drain",
                 row["account"],
                 row["session_id"],
             )

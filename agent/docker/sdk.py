@@ -79,11 +79,14 @@ class _Pool(UnixHTTPConnectionPool):
 
 
 class _Adapter(UnixHTTPAdapter):
+    """Keeps one connection; the SDK's own keeps one for each of the last 25 URLs."""
+
     def get_connection(self, url: Any, proxies: Any = None) -> Any:
         with self.pools.lock:
-            pool = self.pools.get(url)
+            pool = self.pools.get(self.socket_path)
             if pool is None:
-                pool = self.pools[url] = _Pool(url, self.socket_path, self.timeout, 1)
+                pool = _Pool(url, self.socket_path, self.timeout, 1)
+                self.pools[self.socket_path] = pool
             return pool
 
 

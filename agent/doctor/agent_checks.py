@@ -6,7 +6,13 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent.doctor.facts import AgentFacts, DockerdFacts, FileFacts, ProcessFacts
+from agent.doctor.facts import (
+    AgentFacts,
+    DockerdFacts,
+    FileFacts,
+    IdentityFacts,
+    ProcessFacts,
+)
 from agent.doctor.findings import Finding, bad, ok, warn
 
 _OTHERS = stat.S_IRWXO
@@ -19,6 +25,10 @@ _WHY = {
 _APART = "apart, the agent takes ports for free that are in use, and flushes no connections"
 _ENOUGH_FILES = 8192
 """For 1,000 sessions: a process, a log and a few readers each, and what is pulled and fetched."""
+
+
+_RENEWED_DAYS = 9
+"""Left of a certificate's thirty it has been due for renewal for a day."""
 
 
 def agent(agent: AgentFacts) -> Finding:
@@ -115,6 +125,36 @@ def policy(path: Path | None, problem: str) -> Finding:
             mend="correct it; `tiltyard-agent config check` tells when it fits",
         )
     return ok("policy", str(path) if path else "none: the control plane may order what it likes")
+
+
+def identity(listen: str, identity: IdentityFacts | None) -> Finding:
+    """A host that is called over a network needs a certificate that is good for a while."""
+    again = "`tiltyard-controlplane agent token --agent NAME`, and `tiltyard-agent enrol` with it"
+    if identity is None:
+        if not listen:
+            return ok("identity", "none: it is called over its socket alone")
+        return warn(
+            "identity",
+            "there is none",
+            why="nobody is answered at rpc_listen",
+            mend="`tiltyard-agent enrol`",
+        )
+    days = identity.left / 86400
+    if days <= 0:
+        return bad(
+            "identity",
+            f"{identity.uri} has expired",
+            why="the control plane does not call this host any more",
+            mend=again,
+        )
+    if days < _RENEWED_DAYS:
+        return warn(
+            "identity",
+            f"{identity.uri}, for {days:.1f} days more",
+            why="the control plane renews it ten days before its end, and has not",
+            mend=f"look at the control plane's log; at its end {again}",
+        )
+    return ok("identity", f"{identity.uri}, for {days:.0f} days more")
 
 
 def failpoint(name: str) -> Finding:

@@ -100,6 +100,11 @@ def _agent(facts: Facts) -> Iterator[Finding]:
         else agent_checks.policy(facts.config.policy, facts.policy)
     )
     yield agent_checks.failpoint(facts.config.failpoint)
+    yield (
+        _unknown("identity", facts.identity)
+        if isinstance(facts.identity, Unknown)
+        else agent_checks.identity(facts.config.rpc_listen, facts.identity)
+    )
     if isinstance(facts.agent_socket, Unknown):
         yield _unknown("agent-sock", facts.agent_socket)
         return

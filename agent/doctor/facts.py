@@ -109,6 +109,14 @@ class AgentFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class IdentityFacts:
+    """Who the host is to its control plane, and for how many seconds more."""
+
+    uri: str
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """All of them. A file is None where there is none, the engine's disk where it is not known.
 
@@ -127,4 +135,5 @@ class Facts:
     agent_socket: FileFacts | Unknown | None
     agent: AgentFacts | Unknown
     policy: str | Unknown
+    identity: IdentityFacts | Unknown | None
     firewall: tuple[str, ...] | Unknown | None

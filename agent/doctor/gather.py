@@ -19,7 +19,15 @@ from agent.config import AgentConfig
 from agent.docker import sdk as docker_sdk
 from agent.docker.dockerd import peer_pid
 from agent.docker.errors import Call
-from agent.doctor.facts import AgentFacts, EngineFacts, Facts, HostPort, ProcessFacts, Unknown
+from agent.doctor.facts import (
+    AgentFacts,
+    EngineFacts,
+    Facts,
+    HostPort,
+    IdentityFacts,
+    ProcessFacts,
+    Unknown,
+)
 from agent.doctor.host_facts import (
     disk_facts,
     dockerd_facts,
@@ -29,6 +37,7 @@ from agent.doctor.host_facts import (
 )
 from agent.engine import LABEL_AGENT
 from agent.errors import AgentError, EngineTimeout
+from agent.identity import FILE, Identity
 from agent.network.firewall import Firewall, FirewallError
 from agent.policy import PolicyError, load_policy
 from agent.sessions.session import Protocol
@@ -57,6 +66,7 @@ def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
     agent_socket = begin(lambda: file_facts(config.socket))
     agent = begin(lambda: agent_facts(config.socket))
     policy = begin(lambda: _policy_problem(config.policy))
+    identity = begin(lambda: _identity_facts(config.state_dir / FILE))
     firewall = begin(
         lambda: tuple(Firewall(config.firewall()).problems()) if config.firewall_bridges else None
     )
@@ -75,6 +85,7 @@ def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
         agent_socket=agent_socket(),
         agent=agent(),
         policy=policy(),
+        identity=identity(),
         firewall=firewall(),
     )
 
@@ -141,6 +152,13 @@ def _policy_problem(path: Path | None) -> str:
     except PolicyError as error:
         return str(error)
     return ""
+
+
+def _identity_facts(path: Path) -> IdentityFacts | None:
+    identity = Identity.read(path)
+    if identity is None:
+        return None
+    return IdentityFacts(identity.uri, identity.expire_time - time.time())
 
 
 def _begun(read: Callable[[], T], deadline: float, seconds: float) -> Callable[[], T | Unknown]:

@@ -126,8 +126,9 @@ async def _changed(life: Followed, session: Session, clock: Clock) -> None:
 async def _sealed(records: Records, internal_id: str) -> AsyncGenerator[bytes]:
     path = records.log_path(internal_id)
     try:
-        async with records.opened(lambda: path.open("rb")) as file:
-            while chunk := await records.run(file.read, CHUNK_BYTES):
-                yield chunk
+        with records.kept(internal_id):
+            async with records.opened(lambda: path.open("rb")) as file:
+                while chunk := await records.run(file.read, CHUNK_BYTES):
+                    yield chunk
     except FileNotFoundError:
         raise LogGone(internal_id) from None

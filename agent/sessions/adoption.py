@@ -16,8 +16,9 @@ from agent.errors import AgentError
 from agent.host import Host
 from agent.images import Images
 from agent.race import comes_first
+from agent.sessions import leftovers, retention
 from agent.sessions.manager import SessionManager
-from agent.sessions.session import Session
+from agent.sessions.retention import Due, Rules
 
 log = logging.getLogger(__name__)
 
@@ -26,15 +27,12 @@ PASS_APART_SECONDS = 1.0
 """Between two passes, however much is heard."""
 ORPHAN_GRACE_SECONDS = 60.0
 """How long a container without a record is left alone: a call of ours may still be on its way."""
-SPARED_AT_ONCE = 8
-"""Ended containers that go before their time in one pass, while a disk is low."""
 
 
 class Reconciler:
     """Compares what is recorded with what is there, at the start and for ever after.
 
-    `learn` is told what the engine is whenever it answers again. `container_retention` and
-    `log_retention` are seconds after the end of a session.
+    `learn` is told what the engine is whenever it answers again, `rules` say what is kept.
     """
 
     def __init__(
@@ -44,15 +42,13 @@ class Reconciler:
         images: Images,
         *,
         learn: Callable[[EngineInfo], None],
-        container_retention: float,
-        log_retention: float,
+        rules: Rules,
     ) -> None:
         self._host = host
         self._sessions = sessions
         self._images = images
         self._learn = learn
-        self._container_retention = container_retention
-        self._log_retention = log_retention
+        self._rules = rules
         self._orphans: dict[str, float] = {}
         self._chores: dict[str, asyncio.Task[None]] = {}
         self._heard = asyncio.Event()
@@ -118,12 +114,10 @@ class Reconciler:
         trouble = await self._refresh_images()
         if not self._sessions.reconciled:
             await self._sessions.adopt(containers)
-        if await self._host.records.run(self._host.disks.look):
-            self._host.feed.tell_host()
         self._reap(containers)
-        self._end_revived(containers)
-        self._retain()
-        await self._sessions.sweep(self._host.clock.time() - self._log_retention)
+        self._settle_with_the_dead(containers)
+        await self._retain()
+        await self._sessions.sweep(self._host.clock.time() - self._rules.log_seconds)
         if trouble is not None:
             raise trouble
 
@@ -156,36 +150,53 @@ class Reconciler:
                 log.warning("removing container %s: no session answers for it", found.name)
                 self._do(found.container, self._host.engine.remove(found.container))
 
-    def _end_revived(self, containers: list[Container]) -> None:
-        """Kill what runs again although its session has ended: somebody else has started it."""
+    def _settle_with_the_dead(self, containers: list[Container]) -> None:
+        """End what runs again although its session has ended; keep what was given up too early."""
         for found in containers:
             internal_id = found.labels[LABEL_SESSION]
-            if found.process is not None and self._sessions.is_over(internal_id):
+            if not self._sessions.is_over(internal_id):
+                continue
+            life = self._sessions.life(internal_id)
+            if found.process is not None:
                 log.warning("killing container %s: its session has ended", found.name)
                 self._do(found.container, self._host.engine.kill(found.container, "SIGKILL"))
+            elif life.session.container_removed:
+                self._do(internal_id, leftovers.take_back(self._host, life, found.container))
 
-    def _retain(self) -> None:
-        """Remove ended containers, and later what is known of their sessions (decisions.md)."""
-        now = self._host.clock.time()
-        ended = [each for each in self._sessions.all() if each.end_time is not None]
-        spared = sorted(filter(_can_spare, ended), key=lambda each: each.end_time or 0)
-        short = SPARED_AT_ONCE if self._host.disks.are_low else 0
-        for number, session in enumerate(spared):
-            if number < short or _age(session, now) >= self._container_retention:
-                life = self._sessions.life(session.internal_id)
-                self._do(session.internal_id, life.forget_container())
-        for session in ended:
-            if session.container_removed and _age(session, now) >= self._log_retention:
-                self._do(session.internal_id, self._sessions.forget(session.internal_id))
+    async def _retain(self) -> None:
+        """Remove what has been kept for long enough, or what room is needed for."""
+        host, told = self._host, len(self._host.disks.warnings)
+        await host.records.run(host.disks.look)
+        ended = retention.with_ages(self._sessions.ended(), host.clock)
+        shortage = host.disks.take_shortage()
+        found = retention.due(ended, self._rules, shortage, host.records.is_read)
+        host.disks.nothing_left = found.nothing_left
+        for internal_id in found.containers:
+            life = self._sessions.life(internal_id)
+            self._remove(found, internal_id, leftovers.remove_container(host, life))
+        for internal_id in found.logs:
+            life = self._sessions.life(internal_id)
+            self._remove(found, internal_id, leftovers.drop_log(host, life))
+        for internal_id in found.sessions:
+            self._remove(found, internal_id, self._sessions.forget(internal_id))
+        if len(host.disks.warnings) != told:
+            host.feed.tell_host()
 
-    def _do(self, subject: str, work: Coroutine[None, None, None]) -> None:
-        """Do something about a container or session, unless something is done already."""
+    def _remove(self, due: Due, internal_id: str, work: Coroutine[None, None, None]) -> None:
+        """Remove something of an ended session, and say so when it is before its time."""
+        if self._do(internal_id, work) and internal_id in due.early:
+            what = "container" if internal_id in due.containers else "log"
+            log.warning("session %s: its %s goes before its time, to make room", internal_id, what)
+
+    def _do(self, subject: str, work: Coroutine[None, None, None]) -> bool:
+        """Do something about a container or session; False when something is done already."""
         if subject in self._chores:
             work.close()
-            return
+            return False
         chore = asyncio.create_task(self._try(work), name=f"chore-{subject}")
         self._chores[subject] = chore
         chore.add_done_callback(lambda _: self._chores.pop(subject))
+        return True
 
     async def _try(self, work: Coroutine[None, None, None]) -> None:
         """Do one thing; its failure comes again with the next pass."""
@@ -208,16 +219,6 @@ class Reconciler:
                 log.info("the engine answers")
         if why:
             log.warning("cannot compare records with the engine: %s", why)
-
-
-def _can_spare(session: Session) -> bool:
-    """True for a session of whose container nothing is needed but files that callers may want."""
-    return session.state.ended and session.log_sealed and not session.container_removed
-
-
-def _age(session: Session, now: float) -> float:
-    """How many seconds ago a session ended."""
-    return now - (session.end_time or now)
 
 
 class Timekeeper:

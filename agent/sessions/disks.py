@@ -1,15 +1,17 @@
 """The disks of a host, which must not fill up: what is free on them, and whether that is enough.
 
 A full disk loses logs, and ends games that the engine then calls running (M12). So below a reserve
-no session is started, and below twice the reserve ended containers go, the oldest first.
+no session is started, and below twice the reserve what can be spared goes (see `retention`).
 """
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.errors import DiskFull
@@ -20,19 +22,26 @@ log = logging.getLogger(__name__)
 LARGEST_SHARE = 20
 """The reserve is at most one part in so many of a disk: on a small one it would be all of it."""
 
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A file system, by a folder on it; `reserve_bytes` of it shall be free."""
+    """A file system, by a folder on it; `reserve_bytes` of it shall be free.
+
+    `device` tells whether two folders are on one, `is_read_only` whether nothing can be written.
+    """
 
     path: Path
     free_bytes: int
     reserve_bytes: int
+    device: int = 0
+    is_read_only: bool = False
 
     @property
     def is_short(self) -> bool:
         """True when no session may be started."""
-        return self.free_bytes < self.reserve_bytes
+        return self.free_bytes < self.reserve_bytes or self.is_read_only
 
     @property
     def is_low(self) -> bool:
@@ -40,15 +49,35 @@ class Disk:
         return self.free_bytes < 2 * self.reserve_bytes
 
     def __str__(self) -> str:
+        if self.is_read_only:
+            return "nothing can be written"
         free, reserve = self.free_bytes // MEBIBYTE, self.reserve_bytes // MEBIBYTE
         return f"{free} MiB are free, and {reserve} MiB shall be"
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Where room is to be made: by containers of ended sessions, or by their logs.
+
+    `shared` is true when both are on one disk.
+    """
+
+    containers: bool = False
+    logs: bool = False
+    shared: bool = False
 
 
 def measured(path: Path, reserve_bytes: int) -> Disk:
     """Look at the file system of a folder. Blocks; raises OSError."""
     found = os.statvfs(path)
     share = found.f_frsize * found.f_blocks // LARGEST_SHARE
-    return Disk(path, found.f_frsize * found.f_bavail, min(reserve_bytes, share))
+    return Disk(
+        path,
+        found.f_frsize * found.f_bavail,
+        min(reserve_bytes, share),
+        device=path.stat().st_dev,
+        is_read_only=bool(found.f_flag & os.ST_RDONLY),
+    )
 
 
 class Disks:
@@ -61,44 +90,80 @@ class Disks:
         measure: Callable[[Path, int], Disk] = measured,
     ) -> None:
         self._reserve_bytes = reserve_bytes
-        self._paths = {state_dir}
+        self._state_dir = state_dir
+        self._engine_dirs: set[Path] = set()
         self._measure = measure
-        self._seen: tuple[Disk, ...] = ()
+        self._seen: dict[Path, Disk] = {}
+        self._without_room: set[str] = set()
+        self._room_asked = False
+        self.nothing_left = False
+        """True when the last look found nothing that could make room for logs."""
+        self.turn = asyncio.Lock()
+        """Held by whoever tries again to seal a log: all at once might find no room again."""
 
     def watch(self, path: str) -> None:
         """Look at this folder's disk, too: where the engine has its containers."""
         if path:
-            self._paths.add(Path(path))
+            self._engine_dirs.add(Path(path))
 
-    def look(self) -> bool:
-        """Measure all of them; True when what is told of them changed. Blocks."""
-        before, seen = self.warnings, []
-        for path in sorted(self._paths):
+    def look(self) -> None:
+        """Measure all of them. Blocks."""
+        before, seen = self.warnings, {}
+        for path in sorted({self._state_dir} | self._engine_dirs):
             try:
-                seen.append(self._measure(path, self._reserve_bytes))
+                disk = self._measure(path, self._reserve_bytes)
             except OSError as error:
                 log.debug("cannot look at the disk of %s: %s", path, error)
-        self._seen = tuple(seen)
+                continue
+            # The engine's may be read-only to this process alone, by the unit of systemd.
+            own = path == self._state_dir
+            seen[path] = replace(disk, is_read_only=disk.is_read_only and own)
+        self._seen = seen
         for warning in set(self.warnings) - set(before):
             log.warning("%s", warning)
-        return bool(self.warnings) != bool(before)
 
-    @property
-    def are_low(self) -> bool:
-        """True when what can be spared shall go."""
-        return any(disk.is_low for disk in self._seen)
+    def lacks_room(self, internal_id: str, error: Exception) -> None:
+        """Take note of what the log or report of an ended session could not be written for.
+
+        Each time that is want of room, the next look makes some.
+        """
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.errno in _NO_ROOM:
+            self._without_room.add(internal_id)
+            self._room_asked = True
+
+    def found_room(self, internal_id: str) -> None:
+        """Take note that a session lacks no room any more."""
+        self._without_room.discard(internal_id)
+
+    def take_shortage(self) -> Shortage:
+        """Where room is to be made, as of the last look and what was asked for since."""
+        state = self._seen.get(self._state_dir)
+        engine = [self._seen[path] for path in self._engine_dirs & self._seen.keys()]
+        shared = state is not None and any(disk.device == state.device for disk in engine)
+        logs = self._room_asked or (state is not None and state.is_low)
+        containers = any(disk.is_low for disk in engine) or (shared and logs)
+        self._room_asked = False
+        return Shortage(containers=containers, logs=logs, shared=shared)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """A sentence for each disk that starts are refused for."""
-        return tuple(
+        """A sentence for each disk that starts are refused for, and one for logs without room."""
+        short = tuple(
             f"no session is started: on the disk of {disk.path} {disk}"
-            for disk in self._seen
+            for disk in self._seen.values()
             if disk.is_short
         )
+        if not (self._without_room and self.nothing_left):
+            return short
+        unsealed = (
+            f"the logs of {len(self._without_room)} ended sessions cannot be sealed: there is no "
+            f"room on the disk of {self._state_dir}, and nothing left that could go"
+        )
+        return (*short, unsealed)
 
     def check(self) -> None:
         """DiskFull when there is too little room for another session."""
-        for disk in self._seen:
+        for disk in self._seen.values():
             if disk.is_short:
                 raise DiskFull(str(disk.path), str(disk))

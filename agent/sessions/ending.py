@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from signal import SIGKILL
 
 from agent.back_off import RETRY_FIRST_SECONDS, BackOff
 from agent.engine import Container, name_of
-from agent.errors import AgentError, ContainerGone, EngineError
+from agent.errors import AgentError, ContainerGone, DiskFull, EngineError
 from agent.host import Host
 from agent.logs import reading as logs
 from agent.race import comes_first
@@ -140,17 +141,22 @@ def ended(session: Session, container: Container | None, *, now: float) -> Sessi
 async def seal_log(host: Host, session: Session) -> bool:
     """Take the log into the host's keeping, however long that takes; False when it is gone.
 
-    One that the engine fails to read SEAL_TRIES times is kept as far as it could be read.
+    One that the engine fails to read SEAL_TRIES times is kept as far as it could be read. Those
+    that found no room try again one at a time, so that not all take room and none has enough.
     """
     back_off, failures = BackOff(host.clock), 0
+    turn: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
     while True:
         try:
             final = failures >= SEAL_TRIES
-            await logs.seal(host.engine, host.records, session, host.reach, partly=final)
+            async with turn:
+                await logs.seal(host.engine, host.records, session, host.reach, partly=final)
         except ContainerGone:
             return False
         except AgentError as error:
             failures += isinstance(error, EngineError)
+            turn = host.disks.turn if isinstance(error, DiskFull) else contextlib.nullcontext()
+            host.disks.lacks_room(session.internal_id, error)
             log.warning("session %s: cannot seal its log: %s", session.internal_id, error)
             await back_off.wait()
         else:

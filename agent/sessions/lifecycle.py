@@ -12,17 +12,19 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from agent.back_off import RETRY_LONGEST_SECONDS, BackOff
-from agent.engine import Container, ContainerStatus, name_of
+from agent.engine import Container, ContainerStatus
 from agent.errors import (
     AgentError,
     DiskFull,
+    EngineError,
     EngineUnavailable,
+    PortTaken,
     SessionStopped,
 )
 from agent.host import Host
 from agent.race import comes_first
-from agent.sessions import ending, restarts, sealed_report, starting
-from agent.sessions.deadlines import due_by
+from agent.sessions import ending, leftovers, restarts, starting
+from agent.sessions.deadlines import deadline_by, due_by
 from agent.sessions.session import Drain, EndReason, Process, Session, State
 
 log = logging.getLogger(__name__)
@@ -44,6 +46,8 @@ class Lifecycle:
         self._changed = asyncio.Event()
         self._created = False
         """True once the engine has a container of this start."""
+        self._refusals = 0
+        """How often in a row the engine has refused to start it again."""
         self._start_error: AgentError | None = None
         self._start_settled = asyncio.Event()
         if self.settled:
@@ -80,6 +84,12 @@ class Lifecycle:
             self._stop_reason = reason
             self._stop_asked.set()
 
+    def arm(self) -> None:
+        """Have the session come due when its lifetime is over."""
+        if self._session.deadline is not None:
+            due = due_by(self._host.clock, self._session.deadline)
+            self._host.deadlines.set(self._session.internal_id, due)
+
     async def run_new(self) -> None:
         """Start the session, or undo all of it, and stay with it until its log is sealed."""
         try:
@@ -91,7 +101,7 @@ class Lifecycle:
             await self._undo(AgentError())
         else:
             self._set(session)
-            self._arm()
+            self.arm()
             if self._host.drain.now != Drain():  # it may have begun or ended meanwhile
                 await self.publish()
             self._start_settled.set()
@@ -112,7 +122,7 @@ class Lifecycle:
                 await self._undo(SessionStopped(session.internal_id))
                 return
             await self._host.forget_flows(session.ports)
-            await self._save_and_set(
+            await self.save_and_set(
                 starting.running(self._host, session, container, deadline=session.deadline)
             )
             self._start_settled.set()
@@ -127,10 +137,11 @@ class Lifecycle:
                 session = session.with_next_run(process)
             container_id = session.container if container is None else container.container
             self._set(session.with_changes(process=process, container=container_id))
+            if container is not None and starting.has_restarted(session, container):
+                again = starting.running_again(self._host, self._session, container)
+                await self.save_and_set(again)
             if process is None and not same_boot:
                 await self._outlast_reboot(container)
-        if not self._session.state.ended:
-            self._arm()
         await self._stay()
 
     async def _outlast_reboot(self, container: Container | None) -> None:
@@ -139,7 +150,7 @@ class Lifecycle:
         if not session.spec.restart:
             self.ask_stop(EndReason.HOST_RESTART)
         elif session.state is State.RUNNING:
-            await self._save_and_set(
+            await self.save_and_set(
                 ending.failed(
                     session,
                     container,
@@ -147,12 +158,6 @@ class Lifecycle:
                     now=self._host.clock.time(),
                 )
             )
-
-    async def forget_container(self) -> None:
-        """Remove an ended container whose log is sealed; raises the engine's errors."""
-        await self._host.engine.remove(name_of(self._session))
-        await self._reach("container.removed")
-        await self._save_and_set(self._session.with_changes(container_removed=True))
 
     # -- from state to state -------------------------------------------------------------------
 
@@ -173,13 +178,7 @@ class Lifecycle:
         if self._session.process is not None:
             await self._outlive(self._session.process)
         if not (self._session.log_sealed or self._session.container_removed):
-            sealed = await ending.seal_log(self._host, self._session)
-            await self._reach("log.sealed")
-            await sealed_report.seal(self._host, self._session)
-            await self._reach("report.sealed")
-            await self._save_and_set(
-                self._session.with_changes(log_sealed=sealed, container_removed=not sealed)
-            )
+            await leftovers.seal(self._host, self)
 
     async def _live_on(self) -> None:
         """Do what the state asks for, until the next one."""
@@ -191,7 +190,7 @@ class Lifecycle:
         elif self._stop_reason is not None:
             if process is not None:
                 await self._measure(process)
-            await self._save_and_set(
+            await self.save_and_set(
                 self._session.to(
                     State.SHUTTINGDOWN,
                     at=self._host.clock.time(),
@@ -216,49 +215,53 @@ class Lifecycle:
         if container is not None and container.process is not None:
             # Somebody else started it again; it is still this session.
             await self._host.forget_flows(session.ports)
-            await self._save_and_set(session.with_next_run(container.process))
+            await self.save_and_set(session.with_next_run(container.process))
         elif container is not None and restarts.should_restart(
             wanted=session.spec.restart,
             exit_code=container.exit_code,
             stopping=self._stop_reason is not None,
         ):
             now = self._host.clock.time()
-            ran_for = now - (session.start_time or 0)
+            ran_for = (container.end_time or now) - (session.start_time or 0)
             delay = restarts.next_delay(session.restart_delay, ran_for)
-            await self._save_and_set(ending.failed(session, container, delay=delay, now=now))
+            await self.save_and_set(ending.failed(session, container, delay=delay, now=now))
         else:
             await self._finish(container)
 
     async def _restart(self) -> None:
-        """Wait the delay and start the container again; dead when the engine refuses."""
+        """Wait the delay and start the container again; dead when the engine refuses for good."""
         session, host = self._session, self._host
-        if not await self._unless_stopped(host.clock.sleep(session.restart_delay)):
+        delay = restarts.remaining_delay(session.restart_delay, host.clock.time() - session.since)
+        if not await self._unless_stopped(host.clock.sleep(delay)):
             return
         if not await self._unless_stopped(host.start_slots.acquire()):
             return
         try:
             container = None if self._stop_reason else await starting.start_again(host, session)
         except AgentError as error:
-            self._session = session.with_changes(detail=f"cannot restart: {error}")
-            await self._finish(None)
+            await self._refused(error)
             return
         finally:
             host.start_slots.release()
         if container is None:
             return
+        self._refusals = 0
         if container.is_running and container.process is None:
             await self._finish(container)  # the engine takes a process that is gone for live
             return
-        await self._save_and_set(
-            session.with_next_run(container.process).to(
-                State.RUNNING,
-                at=container.start_time or host.clock.time(),
-                start_time=container.start_time,
-                boot_id=host.clock.boot_id,
-                restart_count=session.restart_count + 1,
-            )
-        )
+        await self.save_and_set(starting.running_again(host, session, container))
         await self._reach("restart.saved")
+
+    async def _refused(self, error: AgentError) -> None:
+        """Wait before the engine is asked again; dead when it has refused too often."""
+        self._refusals += 1
+        if isinstance(error, PortTaken | EngineError) and self._refusals < restarts.TRIES:
+            log.warning("session %s: cannot restart yet: %s", self._session.internal_id, error)
+            delay = restarts.delay_after_refusals(self._refusals)
+            await self._unless_stopped(self._host.clock.sleep(delay))
+            return
+        self._session = self._session.with_changes(detail=f"cannot restart: {error}")
+        await self._finish(None)
 
     async def _shut_down(self) -> None:
         session, host = self._session, self._host
@@ -273,7 +276,7 @@ class Lifecycle:
         container = await ending.ended_container(host, session)
         if container is not None and container.process is not None:
             # It runs after all, as after a restart whose answer was lost: end that process.
-            await self._save_and_set(session.with_next_run(container.process))
+            await self.save_and_set(session.with_next_run(container.process))
         else:
             await self._finish(container)
 
@@ -282,13 +285,14 @@ class Lifecycle:
         self.unkillable = True
         self._host.deadlines.clear(self._session.internal_id)
         now = self._host.clock.time()
-        await self._save_and_set(
+        await self.save_and_set(
             self._session.to(
                 State.DEAD,
                 at=now,
                 end_time=now,
                 end_reason=self._session.stop_reason,
                 detail="its process survives SIGKILL",
+                kept_since=deadline_by(self._host.clock, 0),
             )
         )
 
@@ -300,14 +304,15 @@ class Lifecycle:
         self.unkillable = False
         await self._measure(process, last=True)
         self._release()
-        await self._save_and_set(self._session.with_changes(process=None))
+        await self.save_and_set(self._session.with_changes(process=None))
 
     async def _finish(self, container: Container | None) -> None:
         """Record the end, give back what the session held, and tell."""
         session = ending.ended(self._session, container, now=self._host.clock.time())
+        session = session.with_changes(kept_since=deadline_by(self._host.clock, 0))
         await self._reach("end.confirmed")
         self._host.deadlines.clear(session.internal_id)
-        await self._save_and_set(session)
+        await self.save_and_set(session)
         self._release()  # not before that is recorded: another session may take the ports at once
         await self._reach("end.saved")
 
@@ -326,6 +331,7 @@ class Lifecycle:
                 log.exception("session %s: its undoing met a defect", self._session.internal_id)
                 self._settle(error)
                 await self._host.clock.sleep(RETRY_LONGEST_SECONDS)
+        self._host.deadlines.clear(self._session.internal_id)
         self._release()
         self.gone.set()
         self._tell_waiters()
@@ -366,17 +372,12 @@ class Lifecycle:
         self._start_error = self._start_error or error
         self._start_settled.set()
 
-    def _arm(self) -> None:
-        if self._session.deadline is not None:
-            due = due_by(self._host.clock, self._session.deadline)
-            self._host.deadlines.set(self._session.internal_id, due)
-
     def _release(self) -> None:
         self._host.capacity.release(self._session.internal_id)
         self._host.ports.release(self._session.internal_id)
         self._host.feed.tell_host()
 
-    async def _save_and_set(self, session: Session) -> None:
+    async def save_and_set(self, session: Session) -> None:
         """Record a change, then tell it. A full disk does not stop what already runs."""
         try:
             await self._host.records.save(session)

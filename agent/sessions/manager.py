@@ -22,16 +22,12 @@ from agent.errors import (
     SpecConflict,
 )
 from agent.host import Host
+from agent.sessions import leftovers, starting
 from agent.sessions.drain import DRAIN
 from agent.sessions.lifecycle import Lifecycle
-from agent.sessions.record import TOMBSTONE_SECONDS, decode_label
-from agent.sessions.session import (
-    EndReason,
-    Session,
-    SessionSpec,
-    container_environment,
-    injected_environment,
-)
+from agent.sessions.record import decode_label
+from agent.sessions.session import EndReason, Session, SessionSpec
+from agent.sessions.tombstones import Tombstones
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +60,7 @@ class SessionManager:
         self._lives: dict[str, Lifecycle] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._discards: dict[str, asyncio.Task[None]] = {}
-        self._tombstones: dict[str, float] = {}
+        self._tombstones = Tombstones(host.records, host.clock)
         self._damaged: list[str] = []
         self._drains: set[asyncio.Task[None]] = set()
         self._drain_lock = asyncio.Lock()
@@ -94,12 +90,12 @@ class SessionManager:
         """
         life = self._find(internal_id)
         if life is not None and not life.settled:
-            self._tombstones[internal_id] = self._host.clock.time()  # before it is gone
+            self._tombstones.note(internal_id)  # before it is gone
         if life is not None and not life.session.state.ended:
-            life.ask_stop(reason)
+            self._end(life, reason)
             await life.wait_for(lambda session: session.state.ended)
         if life is None or life.gone.is_set():
-            await self._bury(internal_id)
+            await self._tombstones.bury(internal_id)
             raise SessionNotFound(internal_id)
         if life.unkillable:
             raise CannotKill(internal_id)
@@ -121,6 +117,10 @@ class SessionManager:
             key=lambda session: (session.create_time, session.internal_id),
         )
 
+    def ended(self) -> list[Session]:
+        """All sessions that have ended, in no order."""
+        return [each.session for each in self._lives.values() if each.session.state.ended]
+
     def uses_image(self, image: str) -> bool:
         """True while a session that has not ended, or a container that is kept, is of an image."""
         return any(
@@ -141,7 +141,7 @@ class SessionManager:
         """Remember what the disk knows, before anything is served."""
         await self._host.drain.load()
         sessions, self._damaged = await self._host.records.load()
-        self._tombstones = await self._host.records.load_tombstones(self._host.clock.time())
+        await self._tombstones.load()
         for session in sessions:
             self._remember(session)
         # What was released last is used again last.
@@ -219,7 +219,7 @@ class SessionManager:
             life = self._lives.get(internal_id)
             if life is not None:
                 log.info("session %s: its lifetime is over", internal_id)
-                life.ask_stop(EndReason.TTL)
+                self._end(life, EndReason.TTL)
 
     async def set_drain(
         self, revision: int, *, draining: bool, expire_time: float | None
@@ -256,7 +256,7 @@ class SessionManager:
         for life in self._lives.values():
             if not life.session.state.ended:
                 log.info("session %s: its host is drained", life.session.internal_id)
-                life.ask_stop(EndReason.DRAIN)
+                self._end(life, EndReason.DRAIN)
         self._host.drain.renew()
 
     async def sweep(self, before: float) -> None:
@@ -265,7 +265,7 @@ class SessionManager:
         self._damaged = await self._host.records.delete_old(lost, before)
 
     async def forget(self, internal_id: str) -> None:
-        """Remove an ended session's directory, and with it the last that is known of it."""
+        """Remove an ended session's directory and all that is known of it."""
         self._lives.pop(internal_id, None)
         await self._host.records.delete(internal_id)
 
@@ -291,13 +291,13 @@ class SessionManager:
         host, now = self._host, self._host.clock.time()
         if not self.reconciled:
             raise NotReconciled
-        if now - self._tombstones.get(internal_id, -TOMBSTONE_SECONDS) < TOMBSTONE_SECONDS:
+        if internal_id in self._tombstones:
             raise SessionStopped(internal_id)
         if host.drain.now.draining:
             raise Draining
         host.disks.check()
         host.policy.check_spec(spec)
-        self._check_environment(spec)
+        starting.check_environment(host, spec)
         gpu_ids = host.capacity.reserve(internal_id, spec.reservation)
         try:
             ports = host.ports.reserve(internal_id, spec.ports)
@@ -311,18 +311,13 @@ class SessionManager:
         host.feed.tell_host()
         return life
 
-    def _check_environment(self, spec: SessionSpec) -> None:
-        """Refuse names that this host injects before anything is reserved."""
-        names = injected_environment(
-            self._host.settings.env_prefixes,
-            spec.identity.session_id,
-            self._host.settings.public_address,
-            (),
-        )
-        for port in spec.ports:
-            suffix = f"_PORT_{port.protocol.value.upper()}_{port.container}"
-            names |= {prefix + suffix: "" for prefix in self._host.settings.env_prefixes}
-        container_environment(spec.env, names)
+    def _end(self, life: Lifecycle, reason: EndReason) -> None:
+        """Have a session end; before the engine has answered, by what its record tells."""
+        life.ask_stop(reason)
+        session = life.session
+        has_task = self.reconciled or session.internal_id in self._tasks
+        if session.process is not None and not has_task:
+            self._own(session.internal_id, life.run_adopted(None))
 
     def _own(self, internal_id: str, body: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(body, name=f"session-{internal_id}")
@@ -338,9 +333,10 @@ class SessionManager:
             log.error("session %s: its task failed by a defect", internal_id, exc_info=error)
 
     def _remember(self, session: Session) -> None:
-        self._lives[session.internal_id] = Lifecycle(
-            self._host, session.with_changes(sequence=self._host.feed.stamp())
-        )
+        life = Lifecycle(self._host, session.with_changes(sequence=self._host.feed.stamp()))
+        self._lives[session.internal_id] = life
+        if not session.state.ended:
+            life.arm()  # a lifetime is kept whether or not the engine answers
         if _holds(session):
             self._host.ports.adopt(session.internal_id, session.ports)
             self._host.capacity.adopt(
@@ -383,16 +379,7 @@ class SessionManager:
         internal_id = life.session.internal_id
         await life.wait_for(lambda session: session.log_sealed or session.container_removed)
         if not life.session.container_removed:
-            await life.forget_container()
-        await self._bury(internal_id)
+            await leftovers.remove_container(self._host, life)
+        await self._tombstones.bury(internal_id)
         await self._host.reach("discard.buried")
         await self.forget(internal_id)
-
-    async def _bury(self, internal_id: str) -> None:
-        now = self._host.clock.time()
-        self._tombstones[internal_id] = now
-        await self._host.records.add_tombstone(internal_id, now)
-        old = [i for i, made in self._tombstones.items() if now - made >= TOMBSTONE_SECONDS]
-        for known in old:
-            del self._tombstones[known]
-        await self._host.records.remove_tombstones(old)

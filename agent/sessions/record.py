@@ -11,7 +11,7 @@
         public/                  0755, seen by the container at /run/tiltyard
           session.json           0644, what the game may know of itself
         stopped-<reason>         that it was stopped while the disk was full
-      tombstones/<internal id>   stops that came before their start
+      tombstones/<internal id>   stops that came before their start, see `tombstones`
       spool/                     artifacts on their way
 
 Every file is written beside its place, flushed, renamed, and its folder flushed: a reader finds
@@ -27,9 +27,11 @@ import fcntl
 import functools
 import json
 import logging
+import os
 import shutil
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, ParamSpec, Protocol, TypeVar
@@ -45,8 +47,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound="Closable")
 
-TOMBSTONE_SECONDS = 3600.0
-"""How long a stop refuses a start that comes after it (design.md, POST /session, step 6)."""
 THREADS = 4
 """Enough that one slow flush does not hold up the others; a disk gains nothing from more."""
 
@@ -128,7 +128,13 @@ class Records:
         self._root = state_dir
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="records")
         self._running: set[asyncio.Future[Any]] = set()
+        self._readers: Counter[str] = Counter()
         self._locked: IO[bytes] | None = None
+
+    @property
+    def tombstones_dir(self) -> Path:
+        """Where stops are remembered that came before their start."""
+        return self._root / "tombstones"
 
     @property
     def spool_dir(self) -> Path:
@@ -146,6 +152,20 @@ class Records:
     def log_path(self, internal_id: str) -> Path:
         """The sealed log."""
         return self.directory(internal_id) / "log"
+
+    @contextlib.contextmanager
+    def kept(self, internal_id: str) -> Iterator[None]:
+        """Let nothing of an ended session be removed that somebody reads meanwhile."""
+        self._readers[internal_id] += 1
+        try:
+            yield
+        finally:
+            self._readers[internal_id] -= 1
+            self._readers += Counter()  # drops what has come to nothing
+
+    def is_read(self, internal_id: str) -> bool:
+        """True while somebody reads what is left of a session."""
+        return internal_id in self._readers
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run blocking file work on the pool; a cancelled wait does not cut it off."""
@@ -198,6 +218,10 @@ class Records:
         """Replace what the container sees of its session and its host."""
         await self.run(self._publish, session, drain)
 
+    async def drop_log(self, internal_id: str) -> None:
+        """Remove a sealed log; nothing happens when there is none."""
+        await self.run(self._drop_log, internal_id)
+
     async def delete(self, internal_id: str) -> None:
         """Remove a session's directory; nothing happens when there is none."""
         await self.run(shutil.rmtree, self.directory(internal_id), ignore_errors=True)
@@ -218,18 +242,6 @@ class Records:
         """What was asked of the host last; nothing when that cannot be read."""
         return await self.run(self._load_drain)
 
-    async def add_tombstone(self, internal_id: str, now: float) -> None:
-        """Remember that this session must not start."""
-        await self.run(self._add_tombstone, internal_id, now)
-
-    async def remove_tombstones(self, internal_ids: list[str]) -> None:
-        """Forget that these must not start."""
-        await self.run(self._remove_tombstones, internal_ids)
-
-    async def load_tombstones(self, now: float) -> dict[str, float]:
-        """When each stop was remembered, in Unix time; those too old are removed."""
-        return await self.run(self._load_tombstones, now)
-
     async def close(self) -> None:
         """Finish what is being written, and let the next agent have the directory."""
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -239,7 +251,7 @@ class Records:
 
     def _open(self) -> str:
         with disk(self._root):
-            for path in (self._root, self._root / "sessions", self._root / "tombstones"):
+            for path in (self._root, self._root / "sessions", self.tombstones_dir):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock()
             shutil.rmtree(self.spool_dir, ignore_errors=True)
@@ -250,7 +262,9 @@ class Records:
             return id_file.read_text("ascii").strip()
 
     def _lock(self) -> None:
-        self._locked = (self._root / "lock").open("wb")
+        # For reading, so that it does not keep the disk from being mounted read-only.
+        flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC
+        self._locked = os.fdopen(os.open(self._root / "lock", flags, 0o600), "rb")
         try:
             fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -273,6 +287,11 @@ class Records:
         with disk(path):
             write(path, encode_session(session), 0o600)
 
+    def _drop_log(self, internal_id: str) -> None:
+        path = self.log_path(internal_id)
+        with disk(path):
+            path.unlink(missing_ok=True)
+
     def _publish(self, session: Session, drain: Drain) -> None:
         path = self.public_dir(session.internal_id) / "session.json"
         with disk(path):
@@ -282,6 +301,7 @@ class Records:
         sessions: list[Session] = []
         damaged: list[str] = []
         for directory in (self._root / "sessions").iterdir():
+            _remove_unfinished(directory)
             try:
                 session = decode_session((directory / "record.json").read_bytes())
             except (OSError, ValueError) as error:
@@ -320,27 +340,12 @@ class Records:
             shutil.rmtree(directory, ignore_errors=True)
         return young
 
-    def _tombstone(self, internal_id: str) -> Path:
-        return self._root / "tombstones" / internal_id
 
-    def _add_tombstone(self, internal_id: str, now: float) -> None:
-        path = self._tombstone(internal_id)
-        with disk(path):
-            write(path, str(now).encode(), 0o600)
-
-    def _remove_tombstones(self, internal_ids: list[str]) -> None:
-        for internal_id in internal_ids:
-            self._tombstone(internal_id).unlink(missing_ok=True)
-
-    def _load_tombstones(self, now: float) -> dict[str, float]:
-        made: dict[str, float] = {}
-        for path in (self._root / "tombstones").iterdir():
-            with contextlib.suppress(OSError, ValueError):
-                made[path.name] = float(path.read_text("ascii"))
-            if abs(now - made.get(path.name, now)) >= TOMBSTONE_SECONDS:
-                path.unlink(missing_ok=True)
-                del made[path.name]
-        return made
+def _remove_unfinished(directory: Path) -> None:
+    """Remove files that a killed agent was about to put into their place."""
+    for path in [*directory.glob(".*.new"), *directory.glob("public/.*.new")]:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _close_late(opening: asyncio.Future[F]) -> None:

@@ -40,6 +40,7 @@ async def seal(host: Host, session: Session) -> None:
         try:
             await host.records.run(_write, _path(host.records, session), report_of(session))
         except DiskFull as error:
+            host.disks.lacks_room(session.internal_id, error)
             log.warning("session %s: cannot seal its report: %s", session.internal_id, error)
             await back_off.wait()
         else:
@@ -57,10 +58,11 @@ async def read(records: Records, clock: Clock, life: Followed) -> tuple[Report, 
     sealed = life.wait_for(lambda now: now.log_sealed or now.container_removed)
     await comes_first(sealed, clock.sleep(SEAL_WAIT_SECONDS), f"seal-{life.session.internal_id}")
     session = life.session
-    report = await records.run(_read, _path(records, session))
     tail = None
-    if session.log_sealed:
-        tail = await records.run(read_tail, records.log_path(session.internal_id))
+    with records.kept(session.internal_id):
+        report = await records.run(_read, _path(records, session))
+        if session.log_sealed:
+            tail = await records.run(read_tail, records.log_path(session.internal_id))
     return report or report_of(session), tail
 
 

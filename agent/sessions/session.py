@@ -202,6 +202,8 @@ class Session:
     on which its container last started. `sequence` is the agent's counter at the last change.
     `exit_code` and `oom_killed` are of the last run that ended; `run_usage` is what the last run
     used, ended or not, as far as that is recorded, and `earlier_usage` what those before it did.
+    `log_sealed` is true while the host has its log. `kept_since` is the moment of its end, from
+    which on what is left of it is kept; as a deadline, so that the same clock decides.
     """
 
     internal_id: str
@@ -232,6 +234,12 @@ class Session:
     timeline: tuple[Moment, ...] = ()
     earlier_usage: Usage = field(default_factory=Usage)
     run_usage: Usage = field(default_factory=Usage)
+    kept_since: Deadline | None = None
+
+    @property
+    def since(self) -> float:
+        """When it came into its state."""
+        return self.timeline[-1].time if self.timeline else self.create_time
 
     def to(self, state: State, *, at: float, **changes: object) -> Session:
         """A copy in `state` since `at`, with `changes`.

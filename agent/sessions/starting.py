@@ -12,6 +12,7 @@ from agent.engine import Container, ContainerSpec, ContainerStatus, container_na
 from agent.errors import (
     AgentError,
     ContainerExists,
+    ContainerGone,
     EngineTimeout,
     EngineUnavailable,
     FirewallFailed,
@@ -24,6 +25,7 @@ from agent.sessions.record import encode_label
 from agent.sessions.session import (
     Deadline,
     Session,
+    SessionSpec,
     State,
     container_environment,
     injected_environment,
@@ -42,6 +44,18 @@ than a caller gives a host. Each is random by half, so that many starts do not c
 
 Step = Callable[[str], Awaitable[None]]
 """Called between the steps; raises when the start must not go on."""
+
+
+def check_environment(host: Host, spec: SessionSpec) -> None:
+    """Refuse names that this host injects before anything is reserved; raises InvalidArgument."""
+    settings = host.settings
+    names = injected_environment(
+        settings.env_prefixes, spec.identity.session_id, settings.public_address, ()
+    )
+    for port in spec.ports:
+        suffix = f"_PORT_{port.protocol.value.upper()}_{port.container}"
+        names |= {prefix + suffix: "" for prefix in settings.env_prefixes}
+    container_environment(spec.env, names)
 
 
 async def start(host: Host, session: Session, step: Step) -> Session:
@@ -80,6 +94,22 @@ def running(
         start_time=start_time,
         boot_id=host.clock.boot_id,
         deadline=deadline,
+    )
+
+
+def has_restarted(session: Session, container: Container) -> bool:
+    """True when a failed session's container was started again, and nobody recorded that."""
+    return session.state is State.RESTARTING and (container.start_time or 0) > session.since
+
+
+def running_again(host: Host, session: Session, container: Container) -> Session:
+    """The session as it is once its container has been started again."""
+    return session.with_next_run(container.process).to(
+        State.RUNNING,
+        at=container.start_time or host.clock.time(),
+        start_time=container.start_time,
+        boot_id=host.clock.boot_id,
+        restart_count=session.restart_count + 1,
     )
 
 
@@ -181,13 +211,18 @@ async def _create_and_start(host: Host, session: Session, step: Step) -> Session
 
 
 async def _create(host: Host, session: Session) -> None:
-    spec = _container_spec(host, session)
+    spec, name = _container_spec(host, session), container_name(session.internal_id)
     try:
         await host.engine.create(spec)
     except ContainerExists:
         # Only what is left of an undone try can have the name of this id.
-        await host.engine.remove(container_name(session.internal_id))
+        await host.engine.remove(name)
         await host.engine.create(spec)
+    except EngineTimeout as error:
+        try:
+            await host.engine.inspect(name)
+        except ContainerGone:
+            raise error from None
 
 
 async def _start_created(host: Host, name: str) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import re
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,8 +23,7 @@ from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import BadStatusLine, InvalidHeader, InvalidURLError, LineTooLong
 
 from controlplane.api.errors import BrokenBodyError, error_body, identifier_of
-from controlplane.api.gate import Gate, allow_files, listen
-from controlplane.config import Config
+from controlplane.api.gate import Gate, listen
 
 _log = logging.getLogger(__name__)
 
@@ -225,29 +225,27 @@ class Connection(web.RequestHandler):
 class Edge:
     """Listens, and stands before the application: version, expectation, caller, caps."""
 
-    def __init__(self, config: Config, limits: Limits) -> None:
-        """Take the settings; nothing is opened before `open`."""
-        self._config = config
+    def __init__(self, gate: Gate, limits: Limits) -> None:
+        """Take the bounds; nothing is opened before `open`."""
         self._limits = limits
-        self._gate = Gate(config)
+        self._gate = gate
         self._servers: list[asyncio.Server] = []
         self._make_request: Callable[..., web.BaseRequest]
         self._handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-    async def open(self, server: web.Server) -> str:
+    async def open(
+        self, server: web.Server, address: tuple[str, int], tls: ssl.SSLContext | None
+    ) -> str:
         """Listen for an application's server, and give the base address.
 
         Raises:
             OSError: The address cannot be listened on.
-            ConfigError: The certificate cannot be loaded.
         """
-        tls = self._config.tls_context()
-        allow_files(self._config.max_connections)
         self._make_request, self._handle = server.request_factory, server.request_handler
         server.request_factory = cast("Callable[..., web.BaseRequest]", self._begin)
         server.request_handler = self._answer
         loop = asyncio.get_running_loop()
-        for listener in await listen(*self._config.listen_address(), self._gate):
+        for listener in await listen(*address, self._gate):
             self._servers.append(
                 await loop.create_server(
                     lambda: Connection(server, self._limits),

@@ -18,6 +18,7 @@ from controlplane.errors import (
     Reason,
     StoreError,
     TiltyardError,
+    TooManyRequestsError,
 )
 
 _log = logging.getLogger(__name__)
@@ -153,7 +154,7 @@ def _from_ours(request: web.Request, error: TiltyardError) -> web.Response:
             {"field": v.field, "description": v.description} for v in error.violations
         ]
     response = error_response(request, status, error.message, error.details, **more)
-    if isinstance(error, NoCapacityError | HostBusyError):
+    if isinstance(error, NoCapacityError | HostBusyError | TooManyRequestsError):
         response.headers["Retry-After"] = str(error.retry_after)
     if error.reason is Reason.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = "Bearer"

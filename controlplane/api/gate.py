@@ -127,12 +127,15 @@ class _Listener(socket.socket):
 
 
 async def listen(host: str, port: int, gate: Gate) -> list[_Listener]:
-    """Listen on every address of a host; `localhost` may have two, and one may be unusable."""
+    """Listen on every address of a host; `localhost` may have two, and one may be unusable.
+
+    An empty one means every address of the machine.
+    """
     found: list[_Listener] = []
     failed: OSError | None = None
     loop = asyncio.get_running_loop()
     for family, kind, proto, _, address in await loop.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     ):
         listener = _Listener(family, kind, proto)
         listener.gate = gate

@@ -25,7 +25,14 @@ from controlplane.api.operator.accounts import (
     list_accounts,
     remove_account,
 )
-from controlplane.api.operator.agents import get_agent, list_agents, remove_agent
+from controlplane.api.operator.agents import (
+    create_enrolment_token,
+    create_token_to_enrol_again,
+    get_agent,
+    list_agents,
+    remove_agent,
+    revoke_agent,
+)
 from controlplane.api.operator.audit import list_audit
 from controlplane.api.operator.fleet import (
     create_region,
@@ -106,8 +113,14 @@ ROUTES: tuple[Route, ...] = (
     Route("DELETE", "/operator/registry/{registry}", Scope.OPERATOR_WRITE, remove_registry,
           {401, 403, 404, 409}),
     Route("GET", "/operator/agent", Scope.OPERATOR_READ, list_agents, {401, 403}),
+    Route("POST", "/operator/agent/token", Scope.OPERATOR_WRITE, create_enrolment_token,
+          {401, 403, 404, 413, 422}),
     Route("GET", "/operator/agent/{agent}", Scope.OPERATOR_READ, get_agent, {401, 403, 404}),
     Route("DELETE", "/operator/agent/{agent}", Scope.OPERATOR_WRITE, remove_agent,
+          {401, 403, 404, 409}),
+    Route("POST", "/operator/agent/{agent}/token", Scope.OPERATOR_WRITE,
+          create_token_to_enrol_again, {401, 403, 404}),
+    Route("POST", "/operator/agent/{agent}/revoke", Scope.OPERATOR_WRITE, revoke_agent,
           {401, 403, 404, 409}),
     Route("GET", "/operator/account", Scope.OPERATOR_READ, list_accounts, {401, 403}),
     Route("POST", "/operator/account", Scope.OPERATOR_WRITE, create_account,

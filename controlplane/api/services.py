@@ -9,6 +9,7 @@ from controlplane.accounts import Accounts
 from controlplane.all_sessions import AllSessions
 from controlplane.applications import Applications
 from controlplane.delegation import Delegation
+from controlplane.enrolment import Enrolment
 from controlplane.fleet.agents import Agents
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.fleet_admin import FleetAdmin
@@ -46,6 +47,7 @@ class Services:
     fleet_store: FleetStore
     fleet_admin: FleetAdmin
     agents: Agents
+    enrolment: Enrolment
 
 
 SERVICES = web.AppKey("services", Services)

@@ -85,6 +85,8 @@ AGENT: dict[str, Column] = {
     "GPU": _taken("gpu", str),
     "FREE SESSIONS": field("freeSessions"),
     "IN SETTINGS": field("declared", yes),
+    "CERTIFICATE UNTIL": field("certificateExpires", time),
+    "REVOKED": field("revoked", time),
     "IMAGES": field("images", words),
     "PULLS": field("pulls", _pulls),
 }
@@ -191,6 +193,34 @@ def remove_agent(api: Api, name: str, *, yes: bool) -> None:
     """Remove an agent without live sessions that the settings file does not declare."""
     confirmed(f"Remove the agent {name}, with the logs and files of its ended sessions?", yes=yes)
     api.delete("operator", "agent", name)
+
+
+@agent.command("revoke")
+@_NAME
+@YES
+@calls("revoke the agent")
+def revoke_agent(api: Api, name: str, *, yes: bool) -> None:
+    """Revoke an agent whose host is compromised; all that runs there is taken for lost."""
+    confirmed(f"Revoke the agent {name} for ever, and end all of its sessions?", yes=yes)
+    api.post("operator", "agent", name, "revoke", body=None)
+
+
+@agent.command("token")
+@click.option("--region", help="The region of a new host.")
+@click.option("--node-pool", help="Its node pool; `default` when left out.")
+@click.option("--agent", "again", help="Instead: the agent that enrols again, where it is.")
+@calls("create the token")
+def create_token(api: Api, region: str | None, node_pool: str | None, again: str | None) -> None:
+    """Create a token with which one host enrols within 15 minutes, and print it."""
+    if (region is None) == (again is None) or (again is not None and node_pool is not None):
+        told = "name --region, and maybe --node-pool, or --agent"
+        raise click.UsageError(told, click.get_current_context())
+    if again is not None:
+        reply = api.post("operator", "agent", again, "token", body=None)
+    else:
+        body = {"region": region, "nodePool": node_pool}
+        reply = api.post("operator", "agent", "token", body=body)
+    api.print(reply, lambda content: [str(content["token"])])
 
 
 @click.group("warm-pool")

@@ -1,47 +1,37 @@
-"""The client of one agent: protobuf ends here.
+"""The client of one agent: protobuf ends here, and in `agent_wire.py`.
 
-The only module of the control plane that imports generated code. Every call has a deadline. A
+Every call has a deadline. A
 failure with a reason is an answer (AgentRefusedError); one without, such as a passed deadline or a
 broken connection, says nothing about what the agent did (AgentSilentError).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import grpc
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from controlplane.errors import AgentReason, AgentRefusedError, AgentSilentError
+from controlplane.fleet.agent_wire import (
+    credentials_out,
+    report_in,
+    session_in,
+    spec_out,
+    watch_message_in,
+)
 from controlplane.fleet.contract import (
     Answer,
-    EndReason,
-    Heartbeat,
-    Host,
-    HostReported,
-    HostSession,
-    Identity,
-    NetworkMode,
-    Port,
-    PortRequest,
-    Protocol,
     PullProgress,
     RegistryLogin,
-    Resources,
     SessionSpec,
-    SessionsReported,
-    SnapshotBegin,
-    SnapshotEnd,
-    State,
     WatchMessage,
 )
-from controlplane.fleet.session_report import FailedRun, Moment, SessionReport
+from controlplane.fleet.session_report import SessionReport
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
 REASON_METADATA = "tiltyard-error-reason"
-FORMAT = 1
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 FOLLOW_TIMEOUT = 24 * 3600.0
 """A follower comes back after a day; a session may live longer."""
@@ -58,41 +48,68 @@ PULL_TIMEOUT = 1900.0
 REMOVE_TIMEOUT = 90.0
 """The engine has 60 s for it, and may be asked for another thing first."""
 
+RENEW_TIMEOUT = 15.0
+"""An agent makes a key, or writes a certificate to its disk."""
+
 _Stream = TypeVar("_Stream", bound=grpc.aio.RpcContext)
 _HUNG_UP = "the control plane has hung up on the agent"
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    # A connection whose other end is gone is found within 8 s.
+    ("grpc.keepalive_time_ms", 4_000),
+    ("grpc.keepalive_timeout_ms", 4_000),
+    ("grpc.http2.ping_timeout_ms", 4_000),
     ("grpc.http2.max_pings_without_data", 0),
+    # A host that is back is found within a second; an attempt to connect has 2 s.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.min_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.enable_retries", 0),
 )
-_PROTOCOLS = {
-    Protocol.TCP: agent_pb2.PROTOCOL_TCP,
-    Protocol.UDP: agent_pb2.PROTOCOL_UDP,
-}
-_PROTOCOL_NAMES = {number: protocol for protocol, number in _PROTOCOLS.items()}
-_NETWORK_MODES = {
-    NetworkMode.BRIDGE: agent_pb2.NETWORK_MODE_BRIDGE,
-    NetworkMode.HOST: agent_pb2.NETWORK_MODE_HOST,
-}
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How we show ourselves to an agent and know it, as PEM texts; `host` is its DNS name."""
+
+    authority: bytes = field(repr=False)
+    certificate: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    host: str
 
 
 class AgentClient:
     """Speaks with one agent over one channel."""
 
-    def __init__(self, address: str) -> None:
-        """Name the agent's address, such as `unix:/run/tiltyard/agent.sock`; dials lazily."""
-        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
-        self._stub = agent_pb2_grpc.AgentServiceStub(self._channel)
+    def __init__(self, address: str, credentials: Credentials | None = None) -> None:
+        """Name the agent's address, such as `unix:/run/tiltyard/agent.sock`; dials lazily.
+
+        Over a network by mutual TLS, with `credentials`.
+        """
+        self._address = address
+        self._left: dict[grpc.aio.Channel, asyncio.Task[None]] = {}
+        self._dial(credentials)
+
+    def redial(self, credentials: Credentials | None = None) -> None:
+        """Make new calls on a new connection, with other credentials where some are given.
+
+        Those under way go on with theirs.
+        """
+        left = self._channel
+        closing = asyncio.create_task(
+            left.close(FOLLOW_TIMEOUT), name=f"end of the last channel to {self._address}"
+        )
+        self._left[left] = closing
+        closing.add_done_callback(lambda _: self._left.pop(left, None))
+        self._dial(credentials or self._credentials)
 
     async def close(self) -> None:
-        """Close the channel, which ends every call."""
-        await self._channel.close()
+        """Hang up, which ends every call."""
+        closing = list(self._left.values())
+        for channel in (self._channel, *self._left):
+            await channel.close()
+        await asyncio.gather(*closing)
 
     async def watch(
         self, incarnation: str, acked_sequence: int
@@ -106,15 +123,15 @@ class AgentClient:
         request = agent_pb2.WatchRequest(incarnation=incarnation, acked_sequence=acked_sequence)
         with _translated(), _ended(self._stub.Watch(request, timeout=FOLLOW_TIMEOUT)) as call:
             async for response in call:
-                yield _watch_message(response)
+                yield watch_message_in(response)
         raise AgentSilentError("the agent ended the stream")
 
     async def start_session(self, internal_id: str, spec: SessionSpec, timeout: float) -> Answer:
         """Start a session. Idempotent on the internal id. Raises as `watch`."""
-        request = agent_pb2.StartSessionRequest(internal_id=internal_id, spec=_spec_out(spec))
+        request = agent_pb2.StartSessionRequest(internal_id=internal_id, spec=spec_out(spec))
         with _translated():
             response = await self._stub.StartSession(request, timeout=timeout)
-            return Answer(_session_in(response.session), response.incarnation)
+            return Answer(session_in(response.session), response.incarnation)
 
     async def stop_session(self, internal_id: str, timeout: float, *, discard: bool) -> Answer:
         """Stop a session and wait for its end, at most `timeout` seconds. Raises as `watch`.
@@ -126,7 +143,7 @@ class AgentClient:
         )
         with _translated():
             response = await self._stub.StopSession(request, timeout=timeout)
-            return Answer(_session_in(response.session), response.incarnation)
+            return Answer(session_in(response.session), response.incarnation)
 
     async def stream_logs(self, internal_id: str, *, follow: bool) -> AsyncGenerator[bytes, None]:
         """Read a log from its beginning. Closing cancels the call. Raises as `watch`."""
@@ -141,7 +158,7 @@ class AgentClient:
         request = agent_pb2.GetReportRequest(internal_id=internal_id)
         with _translated():
             response = await self._stub.GetReport(request, timeout=REPORT_TIMEOUT)
-            return _report_in(response)
+            return report_in(response)
 
     async def fetch_artifact(self, internal_id: str, path: str) -> AsyncGenerator[bytes, None]:
         """Read a .tar.gz of a file or folder. Closing cancels the call. Raises as `watch`."""
@@ -158,7 +175,7 @@ class AgentClient:
 
         Closing cancels the call, not the pull.
         """
-        request = agent_pb2.PullImageRequest(image=image, credentials=_credentials_out(login))
+        request = agent_pb2.PullImageRequest(image=image, credentials=credentials_out(login))
         with _translated(), _ended(self._stub.PullImage(request, timeout=PULL_TIMEOUT)) as call:
             async for response in call:
                 if response.done:
@@ -171,11 +188,37 @@ class AgentClient:
                 )
         raise AgentSilentError("the agent ended the pull without a result")
 
+    async def renew_certificate(self, certificate: bytes = b"") -> bytes:
+        """Have the agent make a key and ask for a certificate, or install the one for its key.
+
+        Gives the signing request, or nothing. Raises as `watch`.
+        """
+        request = agent_pb2.RenewCertificateRequest(certificate=certificate)
+        with _translated():
+            response = await self._stub.RenewCertificate(request, timeout=RENEW_TIMEOUT)
+            return response.signing_request
+
     async def remove_image(self, image: str) -> None:
         """Have an image removed that nothing on the host uses. Idempotent. Raises as `watch`."""
         request = agent_pb2.RemoveImageRequest(image=image)
         with _translated():
             await self._stub.RemoveImage(request, timeout=REMOVE_TIMEOUT)
+
+    def _dial(self, credentials: Credentials | None) -> None:
+        self._credentials = credentials
+        self._channel = _channel(self._address, credentials)
+        self._stub = agent_pb2_grpc.AgentServiceStub(self._channel)
+
+
+def _channel(address: str, credentials: Credentials | None) -> grpc.aio.Channel:
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=_OPTIONS)
+    shown = grpc.ssl_channel_credentials(
+        credentials.authority, credentials.key, credentials.certificate
+    )
+    # Its certificate is for this name, wherever the agent is reached.
+    options = (*_OPTIONS, ("grpc.ssl_target_name_override", credentials.host))
+    return grpc.aio.secure_channel(address, shown, options=options)
 
 
 @contextmanager
@@ -210,181 +253,3 @@ def _translated() -> Iterator[None]:
         raise AgentSilentError(text) from error
     except (KeyError, ValueError) as error:
         raise AgentSilentError(f"the agent sent what cannot be read: {error}") from error
-
-
-def _spec_out(spec: SessionSpec) -> agent_pb2.SessionSpec:
-    identity = spec.identity
-    return agent_pb2.SessionSpec(
-        format=FORMAT,
-        identity=agent_pb2.Identity(
-            account=identity.account,
-            session_id=identity.session_id,
-            application=identity.application,
-            tag=identity.tag,
-            location=identity.location,
-            labels=dict(identity.labels),
-            external_id=identity.external_id,
-        ),
-        image=spec.image,
-        args=spec.args,
-        env=dict(spec.env),
-        restart=spec.restart,
-        ttl=None if spec.ttl is None else Duration(seconds=spec.ttl),
-        network_mode=_NETWORK_MODES[spec.network_mode],
-        reservation=_resources_out(spec.reservation),
-        limits=_resources_out(spec.limits),
-        ports=[_port_out(port) for port in spec.ports],
-    )
-
-
-def _credentials_out(login: RegistryLogin | None) -> agent_pb2.RegistryCredentials | None:
-    if login is None:
-        return None
-    return agent_pb2.RegistryCredentials(username=login.username, password=login.password)
-
-
-def _port_out(port: PortRequest) -> agent_pb2.PortRequest:
-    return agent_pb2.PortRequest(
-        container_port=port.container,
-        protocol=_PROTOCOLS[port.protocol],
-        tls=port.tls,
-        pinned_host_port=port.pinned,
-    )
-
-
-def _resources_out(resources: Resources) -> agent_pb2.Resources:
-    return agent_pb2.Resources(
-        nano_cpus=resources.nano_cpus, memory_bytes=resources.memory_bytes, gpus=resources.gpus
-    )
-
-
-def _watch_message(response: agent_pb2.WatchResponse) -> WatchMessage:
-    return WatchMessage(response.incarnation, response.sequence, _watch_event(response))
-
-
-def _watch_event(
-    response: agent_pb2.WatchResponse,
-) -> SnapshotBegin | SnapshotEnd | SessionsReported | HostReported | Heartbeat:
-    kind = response.WhichOneof("event")
-    if kind == "snapshot_begin":
-        return SnapshotBegin()
-    if kind == "snapshot_end":
-        return SnapshotEnd(response.snapshot_end.reconciled)
-    if kind == "sessions":
-        return SessionsReported(_sessions_in(response.sessions.sessions))
-    if kind == "host":
-        return HostReported(_host_in(response.host))
-    return Heartbeat()
-
-
-def _sessions_in(sessions: Iterable[agent_pb2.Session]) -> tuple[HostSession, ...]:
-    return tuple(_session_in(session) for session in sessions)
-
-
-def _session_in(session: agent_pb2.Session) -> HostSession:
-    identity = session.identity
-    ended = session.end_reason != agent_pb2.END_REASON_UNSPECIFIED
-    return HostSession(
-        internal_id=session.internal_id,
-        identity=Identity(
-            account=identity.account,
-            session_id=identity.session_id,
-            application=identity.application,
-            tag=identity.tag,
-            location=identity.location,
-            labels=dict(identity.labels),
-            external_id=identity.external_id,
-        ),
-        image=session.image,
-        state=_state_in(session.state),
-        ports=tuple(
-            Port(p.container_port, _PROTOCOL_NAMES[p.protocol], p.host_port, p.tls)
-            for p in session.ports
-        ),
-        reservation=_resources_in(session.reservation),
-        injected_env=dict(session.injected_env),
-        create_ms=session.create_time.ToMilliseconds(),
-        expire_ms=_milliseconds(session.expire_time, session.HasField("expire_time")),
-        end_ms=_milliseconds(session.end_time, session.HasField("end_time")),
-        exit_code=session.exit_code if session.HasField("exit_code") else None,
-        end_reason=EndReason[_end_reason_name(session.end_reason)] if ended else None,
-        detail=session.detail,
-        sequence=session.sequence,
-        host=session.host,
-    )
-
-
-def _report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
-    report = response.report
-    known = report.HasField
-    return SessionReport(
-        state=_state_in(report.state),
-        end_reason=EndReason[_end_reason_name(report.end_reason)],
-        detail=report.detail,
-        create_ms=report.create_time.ToMilliseconds(),
-        end_ms=report.end_time.ToMilliseconds(),
-        exit_code=report.exit_code if known("exit_code") else None,
-        signal=report.signal if known("signal") else None,
-        oom_killed=report.oom_killed,
-        restart_count=report.restart_count,
-        failed_runs=tuple(map(_failed_run_in, report.failed_runs)),
-        timeline=tuple(
-            Moment(_state_in(moment.state), moment.time.ToMilliseconds())
-            for moment in report.timeline
-        ),
-        cpu_seconds=_seconds(report.cpu_time) if known("cpu_time") else None,
-        peak_memory_bytes=report.peak_memory_bytes if known("peak_memory_bytes") else None,
-        log=response.log if response.HasField("log") else None,
-        log_truncated=response.log_truncated,
-    )
-
-
-def _failed_run_in(run: agent_pb2.FailedRun) -> FailedRun:
-    return FailedRun(
-        start_ms=_milliseconds(run.start_time, run.HasField("start_time")),
-        end_ms=run.end_time.ToMilliseconds(),
-        exit_code=run.exit_code if run.HasField("exit_code") else None,
-        oom_killed=run.oom_killed,
-        delay=_seconds(run.restart_delay),
-    )
-
-
-def _state_in(number: agent_pb2.State.ValueType) -> State:
-    return State[agent_pb2.State.Name(number).removeprefix("STATE_")]
-
-
-def _seconds(span: Duration) -> float:
-    return span.ToNanoseconds() / 10**9
-
-
-def _end_reason_name(number: agent_pb2.EndReason.ValueType) -> str:
-    return agent_pb2.EndReason.Name(number).removeprefix("END_REASON_")
-
-
-def _milliseconds(time: Timestamp, present: bool) -> int | None:
-    return time.ToMilliseconds() if present else None
-
-
-def _resources_in(resources: agent_pb2.Resources) -> Resources:
-    return Resources(resources.nano_cpus, resources.memory_bytes, resources.gpus)
-
-
-def _host_in(host: agent_pb2.Host) -> Host:
-    return Host(
-        agent_id=host.agent_id,
-        version=host.version,
-        public_address=host.public_address,
-        latency_addresses=tuple(host.latency_addresses),
-        capacity=_resources_in(host.capacity),
-        reserved=_resources_in(host.reserved),
-        free_sessions=host.free_sessions,
-        port_range_first=host.port_range_first,
-        port_range_last=host.port_range_last,
-        free_tcp_ports=host.free_tcp_ports,
-        free_udp_ports=host.free_udp_ports,
-        images=frozenset(host.images),
-        tls=host.tls,
-        draining=host.draining,
-        engine_available=host.engine_available,
-        start_slots=host.start_slots,
-    )

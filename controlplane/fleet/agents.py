@@ -1,6 +1,6 @@
 """Agents as operators see and remove them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from controlplane.clock import Clock
@@ -12,6 +12,7 @@ from controlplane.fleet.host_link import HostLink
 from controlplane.fleet.preload import Preloader
 from controlplane.fleet.pulls import Pull
 from controlplane.storage.account_store import Caller
+from controlplane.storage.enrolment_store import EnrolmentStore, RevokedAgent
 from controlplane.storage.fleet_admin_store import FleetAdminStore, Removal, Removed
 from controlplane.storage.fleet_store import AgentRow
 
@@ -22,6 +23,7 @@ class AgentState(StrEnum):
     CONNECTING = "connecting"
     READY = "ready"
     UNREACHABLE = "unreachable"
+    REVOKED = "revoked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,9 @@ class ShownAgent:
     live_sessions: int
     heard_ms: int | None
     pulls: list[Pull]
+    unclaimed: list[str] = field(default_factory=list)
+    """Internal ids of what lives there without a valid ticket, in order."""
+    revoked_ms: int | None = None
 
 
 class Agents:
@@ -47,31 +52,40 @@ class Agents:
     def __init__(
         self,
         store: FleetAdminStore,
+        enrolments: EnrolmentStore,
         fleet: Fleet,
         preloader: Preloader,
+        *,
         declared: frozenset[str],
         clock: Clock,
     ) -> None:
         self._store = store
+        self._enrolments = enrolments
         self._fleet = fleet
         self._preloader = preloader
         self._declared = declared
         self._clock = clock
 
-    def all(self) -> list[ShownAgent]:
-        """Show all agents by name."""
-        return [self._shown(link) for link in sorted(self._fleet.links, key=lambda k: k.row.name)]
+    async def all(self) -> list[ShownAgent]:
+        """Show all agents by name, also those that were revoked."""
+        revoked = await self._enrolments.revoked()
+        shown = {agent.row.name: self._revoked(agent) for agent in revoked}
+        shown |= {link.row.name: self._shown(link) for link in self._fleet.links}
+        return [shown[name] for name in sorted(shown)]
 
-    def get(self, name: str) -> ShownAgent:
+    async def get(self, name: str) -> ShownAgent:
         """Show one agent.
 
         Raises:
             NotFoundError: There is none of that name.
         """
         link = self._fleet.link(name)
-        if link is None:
-            raise NotFoundError("agent", name)
-        return self._shown(link)
+        if link is not None:
+            return self._shown(link)
+        for agent in await self._enrolments.revoked():
+            if agent.row.name == name:
+                return self._revoked(agent)
+        raise NotFoundError("agent", name)
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove an agent: no session is placed on it from now on, and nobody dials it.
@@ -106,6 +120,19 @@ class Agents:
             live_sessions=link.live_sessions,
             heard_ms=heard_ms,
             pulls=self._preloader.pulls(link),
+            unclaimed=sorted(link.unclaimed),
+        )
+
+    def _revoked(self, agent: RevokedAgent) -> ShownAgent:
+        return ShownAgent(
+            row=agent.row,
+            declared=False,
+            state=AgentState.REVOKED,
+            host=None,
+            live_sessions=0,
+            heard_ms=None,
+            pulls=[],
+            revoked_ms=agent.revoked_ms,
         )
 
     def _state(self, link: HostLink) -> AgentState:

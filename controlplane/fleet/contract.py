@@ -1,6 +1,6 @@
 """What the agent contract carries, as values of our own.
 
-`agent_client.py` converts them from and to protobuf; nothing else in the control plane has seen a
+`agent_wire.py` converts them from and to protobuf; nothing else in the control plane has seen a
 protobuf message. Sizes are bytes, cores are billionths of a core, points in time are milliseconds
 since the epoch.
 """
@@ -106,7 +106,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose a session is; agents keep it and never interpret it."""
+    """Whose a session is; agents keep it and never interpret it. `ticket`: see `tickets.py`."""
 
     account: str
     session_id: str
@@ -115,6 +115,7 @@ class Identity:
     location: str
     labels: Mapping[str, str]
     external_id: str = ""
+    ticket: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,14 @@ class Fleet:
         fleet_store: FleetStore,
         reports: ReportStore,
         *,
+        dial: Callable[[AgentRow], AgentClient],
         placement_silence: float,
         unreachable_after: float,
         clock: Clock,
         random: Random,
     ) -> None:
-        """Know no host yet; `load` reads them, `run` follows them."""
+        """Know no host yet; `load` reads them, `run` follows them; `dial` makes their clients."""
+        self._dial = dial
         self._fleet_store = fleet_store
         self._reports = reports
         self._placement_silence = placement_silence
@@ -68,11 +70,16 @@ class Fleet:
 
     def add(self, row: AgentRow) -> None:
         """Take an agent in, and follow it as soon as the fleet runs."""
-        link = HostLink(row, AgentClient(row.address))
+        link = HostLink(row, self._dial(row))
         self._links[row.name] = link
         self._places.setdefault((row.region, row.node_pool), []).append(link)
         self._watches[row.name] = HostWatch(
-            link, self._reports, clock=self._clock, random=self._random, changed=self._on_change
+            link,
+            self._reports,
+            clock=self._clock,
+            random=self._random,
+            changed=self._on_change,
+            stop=self.stop_session,
         )
         if self._group is not None:
             self._follow(self._group, row.name)

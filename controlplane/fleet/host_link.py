@@ -58,6 +58,8 @@ class HostLink:
         self.sequence = 0
         self.heard_at: float | None = None
         self.reconciled = False
+        self.unclaimed: set[str] = set()
+        """What lives there without a valid ticket, by internal id: nobody's sessions."""
         self._sessions: dict[str, _Seen] = {}
         self._in_flight: dict[str, _InFlight] = {}
 
@@ -73,7 +75,7 @@ class HostLink:
 
     @property
     def live_sessions(self) -> int:
-        """How many sessions are known to live here."""
+        """How many sessions are known to live here, those that are nobody's included."""
         return sum(not seen.session.state.ended for seen in self._sessions.values())
 
     def silent_seconds(self, now: float) -> float:
@@ -132,7 +134,7 @@ class HostLink:
     def forget(self, session: HostSession) -> None:
         """Drop an ended session once it is stored, unless its start still has to hear of it."""
         if session.internal_id not in self.starting:
-            self._sessions.pop(session.internal_id, None)
+            self.drop(session.internal_id)
 
     def is_gone(self, internal_id: str) -> bool:
         """Tell whether absence from the snapshot just complete means that a session is gone.
@@ -151,6 +153,7 @@ class HostLink:
     def drop(self, internal_id: str) -> None:
         """Drop a session that is gone."""
         self._sessions.pop(internal_id, None)
+        self.unclaimed.discard(internal_id)
 
     def drop_absent(self, present: Collection[str]) -> None:
         """Drop every session that is gone, given the ids in the snapshot just complete."""

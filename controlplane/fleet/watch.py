@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -15,23 +15,30 @@ from controlplane.errors import (
 )
 from controlplane.fleet.contract import (
     HostReported,
+    HostSession,
     SessionsReported,
     SnapshotBegin,
     SnapshotEnd,
     WatchMessage,
 )
 from controlplane.fleet.host_link import HostLink
-from controlplane.storage.report_store import ReportStore, Verdict
+from controlplane.storage.report_store import ReportStore
+from controlplane.storage.settling import Verdict
 
 _log = logging.getLogger(__name__)
 
-MESSAGE_TIMEOUT = 10.0
-"""Five heartbeats: a stream that is silent for longer is dialled anew."""
+MESSAGE_TIMEOUT = 6.0
+"""Three heartbeats: a stream that is silent for longer is dialled anew, on a new connection."""
 
 STOP_TIMEOUT = 60.0
 """Longer than a host's grace period; a stop that takes longer is asked for again."""
 
-MIN_BACK_OFF, MAX_BACK_OFF = 0.1, 5.0
+MIN_BACK_OFF = 0.1
+MAX_DIAL_BACK_OFF = 0.5
+"""With what gRPC takes to connect, a host that is back is heard again within 2 s."""
+
+MAX_STOP_BACK_OFF = 2.0
+"""A stop that was asked for meanwhile reaches a host so soon after its return."""
 
 
 @dataclass(slots=True)
@@ -39,7 +46,7 @@ class BackOff:
     """Waits that double from 0.1 s, each shortened by chance so that hosts do not march."""
 
     random: Random
-    longest: float = MAX_BACK_OFF
+    longest: float
     _next: float = field(default=MIN_BACK_OFF)
 
     def reset(self) -> None:
@@ -64,29 +71,43 @@ class HostWatch:
         clock: Clock,
         random: Random,
         changed: Callable[[HostLink], None],
+        stop: Callable[[str, str], object],
     ) -> None:
-        """Call `changed` whenever the host or its sessions changed in memory."""
+        """Call `changed` whenever the host or its sessions changed in memory.
+
+        `stop` has a session stopped on any host, by its agent and internal id.
+        """
         self._link = link
         self._reports = reports
         self._clock = clock
         self._random = random
         self._changed = changed
+        self._stop = stop
         self._snapshot: set[str] | None = None
         self._stops: dict[str, asyncio.Task[bool]] = {}
+        self._waiting: dict[str, HostSession] = {}
+        """Sessions of ids whose start is not settled yet: judged again with every message."""
         self._acked = 0
         self.tried = asyncio.Event()
         """Set once the host has reconciled or could not be reached."""
 
     async def run(self) -> None:
         """Follow the host for ever, dialling anew whenever the stream breaks."""
-        back_off = BackOff(self._random)
-        name = self._link.row.name
+        back_off, told = BackOff(self._random, MAX_DIAL_BACK_OFF), ""
         try:
             while True:
+                heard_at = self._link.heard_at
                 try:
                     await self._follow(back_off)
-                except (AgentRefusedError, AgentSilentError, StoreError, TimeoutError) as error:
-                    _log.info("agent %s: stream broke: %s", name, str(error) or "silent")
+                except TimeoutError:
+                    why = f"nothing came for {MESSAGE_TIMEOUT:g} s"
+                    # The connection may be a dead one, which takes long to show.
+                    self._link.client.redial()
+                except (AgentRefusedError, AgentSilentError, StoreError) as error:
+                    why = str(error)
+                if why != told or heard_at != self._link.heard_at:
+                    _log.info("agent %s: stream broke: %s", self._link.row.name, why)
+                told = why
                 self.tried.set()
                 await back_off.wait()
         finally:
@@ -125,26 +146,45 @@ class HostWatch:
         if isinstance(event, SnapshotBegin):
             self._snapshot = set()
         elif isinstance(event, SessionsReported):
-            await self._settle(event)
+            await self._take_in_sessions(event.sessions)
         elif isinstance(event, SnapshotEnd):
             await self._end_snapshot(event)
         if self._snapshot is None:
+            if self._waiting:
+                await self._settle(tuple(self._waiting.values()))
             self._acked = message.sequence
         if isinstance(event, SessionsReported | SnapshotEnd | HostReported):
             self._changed(self._link)
 
-    async def _settle(self, event: SessionsReported) -> None:
+    async def _take_in_sessions(self, sessions: Sequence[HostSession]) -> None:
         if self._snapshot is not None:
-            self._snapshot.update(session.internal_id for session in event.sessions)
-        verdicts = await self._reports.settle(
-            self._link.row.name, event.sessions, self._link.starting, self._clock.now_ms()
-        )
-        for internal_id, verdict in verdicts.items():
-            if verdict is Verdict.STOP:
-                self.stop_session(internal_id)
-        for session in event.sessions:
+            self._snapshot.update(session.internal_id for session in sessions)
+        await self._settle(sessions)
+        for session in sessions:
             if session.state.ended:
                 self._link.forget(session)
+
+    async def _settle(self, sessions: Sequence[HostSession]) -> None:
+        name, now_ms = self._link.row.name, self._clock.now_ms()
+        settled = await self._reports.settle(name, sessions, self._link.starting, now_ms)
+        for session in sessions:
+            internal_id = session.internal_id
+            verdict = settled.verdicts.get(internal_id)
+            self._waiting.pop(internal_id, None)
+            if verdict is Verdict.WAIT:
+                self._waiting[internal_id] = session
+            elif verdict is Verdict.STOP:
+                self.stop_session(internal_id)
+            elif verdict is Verdict.UNCLAIMED:
+                self._leave_alone(internal_id)
+        for superseded in settled.superseded:
+            self._stop(superseded.agent, superseded.internal_id)
+
+    def _leave_alone(self, internal_id: str) -> None:
+        if not self._link.unclaimed:
+            text = "agent %s: session %s has no valid ticket: it is nobody's and is left alone"
+            _log.warning(text, self._link.row.name, internal_id)
+        self._link.unclaimed.add(internal_id)
 
     async def _end_snapshot(self, event: SnapshotEnd) -> None:
         present, self._snapshot = self._snapshot or set(), None
@@ -155,6 +195,7 @@ class HostWatch:
         missing = [i for i in expected if i not in present and self._link.is_gone(i)]
         await self._reports.end_missing(name, missing, self._clock.now_ms())
         self._link.drop_absent(present)
+        self._waiting = {i: s for i, s in self._waiting.items() if i in present}
         for internal_id in await self._reports.to_stop(name):
             self.stop_session(internal_id)
         if not self._link.reconciled:
@@ -163,16 +204,16 @@ class HostWatch:
         self.tried.set()
 
     async def _stop_until_gone(self, internal_id: str) -> bool:
-        back_off = BackOff(self._random)
+        back_off, told = BackOff(self._random, MAX_STOP_BACK_OFF), ""
         while True:
             try:
                 await self._stop_once(internal_id)
-            except AgentRefusedError as error:
-                self._log_failed_stop(internal_id, error)
-                if error.agent_reason is AgentReason.CANNOT_KILL:
+            except (AgentRefusedError, AgentSilentError, StoreError) as error:
+                if str(error) != told:
+                    told = str(error)
+                    self._log_failed_stop(internal_id, error)
+                if _cannot_kill(error):
                     return False
-            except (AgentSilentError, StoreError) as error:
-                self._log_failed_stop(internal_id, error)
             else:
                 return True
             await back_off.wait()
@@ -195,7 +236,7 @@ class HostWatch:
             if answer.session.state.ended:
                 self._link.forget(answer.session)
         self._changed(self._link)
-        await self._reports.mark_stopped(internal_id, self._clock.now_ms())
+        await self._reports.mark_stopped(name, internal_id, self._clock.now_ms())
 
     def _log_failed_stop(self, internal_id: str, error: Exception) -> None:
         name = self._link.row.name
@@ -206,3 +247,7 @@ class HostWatch:
         for task in stops:
             task.cancel()
         await asyncio.gather(*stops, return_exceptions=True)
+
+
+def _cannot_kill(error: Exception) -> bool:
+    return isinstance(error, AgentRefusedError) and error.agent_reason is AgentReason.CANNOT_KILL

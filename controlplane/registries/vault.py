@@ -6,12 +6,12 @@ which address it is, so that no change of a row can send it elsewhere.
 """
 
 import logging
-import os
 from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken
 
 from controlplane.errors import StoreError
+from controlplane.private_files import read_private, write_private
 from controlplane.registries.endpoint import UnusableError
 
 _log = logging.getLogger(__name__)
@@ -78,15 +78,11 @@ class Vault:
     def _read(self) -> bytes | None:
         """Read the key; None when there is none, or what is there cannot be one."""
         try:
-            with self._path.open("rb") as file:
-                if os.fstat(file.fileno()).st_mode & 0o077:
-                    os.fchmod(file.fileno(), 0o600)
-                    _log.warning("others could read or write %s: it has mode 0600 now", self._path)
-                key = file.read(MAX_KEY_BYTES)
-        except FileNotFoundError:
-            return None
+            key = read_private(self._path, MAX_KEY_BYTES)
         except OSError as error:
             raise self._failure(error) from error
+        if key is None:
+            return None
         try:
             Fernet(key)
         except ValueError:
@@ -105,21 +101,8 @@ class Vault:
 
     def _write(self, key: bytes) -> None:
         """Have the file for certain before anything is sealed with it."""
-        draft = self._path.with_suffix(".draft")
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft.unlink(missing_ok=True)
-            handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(key)
-                file.flush()
-                os.fsync(handle)
-            draft.replace(self._path)
-            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            write_private(self._path, key)
         except OSError as error:
             raise self._failure(error) from error
 

@@ -15,6 +15,7 @@ from controlplane.storage.fleet_store import (
     registry_of,
     write_registry,
 )
+from controlplane.storage.session_ends import lose_sessions
 from controlplane.storage.store import Actor, Event, Store, record_event
 
 _USING_AN_AGENT = {
@@ -203,15 +204,20 @@ def _remove(db: Database, table: str, used: Mapping[str, str], event: Event) -> 
 
 
 def _remove_agent(db: Database, name: str, actor: Actor, now_ms: int) -> Removal:
-    known = "SELECT 1 FROM agent WHERE name=? AND removed_ms IS NULL"
-    if not db.execute(known, (name,)).fetchone():
+    known = "SELECT revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL"
+    found = db.execute(known, (name,)).fetchone()
+    if found is None:
         return None
+    if found[0] is not None:  # starts that were under way when it was revoked are over by now
+        lose_sessions(db, name, now_ms)
     # An attempt is committed before its call: what is counted here cannot come to run later.
     in_use = _in_use(db, name, _USING_AN_AGENT)
     if in_use is not None:
         return in_use
     db.execute(
-        "UPDATE agent SET removed_ms=?, region=NULL, node_pool=NULL WHERE name=?", (now_ms, name)
+        "UPDATE agent SET removed_ms=?, region=NULL, node_pool=NULL, id=NULL, revoked_ms=NULL,"
+        " certificate_serial=NULL, certificate_expire_ms=NULL WHERE name=?",
+        (now_ms, name),
     )
     record_event(db, Event(now_ms, "agent.removed", "", actor, name))
     return Removed()

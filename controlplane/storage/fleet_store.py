@@ -16,12 +16,17 @@ from controlplane.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """An agent: where to dial it and where it belongs."""
+    """An agent: where to dial it and where it belongs.
+
+    An enrolled one has an `id`, which its certificate names, and a time at which that expires.
+    """
 
     name: str
     address: str
     region: str
     node_pool: str
+    id: str | None = None
+    certificate_expire_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class Claimed:
 
 
 REGISTRY_COLUMNS = "name, address, aliases, username, sealed_password, auth_hosts, private, ca"
+AGENT_COLUMNS = "name, address, region, node_pool, id, certificate_expire_ms"
 ALL_REGISTRIES = f"SELECT {REGISTRY_COLUMNS} FROM registry"  # noqa: S608  # a constant
 
 
@@ -91,9 +97,9 @@ class FleetStore:
         await self._store.run(lambda db: _declare(db, config, declared))
 
     async def agents(self) -> list[AgentRow]:
-        """Read all agents that were not removed."""
+        """Read all agents that were neither removed nor revoked."""
         sql = (
-            "SELECT name, address, region, node_pool FROM agent WHERE removed_ms IS NULL"
+            f"SELECT {AGENT_COLUMNS} FROM agent WHERE removed_ms IS NULL AND revoked_ms IS NULL"  # noqa: S608
             " ORDER BY name"
         )
         return await self._store.run(lambda db: [AgentRow(*row) for row in db.execute(sql)])
@@ -203,7 +209,8 @@ def _declare(db: Database, config: Config, registries: Collection[Registry]) -> 
         db.execute(
             "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)"
             " ON CONFLICT(name) DO UPDATE SET address=excluded.address,"
-            " region=excluded.region, node_pool=excluded.node_pool, removed_ms=NULL",
+            " region=excluded.region, node_pool=excluded.node_pool, removed_ms=NULL, id=NULL,"
+            " certificate_serial=NULL, certificate_expire_ms=NULL, revoked_ms=NULL",
             (agent.name, agent.address, agent.region, agent.node_pool),
         )
 

@@ -222,6 +222,33 @@ ALTER TABLE registry ADD COLUMN private INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE registry ADD COLUMN ca TEXT NOT NULL DEFAULT '';
 """
 
+_ENROLMENT = """
+-- An enrolled agent has an id, which its certificate names, and none when the settings declare it.
+-- A revoked one stays until it is removed.
+ALTER TABLE agent ADD COLUMN id TEXT;
+ALTER TABLE agent ADD COLUMN certificate_serial TEXT;
+ALTER TABLE agent ADD COLUMN certificate_expire_ms INTEGER;
+ALTER TABLE agent ADD COLUMN revoked_ms INTEGER;
+CREATE UNIQUE INDEX agent_by_id ON agent(id) WHERE id IS NOT NULL;
+-- Good for one host, once. With an agent it is for that one alone, which enrols again.
+CREATE TABLE enrolment_token (
+    id TEXT PRIMARY KEY,
+    secret_hash BLOB NOT NULL,
+    region TEXT NOT NULL,
+    node_pool TEXT NOT NULL,
+    agent TEXT,
+    expire_ms INTEGER NOT NULL,
+    used_ms INTEGER
+) STRICT;
+"""
+
+_SETTLING = """
+-- When the start of the session began, by its host's clock: of two sessions with one id the later
+-- one stays. `adopted_ended`: it was over before this database knew of it.
+ALTER TABLE session ADD COLUMN started_ms INTEGER;
+ALTER TABLE session ADD COLUMN adopted_ended INTEGER NOT NULL DEFAULT 0;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
     _LOOKUPS,
@@ -234,6 +261,8 @@ MIGRATIONS: tuple[str, ...] = (
     _PORTIONS,
     _IMAGES,
     _REGISTRY_LOGINS,
+    _ENROLMENT,
+    _SETTLING,
 )
 
 

@@ -10,6 +10,7 @@ from sqlite_utils import Database
 from controlplane.fleet.contract import Port, Protocol, Resources, State
 from controlplane.quotas import Quota, Usage, exceeded_limit
 from controlplane.storage.account_store import AccountGone
+from controlplane.storage.session_ends import abandon_attempt
 from controlplane.storage.session_removal_store import remove_abandoned, remove_ended
 from controlplane.storage.store import ITSELF, Actor, Event, Store, record_event
 
@@ -114,7 +115,7 @@ class SessionStore:
         *,
         first_of: Actor | None = None,
     ) -> bool:
-        """Commit an attempt before its call; False when its agent was removed.
+        """Commit an attempt before its call; False when its agent was removed or revoked.
 
         `first_of` is who started the session, given until an attempt of it has begun.
         """
@@ -122,7 +123,8 @@ class SessionStore:
         def transaction(db: Database) -> bool:
             begun = db.execute(
                 "UPDATE session SET internal_id=?, agent=?, host=? WHERE account=? AND id=?"
-                " AND EXISTS (SELECT 1 FROM agent WHERE name=? AND removed_ms IS NULL)",
+                " AND EXISTS (SELECT 1 FROM agent WHERE name=? AND removed_ms IS NULL"
+                " AND revoked_ms IS NULL)",
                 (
                     *(attempt.internal_id, attempt.agent, attempt.host, account, session_id),
                     attempt.agent,
@@ -145,7 +147,7 @@ class SessionStore:
 
         def transaction(db: Database) -> None:
             if abandon:
-                _abandon(db, attempt, now_ms)
+                abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
             db.execute(
                 "UPDATE session SET internal_id=NULL, agent=NULL, host=''"
                 " WHERE account=? AND id=? AND internal_id=?",
@@ -171,7 +173,7 @@ class SessionStore:
 
         def transaction(db: Database) -> None:
             if attempt is not None:
-                _abandon(db, attempt, now_ms)
+                abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
             db.execute(
                 "DELETE FROM session WHERE account=? AND id=? AND NOT confirmed"
                 " AND (internal_id IS NULL OR internal_id=?)",
@@ -268,13 +270,6 @@ def _passed_limit(db: Database, new: NewSession, quota: Quota) -> str | None:
         (new.account, new.id),
     ).fetchone()
     return exceeded_limit(quota, Usage(*others), new.reservation)
-
-
-def _abandon(db: Database, attempt: Attempt, now_ms: int) -> None:
-    db.execute(
-        "INSERT OR IGNORE INTO abandoned(internal_id, agent, created_ms) VALUES (?,?,?)",
-        (attempt.internal_id, attempt.agent, now_ms),
-    )
 
 
 def session_of(row: tuple[Any, ...]) -> Session:

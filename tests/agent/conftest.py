@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.agent.hosts import Agent, an_agent
+from tests.agent.hosts import Agent, an_agent, hosts
 from tests.fakes import FakeClock, FakeEngine
+from tests.faults.ledger import ledger
+from tests.faults.memory_host import assert_survived
+
+
+@pytest.fixture(autouse=True)
+def survived(request: pytest.FixtureRequest) -> None:
+    """After a fault, a next run of the agent finds nothing that it could not put right."""
+    if ledger.wants_checks and inspect.iscoroutinefunction(request.function):
+        request.getfixturevalue("_next_run")
+
+
+@pytest.fixture
+async def _next_run() -> AsyncIterator[None]:
+    hosts.clear()
+    yield
+    for tmp_path, (engine, clock, options) in hosts.items():
+        engine.heal()
+        async with an_agent(tmp_path, engine, clock, **options) as agent:
+            await assert_survived(agent)
 
 
 @pytest.fixture

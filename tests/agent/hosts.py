@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agent.failpoints import STEPS
 from agent.feed import Feed
@@ -21,6 +22,7 @@ from agent.sessions.disks import Disks
 from agent.sessions.drain import HostDrain
 from agent.sessions.manager import SessionManager
 from agent.sessions.record import Records
+from agent.sessions.retention import Rules
 from agent.sessions.session import Port, Protocol, Resources
 from agent.sessions.usage import UsageMeter
 from tests.agent.cgroups import FakeCgroups
@@ -100,6 +102,10 @@ class Agent:
         return sorted(path.name for path in folder.iterdir())
 
 
+hosts: dict[Path, tuple[FakeEngine, FakeClock, dict[str, Any]]] = {}
+"""What each folder's agent last ran on, for one more run of it after the test."""
+
+
 @contextlib.asynccontextmanager
 async def an_agent(
     tmp_path: Path,
@@ -116,6 +122,7 @@ async def an_agent(
     disks: Disks | None = None,
 ) -> AsyncIterator[Agent]:
     """An agent on `tmp_path`; leaving ends it as SIGKILL would, its containers run on."""
+    hosts[tmp_path] = engine, clock, {"ports": ports, "cores": cores, "max_sessions": max_sessions}
     records = Records(tmp_path / "state")
     feed, steps, deadlines = Feed(), Steps(), Deadlines()
     cgroups = FakeCgroups(tmp_path / "cgroup")
@@ -156,8 +163,7 @@ async def an_agent(
         sessions,
         images,
         learn=lambda _info: None,
-        container_retention=4 * 3600,
-        log_retention=7 * 86400,
+        rules=Rules(container_seconds=4 * 3600, log_seconds=7 * 86400),
     )
     await sessions.load()
     engine.add_image(IMAGE)

@@ -10,9 +10,11 @@ import pytest
 from agent.errors import EngineUnavailable, PortTaken, SessionNotFound
 from agent.failpoints import START_STEPS, STOP_STEPS
 from agent.sessions.session import EndReason, PortRequest, Protocol, State
+from agent.sessions.tombstones import Tombstones
 from tests.agent.hosts import an_agent, until
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
+from tests.faults.memory_host import assert_survived
 
 
 async def test_a_running_session_is_adopted_as_it_was(
@@ -40,7 +42,7 @@ async def test_a_kill_at_any_step_of_a_start_leaves_all_of_it_or_nothing(
     internal_id = an_id()
     async with an_agent(tmp_path, engine, clock) as agent:
         agent.steps.hold(step)
-        starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+        starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec(ttl=60.0)))
         await agent.steps.reached(step)
         starter.cancel()
         await asyncio.gather(starter, return_exceptions=True)
@@ -55,7 +57,7 @@ async def test_a_kill_at_any_step_of_a_start_leaves_all_of_it_or_nothing(
             assert found == []
             assert agent.nothing_is_held()
             assert agent.directories() == []
-        again = await agent.sessions.start(internal_id, a_spec())
+        again = await agent.sessions.start(internal_id, a_spec(ttl=60.0))
         assert again.state is State.RUNNING
         assert len(await engine.list(agent.host.settings.agent_id)) == 1
 
@@ -153,6 +155,37 @@ async def test_f45_after_a_reboot_what_asks_for_restarts_starts_again_and_the_re
         assert (life.session.state, life.session.restart_count) == (State.RUNNING, 1)
 
 
+@pytest.mark.parametrize("restart", [False, True])
+async def test_f45_a_container_that_turns_up_after_it_was_given_up_has_its_log_sealed(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, restart: bool
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(restart=restart))
+        name, own = f"tiltyard-{session.internal_id}", agent.host.settings.agent_id
+    engine.write_log(name, b"the last words\n")
+    engine.end(name, 255)
+    clock.reboot()
+    find_again = engine.mislay(name)  # as by an engine that is not done with reading its disk
+    async with an_agent(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(session.internal_id)
+        await clock.advance(2)
+        await life.wait_for(lambda now: now.state is State.DEAD and now.container_removed)
+        find_again()
+        await agent.pass_over()
+        assert (life.session.state, life.session.log_sealed) == (State.DEAD, True)
+        assert agent.records.log_path(session.internal_id).read_bytes() == b"the last words\n"
+        assert len(await engine.list(own)) == 1
+        find_again = engine.mislay(name)
+        await clock.advance(4 * 3600)
+        await agent.pass_over()
+        assert life.session.container_removed
+        find_again()
+        await agent.pass_over()
+        assert await engine.list(own) == []  # nothing of it is needed any more
+        assert life.session.log_sealed
+        await assert_survived(agent)
+
+
 async def test_a_stop_before_the_engine_answers_is_carried_out_when_it_does(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock
 ) -> None:
@@ -244,7 +277,7 @@ async def test_orphans_of_ours_go_after_a_grace_period_and_strangers_stay(
     async with an_agent(tmp_path, engine, clock) as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         ours = agent.host.settings.agent_id
-        await agent.records.add_tombstone(session.internal_id, clock.time())
+        await Tombstones(agent.records, clock).bury(session.internal_id)
         await agent.records.delete(session.internal_id)
     async with an_agent(tmp_path / "stranger", engine, clock) as stranger:
         other = await stranger.sessions.start(an_id(), a_spec())

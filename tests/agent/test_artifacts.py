@@ -26,6 +26,7 @@ from agent.errors import (
     ReaderTooSlow,
     UnreadableTar,
 )
+from agent.identity import HostIdentity
 from agent.logs.reading import CHUNK_BYTES
 from agent.rpc import AgentService, Services
 from agent.sessions.session import EndReason
@@ -249,6 +250,7 @@ async def served(
         feed=agent.host.feed,
         clock=agent.clock,
         describe_host=lambda: pytest.fail("nobody asks"),
+        identity=HostIdentity(tmp_path, agent.records.run, agent.clock.time),
     )
     server = grpc.aio.server()
     agent_pb2_grpc.add_AgentServiceServicer_to_server(AgentService(services), server)

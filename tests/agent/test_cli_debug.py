@@ -290,6 +290,15 @@ async def test_deadlines_tell_who_is_next(
         "account": "acme",
         "session_id": "m2",
     }
+    await host.sessions.set_drain(1, draining=True, expire_time=clock.time() + 3600)
+    assert cells(await host.ok("deadlines"))[2][:3] == [
+        "2027-01-15 09:00:00Z",
+        "58 min 30 s",
+        "the end of the drain",
+    ]
+    assert json.loads((await host.ok("deadlines", "--json")).splitlines()[1])["internal_id"] == ""
+    await host.sessions.set_drain(2, draining=False, expire_time=None)
+    assert len((await host.ok("deadlines")).splitlines()) == 3
 
 
 async def test_a_pull_tells_its_progress_and_images_who_uses_them(

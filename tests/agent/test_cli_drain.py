@@ -43,6 +43,7 @@ async def test_what_holds_a_host_up_comes_first(host: Served) -> None:
     assert re.fullmatch(r"The host is empty in (30 min|29 min .*) at the latest\.", lines[0])
     assert len(lines) == 4
     assert await host.ok("undrain") == ""
+    assert json.loads(await host.ok("undrain", "--json")) == {"sessions": 2}
     again = await host.sessions.start(an_id(), a_spec())
     assert again.state is State.RUNNING
 

@@ -211,7 +211,7 @@ async def test_only_udp_ports_are_asked_about(
     assert asked == [[PORT, 20002]]
 
 
-async def test_f22_a_refusal_is_counted_and_told_once(
+async def test_a_refusal_is_counted_and_told_once(
     flushing: Conntrack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     outcomes: list[OSError | None] = [REFUSED, REFUSED, None]
@@ -235,7 +235,7 @@ async def test_f22_a_refusal_is_counted_and_told_once(
     assert flushing.failures == 2
 
 
-async def test_f22_a_kernel_that_does_not_answer_holds_a_start_up_for_a_moment_only(
+async def test_a_kernel_that_does_not_answer_holds_a_start_up_for_a_moment_only(
     flushing: Conntrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     let_go, ended = threading.Event(), threading.Event()

@@ -15,6 +15,8 @@ import pytest
 from agent.clock import SystemClock
 from agent.config import AgentConfig
 from agent.daemon import Daemon
+from agent.images import Images
+from agent.sessions.record import Records
 from tests.agent.hosts import nobody_else
 from tests.agent.samples import IMAGE, an_id
 from tests.fakes import FakeEngine
@@ -121,6 +123,33 @@ async def test_an_agent_that_stops_ends_its_streams(tmp_path: Path, engine: Fake
             continue
         assert await watch.code() is grpc.StatusCode.OK  # told to go, not cut off
         await asyncio.gather(work, return_exceptions=True)
+
+
+@pytest.mark.parametrize("part", ["engine", "images", "records"])
+async def test_a_part_that_does_not_let_go_holds_up_the_stop_of_the_agent_for_a_moment_only(
+    tmp_path: Path,
+    engine: FakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    part: str,
+) -> None:
+    monkeypatch.setattr("agent.daemon.STAGE_SECONDS", 0.01)
+    hung: Any = {"engine": FakeEngine, "images": Images, "records": Records}[part]
+    close = hung.close
+
+    async def hang(self: Any) -> None:
+        await close(self)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(hung, "close", hang)
+    async with _served(_config(tmp_path), engine) as (stub, work):
+        await _reconciled(stub)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+    assert f"stopping: the {part} did not let go" in caplog.text
+    monkeypatch.undo()
+    async with _served(_config(tmp_path), engine) as (stub, _):  # all others did
+        await _reconciled(stub)
 
 
 async def test_a_page_of_large_sessions_fits_a_message(tmp_path: Path, engine: FakeEngine) -> None:

@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import errno
+import os
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agent.errors import DiskFull
+from agent.back_off import RETRY_LONGEST_SECONDS
+from agent.errors import DiskFull, LogGone
+from agent.logs import reading as logs
+from agent.logs.sealed import SealedLog
+from agent.sessions import sealed_report
 from agent.sessions.disks import Disk, Disks, measured
+from agent.sessions.lifecycle import Lifecycle
+from agent.sessions.record import decode_session
 from agent.sessions.session import EndReason, State
 from tests.agent.hosts import Agent, an_agent, until_sealed
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
+from tests.faults.ledger import ledger
+from tests.faults.memory_host import assert_survived
 
 RESERVE = 1000
+OUTPUT = (b"a" * 99_999 + b"\n") * 7
+"""Of more than one message."""
 
 
 class Filling:
-    """Disks with as much free as a test says."""
+    """Disks with as much free as a test says; one for each folder unless they are `shared`."""
 
     def __init__(self) -> None:
         self.free: dict[str, int] = {}
+        self.shared = False
+        self.read_only: set[str] = set()
 
     def __call__(self, path: Path, reserve_bytes: int) -> Disk:
-        return Disk(path, self.free.get(path.name, 10 * RESERVE), reserve_bytes)
+        return Disk(
+            path,
+            self.free.get(path.name, 10 * RESERVE),
+            reserve_bytes,
+            device=0 if self.shared else hash(path),
+            is_read_only=path.name in self.read_only,
+        )
 
 
 @pytest.fixture
@@ -40,6 +61,10 @@ async def agent(
     disks.watch("/docker")
     async with an_agent(tmp_path, engine, clock, disks=disks) as agent:
         yield agent
+        if ledger.wants_checks and not ledger.checked:
+            filling.free.clear()
+            filling.read_only.clear()
+            await assert_survived(agent)
 
 
 @pytest.mark.parametrize("disk", ["state", "docker"])
@@ -63,18 +88,57 @@ async def test_f34_a_disk_that_is_short_refuses_starts_until_there_is_room(
     assert agent.host.disks.warnings == ()
 
 
-async def test_a_low_disk_takes_the_oldest_ended_containers_first(
-    agent: Agent, filling: Filling, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("disk", ["state", "docker"])
+async def test_f35_a_disk_that_is_read_only_refuses_starts_where_the_agent_writes(
+    agent: Agent, filling: Filling, disk: str
 ) -> None:
-    monkeypatch.setattr("agent.sessions.adoption.SPARED_AT_ONCE", 2)
+    filling.read_only.add(disk)  # Docker's is so to an agent under systemd, and to it alone
+    await agent.pass_over()
+    if disk == "docker":
+        await agent.sessions.start(an_id(), a_spec())
+        return
+    with pytest.raises(DiskFull, match="nothing can be written"):
+        await agent.sessions.start(an_id(), a_spec())
+    assert ("create", "") not in agent.engine.calls
+    assert "nothing can be written" in agent.host.disks.warnings[0]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
+async def test_f35_a_disk_that_fails_refuses_starts_and_disturbs_no_session(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    due = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+    stopped = await agent.sessions.start(an_id(), a_spec())
+    crashed = await agent.sessions.start(an_id(), a_spec(restart=True))
+    before = agent.directories()
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "replace", _failing(number))
+        agent.engine.calls.clear()
+        with pytest.raises(DiskFull, match=os.strerror(number)):
+            await agent.sessions.start(an_id(), a_spec())
+        assert "create" not in {call for call, _ in agent.engine.calls}
+        assert agent.directories() == before
+        agent.engine.end(f"tiltyard-{crashed.internal_id}", 1)
+        await agent.sessions.stop(stopped.internal_id, EndReason.STOPPED)
+        await agent.clock.advance(61)
+        agent.sessions.expire_due()
+        await agent.sessions.life(due.internal_id).wait_for(lambda now: now.state.ended)
+        again = agent.sessions.life(crashed.internal_id).session
+        assert (again.state, again.restart_count) == (State.RUNNING, 1)
+    await agent.clock.advance(RETRY_LONGEST_SECONDS)
+    assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
+    for session, reason in ((due, EndReason.TTL), (stopped, EndReason.STOPPED)):
+        path = agent.records.directory(session.internal_id) / "record.json"
+        recorded = decode_session(path.read_bytes())
+        assert (recorded.end_reason, recorded.log_sealed) == (reason, True)
+
+
+async def test_a_low_disk_of_the_engine_takes_the_oldest_ended_containers_first(
+    agent: Agent, filling: Filling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.sessions.retention.SPARED_AT_ONCE", 2)
     running = await agent.sessions.start(an_id(), a_spec())
-    ended = []
-    for _ in range(3):
-        session = await agent.sessions.start(an_id(), a_spec())
-        await clock.advance(1)
-        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-        await until_sealed(agent, session.internal_id)
-        ended.append(session.internal_id)
+    ended = [await _ended(agent) for _ in range(3)]
     await agent.pass_over()
     assert _removed(agent) == set()
     filling.free["docker"] = 2 * RESERVE - 1
@@ -84,7 +148,180 @@ async def test_a_low_disk_takes_the_oldest_ended_containers_first(
     await agent.pass_over()
     assert _removed(agent) == set(ended[:2])
     assert agent.sessions.life(running.internal_id).session.state is State.RUNNING
-    assert agent.records.log_path(ended[0]).exists()  # the log has a time of its own
+    assert _logs(agent) == set(ended)  # they are on another disk
+
+
+async def test_a_low_disk_of_the_state_directory_takes_the_oldest_logs_first(
+    agent: Agent,
+    filling: Filling,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("agent.sessions.retention.SPARED_AT_ONCE", 2)
+    ended = [await _ended(agent) for _ in range(4)]
+    await agent.clock.advance(4 * 3600)
+    await agent.pass_over()
+    with_container = await _ended(agent)
+    filling.free["state"] = 2 * RESERVE - 1
+    with agent.records.kept(ended[0]):  # somebody reads it
+        await agent.pass_over()
+        assert _logs(agent) == {ended[0], ended[3], with_container}
+    assert f"{ended[1]}: its log goes before its time" in caplog.text
+    await agent.pass_over()
+    assert _logs(agent) == {with_container}
+    await agent.pass_over()
+    assert _logs(agent) == {with_container}
+    assert with_container not in _removed(agent)
+
+
+async def test_of_a_log_that_went_before_its_time_the_report_stays(
+    agent: Agent, filling: Filling
+) -> None:
+    internal_id = await _ended(agent)
+    await agent.clock.advance(4 * 3600)
+    await agent.pass_over()
+    filling.free["state"] = 0
+    await agent.pass_over()
+    life = agent.sessions.life(internal_id)
+    with pytest.raises(LogGone):
+        await _whole_log(agent, life)
+    report, tail = await sealed_report.read(agent.records, agent.clock, life)
+    assert (report.end_reason, tail) == (EndReason.STOPPED, None)
+    await agent.clock.advance(7 * 86400)
+    await agent.pass_over()
+    assert agent.directories() == []
+
+
+async def test_a_reader_of_a_log_has_it_to_its_end(agent: Agent, filling: Filling) -> None:
+    internal_id = await _ended(agent, OUTPUT)
+    await agent.clock.advance(4 * 3600)
+    await agent.pass_over()
+    life = agent.sessions.life(internal_id)
+    reading = logs.read(agent.engine, agent.records, agent.clock, life, follow=False)
+    read = [await anext(reading)]
+    filling.free["state"] = 0
+    await agent.pass_over()
+    assert _logs(agent) == {internal_id}
+    read += [chunk async for chunk in reading]
+    assert b"".join(read) == OUTPUT
+    await agent.pass_over()
+    assert _logs(agent) == set()
+
+
+async def test_of_one_disk_containers_go_before_logs(agent: Agent, filling: Filling) -> None:
+    filling.shared = True
+    old = await _ended(agent)
+    await agent.clock.advance(4 * 3600)
+    await agent.pass_over()
+    young = await _ended(agent)
+    filling.free = {"docker": 0, "state": 0}
+    await agent.pass_over()
+    assert _removed(agent) == {old, young}
+    assert _logs(agent) == {old, young}
+    await agent.pass_over()
+    assert _logs(agent) == set()
+
+
+@pytest.mark.parametrize("writer", [SealedLog, sealed_report], ids=["log", "report"])
+async def test_a_log_without_room_is_given_that_of_older_ones(
+    tmp_path: Path,
+    engine: FakeEngine,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    writer: Any,
+) -> None:
+    """Also where no reserve is asked for: a log may be larger than that is."""
+    disks = Disks(0, tmp_path / "state")
+    async with an_agent(tmp_path, engine, clock, disks=disks) as agent:
+        oldest = await _ended(agent)
+        await clock.advance(4 * 3600)
+        await agent.pass_over()
+        assert _removed(agent) == {oldest}
+        _full_while(monkeypatch, writer, lambda: oldest in _logs(agent))
+        session = await agent.sessions.start(an_id(), a_spec())
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await clock.advance(1)
+        assert _logs(agent) == {oldest}
+        assert disks.warnings == ()
+        await agent.pass_over()
+        await clock.advance(RETRY_LONGEST_SECONDS)
+        assert _logs(agent) == {session.internal_id}
+        assert disks.warnings == ()
+
+
+async def test_a_log_that_nothing_can_make_room_for_is_told(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room_for: set[str] = set()
+    finish = SealedLog.finish
+
+    def finished(log: SealedLog) -> None:
+        if log._path.parent.name not in room_for:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finish(log)
+
+    monkeypatch.setattr(SealedLog, "finish", finished)
+    disks = Disks(0, tmp_path / "state")
+    async with an_agent(tmp_path, engine, clock, disks=disks) as agent:
+        sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(2)]
+        for session in sessions:
+            await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await clock.advance(1)
+        with agent.host.feed.subscribe() as subscription:
+            await agent.pass_over()
+            assert (await subscription.take(0)).host
+        for unsealed, session in zip((2, 1), sessions, strict=True):
+            [warning] = disks.warnings
+            assert warning.startswith(f"the logs of {unsealed} ended sessions cannot be sealed")
+            assert len(await engine.list(agent.host.settings.agent_id)) == 2
+            room_for.add(session.internal_id)
+            await clock.advance(2 * RETRY_LONGEST_SECONDS)
+            await agent.pass_over()
+            assert _logs(agent) == room_for
+        assert disks.warnings == ()
+
+
+async def test_a_disk_that_fails_otherwise_takes_nothing_from_others(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest = await _ended(agent)
+    await agent.clock.advance(4 * 3600)
+    await agent.pass_over()
+    _full_while(monkeypatch, SealedLog, lambda: True, errno.EIO)
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.clock.advance(1)
+    await agent.pass_over()
+    assert _logs(agent) == {oldest}
+
+
+async def test_logs_that_found_no_room_try_again_one_at_a_time(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes room for twice what is kept of it: all together might never find enough."""
+    at_work, most = 0, 0
+    seal = logs.seal
+
+    async def counted(*arguments: Any, **named: Any) -> None:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        try:
+            await agent.clock.sleep(0.1)
+            await seal(*arguments, **named)
+        finally:
+            at_work -= 1
+
+    sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(3)]
+    monkeypatch.setattr(logs, "seal", counted)
+    _full_while(monkeypatch, SealedLog, lambda: True)
+    for session in sessions:
+        agent.engine.end(f"tiltyard-{session.internal_id}", 0)
+    await agent.clock.advance(0.3)
+    assert most == 3
+    most = 0
+    await agent.clock.advance(10)
+    assert most == 1
 
 
 async def test_a_disk_that_cannot_be_seen_refuses_nothing(
@@ -101,6 +338,54 @@ def test_the_reserve_is_at_most_a_twentieth_of_a_disk(tmp_path: Path) -> None:
     assert measured(tmp_path, 5).reserve_bytes == 5
     assert disk.free_bytes > 0
     assert not measured(tmp_path, 0).is_short
+
+
+async def _ended(agent: Agent, output: bytes = b"") -> str:
+    """A session that ended a second after those before it."""
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.engine.write_log(f"tiltyard-{session.internal_id}", output)
+    await agent.clock.advance(1)
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await until_sealed(agent, session.internal_id)
+    return session.internal_id
+
+
+async def _whole_log(agent: Agent, life: Lifecycle) -> bytes:
+    chunks = logs.read(agent.engine, agent.records, agent.clock, life, follow=False)
+    return b"".join([chunk async for chunk in chunks])
+
+
+def _full_while(
+    monkeypatch: pytest.MonkeyPatch,
+    writer: Any,
+    full: Callable[[], bool],
+    number: int = errno.ENOSPC,
+) -> None:
+    """Let writing logs or reports fail while the condition holds."""
+    name = "finish" if writer is SealedLog else "write"
+    write = getattr(writer, name)
+
+    def written(*arguments: object) -> None:
+        if full():
+            raise OSError(number, os.strerror(number))
+        write(*arguments)
+
+    monkeypatch.setattr(writer, name, written)
+
+
+def _failing(number: int) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+def _logs(agent: Agent) -> set[str]:
+    """Sessions whose log the host says to have, and has."""
+    said = {each.internal_id for each in agent.sessions.all() if each.log_sealed}
+    there = {each for each in agent.directories() if agent.records.log_path(each).exists()}
+    assert said <= there
+    return said
 
 
 def _removed(agent: Agent) -> set[str]:

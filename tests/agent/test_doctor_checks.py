@@ -19,6 +19,7 @@ from agent.doctor.facts import (
     EngineFacts,
     Facts,
     FileFacts,
+    IdentityFacts,
     KernelFacts,
     ProcessFacts,
     Unknown,
@@ -78,6 +79,7 @@ SOUND = Facts(
         process=ProcessFacts(990, 1 << 5 | 1 << 12, 65536, "net:[1]"),
     ),
     policy="",
+    identity=IdentityFacts("tiltyard://agent/one", 29 * 86400.0),
     firewall=(),
 )
 
@@ -198,6 +200,10 @@ HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client v
         ("policy", "cannot read it", "policy", FAIL, "cannot read it"),
         ("policy", Unknown("hangs"), "policy", WARN, "hangs"),
         ("config.policy", None, "policy", OK, "may order what it likes"),
+        ("identity", Unknown("it is damaged"), "identity", WARN, "it is damaged"),
+        ("identity", None, "identity", OK, "over its socket alone"),
+        ("identity.left", 8.5 * 86400, "identity", WARN, "for 8.5 days more"),
+        ("identity.left", 0.0, "identity", FAIL, "has expired"),
         ("config.failpoint", "start:kill", "failpoint", FAIL, "start:kill"),
         ("agent_socket", None, "agent-sock", WARN, "there is none"),
         ("agent_socket", Unknown("no way"), "agent-sock", WARN, "no way"),
@@ -225,6 +231,11 @@ def test_what_is_amiss_is_found_with_its_mend(
 def test_a_socket_in_a_folder_of_its_own_is_not_open(mode: int) -> None:
     facts = changed(SOUND, "docker_socket", FileFacts(stat.S_IFSOCK | mode, 0, open_way=False))
     assert found(facts, "docker-sock").level is Level.OK
+
+
+def test_a_host_that_is_to_be_called_must_be_enrolled() -> None:
+    facts = changed(changed(SOUND, "identity", None), "config.rpc_listen", "0.0.0.0:7444")
+    assert found(facts, "identity").level is Level.WARN
 
 
 def test_reserved_ports_are_not_given_to_outgoing_connections() -> None:

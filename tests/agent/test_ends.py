@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from agent.errors import (
+    AgentError,
     EngineError,
     EngineTimeout,
+    ImageCannotRun,
     PortTaken,
     SessionNotFound,
     SessionStopped,
 )
+from agent.sessions import restarts
 from agent.sessions.session import EndReason, Process, State
 from tests.agent.hosts import (
     Agent,
@@ -114,17 +117,64 @@ async def test_a_stop_while_it_waits_to_restart_is_final(agent: Agent) -> None:
     assert ended.exit_code == 1
 
 
-async def test_a_restart_that_the_engine_refuses_is_the_death_of_it(agent: Agent) -> None:
+REFUSALS = [PortTaken("udp", 20000), EngineError("start", "it is told so")]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=["port", "engine"])
+async def test_a_restart_that_the_engine_goes_on_refusing_is_the_death_of_it(
+    agent: Agent, refusal: AgentError
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    life = agent.sessions.life(session.internal_id)
+    for _ in range(restarts.TRIES):
+        agent.engine.fail_next("start", refusal)
+    agent.engine.end(f"tiltyard-{session.internal_id}", 1)
+    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    await agent.clock.advance(15)
+    assert life.session.state is State.RESTARTING
+    await agent.clock.advance(5)
+    await life.wait_for(lambda now: now.state is State.DEAD)
+    assert life.session.end_reason is EndReason.ENGINE_ERROR
+    assert "cannot restart" in life.session.detail
+    assert agent.nothing_is_held()
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=["port", "engine"])
+async def test_a_restart_that_the_engine_refuses_for_a_while_succeeds_then(
+    agent: Agent, refusal: AgentError
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    life, name = agent.sessions.life(session.internal_id), f"tiltyard-{session.internal_id}"
+    for round_number in (1, 2):  # what was refused before a success does not count
+        for _ in range(restarts.TRIES - 1):
+            agent.engine.fail_next("start", refusal)
+        agent.engine.end(name, 1)
+        await life.wait_for(lambda now: now.state is State.RESTARTING)
+        await agent.clock.advance(30)
+        assert life.session.state is State.RUNNING
+        assert life.session.restart_count == round_number
+        assert life.session.ports == session.ports
+
+
+async def test_a_stop_is_heard_while_a_refused_restart_waits(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     life = agent.sessions.life(session.internal_id)
     agent.engine.fail_next("start", PortTaken("udp", 20000))
     agent.engine.end(f"tiltyard-{session.internal_id}", 1)
     await life.wait_for(lambda now: now.state is State.RESTARTING)
+    await agent.clock.advance(1.5)
+    ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.STOPPED)
+
+
+async def test_a_restart_of_an_image_that_cannot_run_is_not_tried_again(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    life = agent.sessions.life(session.internal_id)
+    agent.engine.fail_next("start", ImageCannotRun("it is told so"))
+    agent.engine.end(f"tiltyard-{session.internal_id}", 1)
+    await life.wait_for(lambda now: now.state is State.RESTARTING)
     await agent.clock.advance(1)
     await life.wait_for(lambda now: now.state is State.DEAD)
-    assert life.session.end_reason is EndReason.ENGINE_ERROR
-    assert "cannot restart" in life.session.detail
-    assert agent.nothing_is_held()
 
 
 async def test_an_end_that_cannot_be_waited_for_is_no_end(

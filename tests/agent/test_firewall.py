@@ -415,7 +415,7 @@ async def watched() -> Any:
     await watch.close()
 
 
-async def test_f23_rules_that_are_gone_are_told_until_they_are_back(watched: Watched) -> None:
+async def test_rules_that_are_gone_are_told_until_they_are_back(watched: Watched) -> None:
     await watched.watch.look()
     assert watched.told == []
     watched.firewall.found = ["IPv4: INPUT does not ask TILTYARD-INPUT first"]
@@ -432,7 +432,7 @@ async def test_f23_rules_that_are_gone_are_told_until_they_are_back(watched: Wat
     assert watched.told[2:] == [()]
 
 
-async def test_f23_a_session_whose_rule_is_gone_is_told_at_the_second_look(
+async def test_a_session_whose_rule_is_gone_is_told_at_the_second_look(
     watched: Watched,
 ) -> None:
     watched.published.update((Protocol.UDP, 20000 + n) for n in range(7))

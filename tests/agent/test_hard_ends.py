@@ -20,6 +20,7 @@ from agent.sessions.session import EndReason, Process, Session, State
 from tests.agent.hosts import Agent, an_agent, assert_nothing_is_left, until, until_sealed
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
+from tests.faults.memory_host import assert_survived
 
 
 def _now(agent: Agent, internal_id: str) -> Session:
@@ -45,6 +46,54 @@ async def test_a_due_lifetime_ends_the_process_while_the_engine_does_not_answer(
     ended = _now(agent, session.internal_id)
     assert (ended.state, ended.exit_code) == (State.EXITED, 143)
     assert ended.end_reason is EndReason.TTL
+
+
+@pytest.mark.parametrize("reason", [EndReason.TTL, EndReason.DRAIN, EndReason.STOPPED])
+async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_start_of_the_agent(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, reason: EndReason
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        due = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+        if reason is EndReason.DRAIN:
+            await agent.sessions.set_drain(1, draining=True, expire_time=clock.time() + 50)
+    engine.unavailable = True
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        if reason is EndReason.STOPPED:
+            stop = asyncio.create_task(agent.sessions.stop(due.internal_id, reason))
+        else:
+            await clock.advance(61 if reason is EndReason.TTL else 51)
+            agent.sessions.expire_due()
+        await until(lambda: due.process not in engine.living)
+        assert not agent.sessions.reconciled
+        assert _now(agent, due.internal_id).state is State.SHUTTINGDOWN
+        engine.unavailable = False
+        await agent.pass_over()
+        await clock.advance(2)
+        ended = _now(agent, due.internal_id)
+        assert (ended.state, ended.exit_code, ended.end_reason) == (State.EXITED, 143, reason)
+        if reason is EndReason.STOPPED:
+            await stop
+        await agent.sessions.set_drain(2, draining=False, expire_time=None)
+        await assert_survived(agent)
+
+
+async def test_f09_of_another_boot_no_process_is_touched_before_the_engine_tells_of_it(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+    clock.reboot()
+    await clock.advance(61)
+    engine.unavailable = True
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        agent.sessions.expire_due()
+        await clock.advance(60)
+        assert session.process in engine.living
+        engine.unavailable = False
+        await agent.pass_over()
+        await clock.advance(2)
+        assert _now(agent, session.internal_id).end_reason is EndReason.TTL
+        await assert_survived(agent)
 
 
 async def test_a_kill_that_cannot_be_sent_proves_nothing(

@@ -228,7 +228,7 @@ async def test_f21_a_container_that_somebody_restarted_has_them_forgotten(
 
 
 @pytest.mark.parametrize("text", [FIREWALL, LOCKED])
-def test_f23_a_failure_of_the_firewall_is_told_from_others(text: str) -> None:
+def test_a_failure_of_the_firewall_is_told_from_others(text: str) -> None:
     error = error_of_answer(Call("start", container="x", changes=True), 500, text)
     assert type(error) is FirewallFailed
     assert error.reason.name == "ENGINE_ERROR"

@@ -14,8 +14,9 @@ import pytest
 
 from agent.errors import DiskFull, EngineTimeout, SessionNotFound, SessionStopped
 from agent.failpoints import REMOVAL_STEPS, RESTART_STEPS
-from agent.sessions.record import TOMBSTONE_SECONDS, Records
+from agent.sessions.record import Records
 from agent.sessions.session import EndReason, Session, State
+from agent.sessions.tombstones import TOMBSTONE_SECONDS, Tombstones
 from tests.agent.hosts import Agent, an_agent, until, until_sealed
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
@@ -171,7 +172,7 @@ async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(
     async with an_agent(tmp_path, engine, clock) as agent:
         orphan = await agent.sessions.start(an_id(), a_spec())
         kept = await _ended(agent)
-        await agent.records.add_tombstone(orphan.internal_id, clock.time())
+        await Tombstones(agent.records, clock).bury(orphan.internal_id)
         await agent.records.delete(orphan.internal_id)
     async with an_agent(tmp_path, engine, clock) as agent:
         await clock.advance(61)

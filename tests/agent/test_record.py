@@ -8,13 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import DiskFull
-from agent.sessions.record import (
-    TOMBSTONE_SECONDS,
-    Records,
-    decode_session,
-    encode_label,
-    encode_session,
-)
+from agent.sessions.record import Records, decode_session, encode_label, encode_session
 from agent.sessions.session import Deadline, Drain, EndReason, Port, Process, Protocol, State
 from tests.agent.samples import a_session, a_spec, an_id
 
@@ -119,8 +113,21 @@ async def test_a_disk_that_refuses_is_told_as_such(records: Records) -> None:
         await records.save(a_session())
 
 
-async def test_tombstones_last_an_hour(records: Records) -> None:
-    await records.add_tombstone("young", 1000.0)
-    await records.add_tombstone("old", 1000.0 - TOMBSTONE_SECONDS)
-    assert await records.load_tombstones(1000.0) == {"young": 1000.0}
-    assert await records.load_tombstones(1000.0 + TOMBSTONE_SECONDS) == {}
+async def test_what_a_killed_agent_had_not_put_into_its_place_goes(records: Records) -> None:
+    session = a_session()
+    await records.create(session, Drain())
+    folder = records.directory(session.internal_id)
+    unfinished = [folder / ".log.new", folder / ".record.json.new", folder / "public" / ".x.new"]
+    for path in unfinished:
+        path.write_bytes(b"half of it")
+    assert await records.load() == ([session], [])
+    assert not [path for path in unfinished if path.exists()]
+    assert (folder / "record.json").exists()
+
+
+async def test_what_is_read_is_known_as_long_as_somebody_does(records: Records) -> None:
+    with records.kept("one"):
+        with records.kept("one"):
+            assert records.is_read("one")
+        assert records.is_read("one")
+    assert not records.is_read("one")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.errors import PortTaken, SessionLive
+from agent.errors import ImageCannotRun, SessionLive
 from agent.sessions import sealed_report
 from agent.sessions.ending import KILL_SECONDS
 from agent.sessions.history import RUNS_KEPT, Run, Usage, signal_of, with_run
@@ -140,7 +140,7 @@ async def test_a_restart_that_the_engine_refuses_is_told_with_the_run_before(
     agent: Agent,
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    agent.engine.fail_next("start", PortTaken("udp", 20000))
+    agent.engine.fail_next("start", ImageCannotRun("it is told so"))
     agent.engine.end(f"tiltyard-{session.internal_id}", 137, oom=True)
     await agent.sessions.life(session.internal_id).wait_for(
         lambda now: now.state is State.RESTARTING

@@ -14,7 +14,7 @@ from agent.clock import SystemClock
 from agent.config import AgentConfig
 from agent.daemon import Daemon
 from agent.errors import AgentError, ErrorReason
-from agent.rpc import GRPC_CODES
+from agent.statuses import GRPC_CODES
 from tests.agent.hosts import nobody_else
 from tests.agent.samples import IMAGE, an_id
 from tests.fakes import FakeEngine
@@ -26,7 +26,6 @@ DEADLINE = 20.0
 LATER = {
     "ClaimSession": pb.ClaimSessionRequest,
     "SetWarmPool": pb.SetWarmPoolRequest,
-    "RenewCertificate": pb.RenewCertificateRequest,
 }
 """Exactly what answers UNIMPLEMENTED; every issue that builds one takes it off this list."""
 

@@ -11,7 +11,7 @@ from agent.sessions.history import Run, Usage
 from agent.sessions.report import Report
 from agent.sessions.sealed_report import Tail
 from agent.sessions.session import EndReason, Moment, State
-from controlplane.fleet import agent_client, contract
+from controlplane.fleet import agent_wire, contract
 from controlplane.fleet.session_report import FailedRun, SessionReport
 from controlplane.fleet.session_report import Moment as ToldMoment
 from tests.agent.samples import an_id
@@ -57,7 +57,7 @@ reports = st.builds(
 @given(reports, st.none() | st.builds(Tail, st.binary(), st.booleans()))
 def test_nothing_is_lost_on_the_way(report: Report, tail: Tail | None) -> None:
     sent = wire.report_to_proto(report, tail).SerializeToString()
-    told = agent_client._report_in(pb.GetReportResponse.FromString(sent))
+    told = agent_wire.report_in(pb.GetReportResponse.FromString(sent))
     usage = report.usage
     assert told == SessionReport(
         state=contract.State[report.state.name],

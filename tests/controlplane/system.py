@@ -7,8 +7,8 @@ import json
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import astuple
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -83,7 +83,7 @@ class System:
             api_listen="127.0.0.1:0",
             registries=(RegistryConfig("local", self.registry.address),),
             agents=tuple(AgentConfig(a.name, a.address, "local") for a in self.agents),
-            **{"regions": ("local", "elsewhere"), **self.settings},
+            **{"regions": ("local", "elsewhere"), "enrol_listen": "", **self.settings},
         )
 
     async def __aenter__(self) -> Self:
@@ -94,7 +94,12 @@ class System:
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self._stack.aclose()
 
     async def _start_parts(self) -> None:
@@ -110,10 +115,14 @@ class System:
         self._stack.push_async_callback(self.stop_serving)
         await self.serve()
 
+    def make_control_plane(self) -> ControlPlane:
+        """Make what `serve` serves."""
+        return ControlPlane(self.config)
+
     async def serve(self) -> None:
         """Start the control plane and wait until it is ready."""
         self._stopping = asyncio.Event()
-        self.control_plane = ControlPlane(self.config)
+        self.control_plane = self.make_control_plane()
         self._serving = asyncio.create_task(self.control_plane.serve(self._stopping))
         listening = asyncio.create_task(self.control_plane.listening.wait())
         await asyncio.wait({self._serving, listening}, return_when="FIRST_COMPLETED")
@@ -183,7 +192,8 @@ class System:
         """Have an agent that is never heard and that the settings file does not declare."""
         row = AgentRow(name, f"unix:{self.folder}/{name}", "local", "default")
         await self.rows(
-            "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)", *astuple(row)
+            "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)",
+            *(row.name, row.address, row.region, row.node_pool),
         )
         self.control_plane.fleet.add(row)
 

@@ -97,7 +97,11 @@ async def test_files_are_for_the_owner_only(system: System) -> None:
     assert state.stat().st_mode & 0o777 == 0o700
     files = {path.name: path.stat().st_mode & 0o777 for path in state.iterdir()}
     assert files == dict.fromkeys(
-        ("controlplane.db", "controlplane.db-shm", "controlplane.db-wal"), 0o600
+        (
+            *("controlplane.db", "controlplane.db-shm", "controlplane.db-wal"),
+            *("authority.pem", "ticket.key"),
+        ),
+        0o600,
     )
 
 

@@ -32,6 +32,7 @@ class Places(System):
         return Config(
             state_dir=config.state_dir,
             api_listen=config.api_listen,
+            enrol_listen="",
             regions=config.regions,
             node_pools=("default", "big"),
             registries=(

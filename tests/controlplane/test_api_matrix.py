@@ -100,6 +100,11 @@ class World(System):
         await self.add_agent(name)
         return name
 
+    async def enrolled_agent_of(self, account: str) -> str:
+        name = await self.agent_of(account)
+        await self.rows("UPDATE agent SET id=name WHERE name=?", name)
+        return name
+
     async def put(self, kind: str, account: str, body: dict[str, Any] | None = None) -> str:
         """Make something that nothing keeps from being removed."""
         name = f"{account}s-{kind}-{next(_numbers)}"
@@ -112,7 +117,7 @@ class World(System):
         """Read everything that callers can change; the last use of a token is not of it."""
         tables = (
             *("account", "session", "player", "application", "tag", "warm_pool", "event"),
-            *("region", "node_pool", "registry", "agent"),
+            *("region", "node_pool", "registry", "agent", "enrolment_token"),
         )
         found = [await self.rows(f"SELECT * FROM {table}") for table in tables]
         return [*found, await self.rows("SELECT id, name, revoked_ms FROM token")]
@@ -222,8 +227,17 @@ CASES: dict[tuple[str, str], Case] = {
         204, _at("/operator/registry/{}"), World.registry_of
     ),
     ("GET", "/operator/agent"): Case(200, _at("/operator/agent")),
+    ("POST", "/operator/agent/token"): Case(
+        201, _at("/operator/agent/token", json={"region": "local"})
+    ),
     ("GET", "/operator/agent/{agent}"): Case(200, _at("/operator/agent/{}"), World.agent_of),
     ("DELETE", "/operator/agent/{agent}"): Case(204, _at("/operator/agent/{}"), World.agent_of),
+    ("POST", "/operator/agent/{agent}/token"): Case(
+        201, _at("/operator/agent/{}/token"), World.enrolled_agent_of
+    ),
+    ("POST", "/operator/agent/{agent}/revoke"): Case(
+        204, _at("/operator/agent/{}/revoke"), World.enrolled_agent_of
+    ),
     ("GET", "/operator/account"): Case(200, _at("/operator/account"), shows='"{}"'),
     ("POST", "/operator/account"): Case(201, _new_account),
     ("PUT", "/operator/account/{account}"): Case(

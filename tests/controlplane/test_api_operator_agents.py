@@ -87,6 +87,8 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
         "nodePool": "default",
         "declared": True,
         "state": "ready",
+        "certificateExpires": None,
+        "revoked": None,
         "version": "1.2.3",
         "publicAddress": "192.0.2.1",
         "latencyAddresses": ["192.0.2.1"],
@@ -99,6 +101,8 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
         "images": [image],
         "pulls": [],
         "pullCount": 0,
+        "unclaimed": [],
+        "unclaimedCount": 0,
     }
     listed = await system.agents_by_name()
     assert list(listed) == ["a0", "a1"]

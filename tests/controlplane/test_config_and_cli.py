@@ -63,6 +63,8 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
         ('api_listen = "example.org:80"', {}, "api_listen"),
         ('api_listen = "127.0.0.1"', {}, "api_listen"),
         ('api_listen = "127.0.0.1:70000"', {}, "api_listen"),
+        ('enrol_listen = "example.org:7443"', {}, "enrol_listen"),
+        ('enrol_listen = ":port"', {}, "enrol_listen"),
         ("regions = [1]", {}, "regions"),
         ("agents = 1", {}, "agents"),
         (AGENT, {}, "unknown region 'eu'"),
@@ -109,7 +111,8 @@ def test_a_bad_file_is_refused(
 @pytest.fixture
 def settings(tmp_path: Path) -> Path:
     path = tmp_path / "controlplane.toml"
-    path.write_text(f'state_dir = "{tmp_path}/state"\napi_listen = "127.0.0.1:0"\n')
+    listen = 'api_listen = "127.0.0.1:0"\nenrol_listen = ""\n'
+    path.write_text(f'state_dir = "{tmp_path}/state"\n{listen}')
     return path
 
 

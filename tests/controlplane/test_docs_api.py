@@ -94,7 +94,7 @@ def test_every_kind_of_the_audit_is_documented_and_no_other() -> None:
         node.value
         for path in (DOCS.parent / "controlplane").rglob("*.py")
         for call in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(call, ast.Call) and ast.unparse(call.func) in {"Event", "_record"}
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in {"Event", "record"}
         for node in call.args
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value
     }
@@ -119,7 +119,9 @@ async def test_every_command_of_operators_answers_as_shown(tmp_path: Path) -> No
     async with System(tmp_path) as system:
         await system.make_application()
         await system.start(id="match-1")
-        await system.add_agent("retired")
+        for agent in ("retired", "stolen"):
+            await system.add_agent(agent)
+        await system.rows("UPDATE agent SET id=name WHERE name='stolen'")
         for example in OPERATOR_API.calls:
             output = await _run(system, example.command, tmp_path, system.operator_token)
             _compare(example, output)

@@ -74,8 +74,7 @@ def port_of(system: System) -> int:
 
 
 def connections(system: System) -> list[Connection]:
-    runner = system.control_plane._runner
-    assert runner is not None
+    runner = system.control_plane._servers[-1]._runner
     assert runner.server is not None
     return [c for c in runner.server.connections if isinstance(c, Connection)]
 
@@ -268,7 +267,7 @@ async def test_caps_close_at_once_and_count_what_is_open(tmp_path: Path, limits:
     caps = {"max_connections": 3, "max_connections_per_address": 2}
     async with System(tmp_path, **caps) as system:
         port = port_of(system)
-        gate = system.control_plane._edge._gate
+        gate = system.control_plane._gate
         for _ in range(3):
             async with Wire(port) as first, Wire(port) as second:
                 await eventually(lambda: gate._open == 2)
@@ -287,7 +286,7 @@ async def test_a_handshake_that_stands_still_counts_and_ends(
     limits(header=4 * SHORT)
     caps = {"max_connections_per_address": 2}
     async with TlsSystem(tmp_path, client, **tls, **caps) as system:
-        gate = system.control_plane._edge._gate
+        gate = system.control_plane._gate
         async with Wire(port_of(system)) as silent, Wire(port_of(system)) as plain:
             await eventually(lambda: gate._open == 2)
             async with Wire(port_of(system)) as third:
@@ -419,7 +418,7 @@ async def test_behind_a_proxy_the_cap_is_the_callers(
             refused(await other.answer(), 404, "/session/x")
             other.send(request(system, "/session", forwarded))
             refused(await other.answer(), 503, "/session")
-        await eventually(lambda: not system.control_plane._edge._gate._taken)
+        await eventually(lambda: not system.control_plane._gate._taken)
     assert "from 2.2.2.2: 404" in caplog.text
     assert "from 1.1.1.1: 503" in caplog.text
     assert "6.6.6.6" not in caplog.text

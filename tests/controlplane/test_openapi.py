@@ -150,6 +150,8 @@ async def test_headers_that_the_document_promises_are_sent(tmp_path: Path) -> No
         "make_token": {"Cache-Control"},
         "available_locations": {"Cache-Control"},
         "create_account": {"Cache-Control"},
+        "create_enrolment_token": {"Cache-Control"},
+        "create_token_to_enrol_again": {"Cache-Control"},
         "create_token": {"Cache-Control"},
     }
     async with System(tmp_path) as system:
@@ -161,6 +163,7 @@ async def test_headers_that_the_document_promises_are_sent(tmp_path: Path) -> No
             ("GET", "/available-location/game", None, None),
             ("POST", "/operator/account", operator, {"name": "carol"}),
             ("POST", "/operator/token", operator, {"name": "t", "scopes": scopes}),
+            ("POST", "/operator/agent/token", operator, {"region": "local"}),
         ):
             answer = await system.call(method, path, token=token, json=body)
             assert answer.headers["Cache-Control"] == "no-store"
@@ -169,7 +172,8 @@ async def test_headers_that_the_document_promises_are_sent(tmp_path: Path) -> No
 async def test_the_page_is_read_when_it_is_served_and_not_before(tmp_path: Path) -> None:
     """Without its package everything can be imported, and `serve` says what it lacks."""
     settings = tmp_path / "controlplane.toml"
-    settings.write_text(f'state_dir = "{tmp_path}/state"\napi_listen = "127.0.0.1:0"\n')
+    listen = 'api_listen = "127.0.0.1:0"\nenrol_listen = ""\n'
+    settings.write_text(f'state_dir = "{tmp_path}/state"\n{listen}')
     program = (
         "import sys; sys.modules['swagger_ui'] = None; import controlplane.app\n"
         "print('imported', file=sys.stderr)\n"

@@ -80,3 +80,33 @@ async def test_what_a_warm_pool_is_set_to(tmp_path: Path) -> None:
             result = await warm_pool("set", "g", "eu", "--size", "1", "--env", bad)
             assert result.exit_code == 2
             assert "KEY=VALUE" in result.stderr
+
+
+async def test_a_token_for_a_host_and_a_revocation(tmp_path: Path) -> None:
+    async with StubApi() as api:
+        token = api.token_file(tmp_path)
+
+        async def agent(*arguments: str) -> Result:
+            return await run("agent", *arguments, url=api.url, token_file=token)
+
+        made = {"id": "0123456789abcdef", "token": "ty_for_one_host", "expires": 1767226500000}
+        api.answers["POST", "/operator/agent/token"] = made
+        api.answers["POST", "/operator/agent/a/0/token"] = made
+        token_of = "/operator/agent/token"
+        for options, path, body in (
+            ("--region eu", token_of, {"region": "eu", "nodePool": None}),
+            ("--region eu --node-pool big", token_of, {"region": "eu", "nodePool": "big"}),
+            ("--agent a/0", "/operator/agent/a%2F0/token", None),
+        ):
+            result = await agent("token", *options.split())
+            assert (result.exit_code, result.stdout) == (0, "ty_for_one_host\n")
+            assert api.requests[-1] == ("POST", path, body)
+        asked = len(api.requests)
+        for options in ("", "--region eu --agent a0", "--agent a0 --node-pool big"):
+            assert (await agent("token", *options.split())).exit_code == 2
+        assert len(api.requests) == asked
+        assert (await agent("revoke", "a/0", "--yes")).exit_code == 0
+        assert api.requests[-1] == ("POST", "/operator/agent/a%2F0/revoke", None)
+        asked = len(api.requests)
+        assert (await agent("revoke", "a0")).exit_code == 2  # nobody is there to ask
+        assert len(api.requests) == asked

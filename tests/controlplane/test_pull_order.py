@@ -143,6 +143,7 @@ async def _until(true: Any) -> None:
         await asyncio.sleep(0.001)
 
 
+@pytest.mark.part_alone
 async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,8 @@ from tiltyard.agent.v1 import agent_pb2
     ("text", "seconds"),
     [("1h", 3600), ("90m", 5400), ("1h1m", 3660), ("0m", 60), ("0h0m", 60), ("8760h", 31536000)],
 )
-def test_durations(text: str, seconds: int) -> None:
+@pytest.mark.part_alone
+def test_f28_durations(text: str, seconds: int) -> None:
     assert parse_duration(text) == seconds
 
 
@@ -36,7 +37,8 @@ def test_durations(text: str, seconds: int) -> None:
     "text",
     ["", "1", "m", "h", "1m1h", "1h ", " 1h", "1h\n", "-1h", "1.5h", "٣h", "1H", "1s", "8760h1m"],
 )
-def test_what_is_no_duration(text: str) -> None:
+@pytest.mark.part_alone
+def test_f28_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="must"):
         parse_duration(text)
 

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 import docker
@@ -21,6 +23,7 @@ from google.protobuf.duration_pb2 import Duration
 from tests.agent.samples import an_id
 from tests.demo_game import UDP_PORT, build_image
 from tests.docker.stack import PATIENCE, eventually
+from tests.faults.real_host import RealHost
 from tests.harness import AgentProcess, Registry
 from tests.private_engine import PrivateEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -74,6 +77,20 @@ class Machine:
             line.partition("src=")[2].split("src=")[1].split()[0] for line in listed.splitlines()
         ]
 
+    def traces(self) -> dict[str, frozenset[str]]:
+        """What containers leave in the kernel while they are there, kind by kind."""
+        folder = self.engine.folder
+        links = self.run("ip", "-brief", "link").splitlines()
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        hierarchies = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]
+        groups = [group for each in hierarchies for group in each.glob(f"{folder.name}/*")]
+        return {
+            "links": frozenset(line.split()[0] for line in links),
+            "rules": frozenset(self.run("iptables", "-t", "nat", "-S").splitlines()),
+            "mounts": frozenset(line.split()[4] for line in mounts if str(folder) in line),
+            "cgroups": frozenset(str(path) for path in groups if path.is_dir()),
+        }
+
     @contextmanager
     def occupied(self, protocol: str, address: str, port: int) -> Iterator[None]:
         """Have a process of the machine hold a port."""
@@ -122,18 +139,33 @@ class Agent(AgentProcess):
         self.machine = machine
         self.ports = ports
         self.wrapper = machine.engine.inside() if wrapper is None else wrapper
+        self._watched = RealHost(self, machine.client, machine.engine.inside, machine.traces)
 
     def start(self) -> None:
         super().start()
         self._channel = grpc.insecure_channel(self.address)
         self._stub: Any = agent_pb2_grpc.AgentServiceStub(self._channel)
         eventually(lambda: self._host().reconciled, "records are compared")
+        self._watched.note_restarts()
 
-    def __exit__(self, *_: object) -> None:
-        for container in self.containers():
-            container.remove(force=True)
-        self._channel.close()
-        super().__exit__(None, None, None)
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                self.assert_survived()
+        finally:
+            for container in self.containers():
+                container.remove(force=True)
+            self._channel.close()
+            super().__exit__(kind, error, trace)
+
+    def assert_survived(self) -> None:
+        """After a fault all is as it must be, and when every session has ended, too."""
+        self._watched.assert_survived()
 
     def play(
         self,
@@ -142,9 +174,11 @@ class Agent(AgentProcess):
         restart: bool = False,
         ttl: int | None = None,
         protocol: pb.Protocol.ValueType = pb.PROTOCOL_UDP,
+        internal_id: str = "",
+        memory_bytes: int = 2**26,
     ) -> pb.Session:
         """Start a session with one port; its id is what the game calls itself."""
-        internal_id = an_id()
+        internal_id = internal_id or an_id()
         spec = pb.SessionSpec(
             format=1,
             identity=pb.Identity(
@@ -154,7 +188,7 @@ class Agent(AgentProcess):
             args=args,
             network_mode=pb.NETWORK_MODE_BRIDGE,
             reservation=pb.Resources(nano_cpus=10**7, memory_bytes=2**24),
-            limits=pb.Resources(nano_cpus=10**9, memory_bytes=2**26),
+            limits=pb.Resources(nano_cpus=10**9, memory_bytes=memory_bytes),
             restart=restart,
             ttl=None if ttl is None else Duration(seconds=ttl),
             ports=[

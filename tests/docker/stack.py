@@ -15,6 +15,8 @@ import docker
 from tests.api_client import ApiClient
 from tests.demo_game import Image
 from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.faults.callers import assert_callers_served
+from tests.faults.real_host import RealHost
 from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
 
 PATIENCE = 30.0
@@ -90,8 +92,11 @@ def a_stack(
         stack = Stack(agent, control_plane, engine, image)
         stack.client.post("/application", application()).expect(201)
         enable_tag(stack.client, APPLICATION, image.tag)
+        host = RealHost(agent, engine)
         try:
             yield stack
+            host.assert_survived()
+            assert_callers_served(control_plane, host.sessions())
         finally:
             for container in stack.containers().values():
                 container.remove(force=True)

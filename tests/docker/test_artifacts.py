@@ -264,6 +264,7 @@ async def test_a_reader_that_reads_nothing_holds_up_no_removal(
     assert noise.content == NOISE
 
 
+@pytest.mark.part_alone
 async def test_f10_an_archive_that_hangs_harms_only_its_container(
     engine: CountingEngine, records: Records, make: MakeTree, docker_engine: Path
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.docker.machine import Agent, Machine, Player, a_machine, port_of
 from tests.docker.stack import eventually
+from tests.faults.plugin import Rounds
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -45,19 +46,22 @@ def _parent(pid: int) -> int:
 
 
 @pytest.mark.slow
-def test_f07_games_go_on_while_the_engine_is_killed_and_comes_back(machine: Machine) -> None:
+@pytest.mark.timeout(300)
+def test_f07_games_go_on_while_the_engine_is_killed_and_comes_back(
+    machine: Machine, rounds: Rounds
+) -> None:
     with Agent(machine, ports=3) as agent:
         sessions = [agent.play(), agent.play(restart=True)]
         before = agent.processes()
         with Player(machine, port_of(sessions[0])) as player:
             player.seen_as(sessions[0])
-            for _ in range(2):
+            for _ in range(rounds(2, 10)):
                 machine.engine.kill()
                 assert player.seen_as(sessions[0]) == player.address  # without any engine
                 eventually(lambda: not agent.engine_available, "it is noticed")
                 machine.engine.start()
                 eventually(lambda: agent.engine_available, "it is noticed that it is back")
-                assert player.seen_as(sessions[0])
+                assert player.seen_as(sessions[0]) == player.address
         assert agent.processes() == before
         for session in sessions:
             found = agent.session(session)

@@ -52,7 +52,7 @@ from tests.registry_faults import (
     waits,
 )
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.part_alone]
 
 SOON = 1.0
 """Seconds after which a pull is given up that is not to come to an end."""

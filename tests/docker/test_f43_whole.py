@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import docker
 import pytest
 
 from tests.api_client import ApiClient
@@ -16,6 +18,8 @@ from tests.chaos_registry import ChaosRegistry
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
 from tests.deployment import REGION, application
+from tests.faults.callers import assert_callers_served
+from tests.faults.real_host import RealHost
 from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
 from tests.private_engine import PrivateEngine, small_disk
 from tests.pushed_image import PushedImage, push_image
@@ -111,6 +115,15 @@ def product(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Ite
     ):
         engine.lead_to_host(int(chaos.address.rpartition(":")[2]))
         yield Product(engine, registry, chaos, agent, control_plane)
+
+
+@pytest.fixture(autouse=True)
+def survived(product: Product) -> Iterator[None]:
+    with contextlib.closing(docker.DockerClient(f"unix://{product.engine.socket}")) as client:
+        host = RealHost(product.agent, client, product.engine.inside)
+        yield
+        host.assert_survived()
+        assert_callers_served(product.control_plane, host.sessions())
 
 
 def test_f43_starts_go_on_with_the_newest_tag_that_is_there(product: Product) -> None:

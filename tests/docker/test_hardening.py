@@ -218,7 +218,7 @@ def test_memory_beyond_the_limit_ends_the_session(prison: Prison) -> None:
 
 
 def test_f30_a_fork_bomb_stays_within_its_limit_and_ends_when_told(prison: Prison) -> None:
-    session = prison.held("deaf", "bomb")
+    session = prison.held("deaf", "bomb", memory_bytes=2**28)  # processes take memory, too
     current = prison.cgroup(session, "pids/pids.current", "pids.current")
     eventually(lambda: int(current.read_text()) == PIDS_LIMIT, "it has all it gets")
     subprocess.run(["true"], check=True, timeout=PATIENCE)
@@ -229,6 +229,7 @@ def test_f30_a_fork_bomb_stays_within_its_limit_and_ends_when_told(prison: Priso
     ended = prison.agent.session(session)
     assert (ended.state, ended.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
     eventually(lambda: not current.exists() or current.read_text() == "0\n", "all have ended")
+    prison.agent.assert_survived()
 
 
 def test_f30_children_that_nobody_waits_for_are_buried(prison: Prison) -> None:
@@ -238,6 +239,7 @@ def test_f30_children_that_nobody_waits_for_are_buried(prison: Prison) -> None:
     eventually(lambda: current.read_text() == "2\n", "init and the program are left")
     prison.agent.end(session)
     assert prison.agent.session(session).exit_code == 143
+    prison.agent.assert_survived()
 
 
 def test_what_an_image_says_of_itself_changes_nothing_of_ours(prison: Prison) -> None:

@@ -143,6 +143,7 @@ async def all_of(chunks: AsyncGenerator[bytes]) -> bytes:
     return b"".join([chunk async for chunk in chunks])
 
 
+@pytest.mark.part_alone
 @pytest.mark.usefixtures("small_files")
 async def test_f32_each_line_once_and_in_order_while_the_engine_drops_files(
     engine: DockerEngine, demo_image: Image, tmp_path: Path
@@ -170,6 +171,7 @@ async def test_f32_each_line_once_and_in_order_while_the_engine_drops_files(
         assert max(told) == int(last.data.split()[0])
 
 
+@pytest.mark.part_alone
 @pytest.mark.usefixtures("small_files")
 async def test_f31_a_stalled_follower_of_a_flood_holds_up_nobody(
     engine: DockerEngine, demo_image: Image, tmp_path: Path
@@ -187,6 +189,7 @@ async def test_f31_a_stalled_follower_of_a_flood_holds_up_nobody(
             await all_of(stalled)
 
 
+@pytest.mark.part_alone
 @pytest.mark.usefixtures("small_files")
 @pytest.mark.parametrize("what", ["one-line", "bytes"])
 async def test_f31_a_flood_of_anything_is_followed_and_sealed(

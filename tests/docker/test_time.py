@@ -40,7 +40,7 @@ def _later(seconds: int) -> list[str]:
 def _restart(stack: Stack, *wrapper: str) -> None:
     """Kill the agent and start it with other clocks."""
     stack.agent.kill()
-    stack.agent.wrapper = wrapper
+    stack.agent.wrapper, stack.agent.clocks_moved = wrapper, True
     stack.agent.start()
 
 

@@ -215,10 +215,10 @@ async def test_a_control_plane_that_comes_back_knows_what_ended_meanwhile(whole:
 
 
 async def test_a_lost_database_is_filled_again_from_the_host(whole: Whole) -> None:
-    """Accounts are made anew with the same names; their live sessions come back."""
+    """Accounts are made anew with the same names; their live sessions come back by tickets."""
     assert (await whole.start(id="known", labels={"mode": "duel"})).status == 201
     await whole.stop_serving()
-    for path in (whole.folder / "state").iterdir():
+    for path in (whole.folder / "state").glob("controlplane.db*"):
         path.unlink()
     from controlplane.app import ControlPlane  # noqa: PLC0415
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from agent.clock import SystemClock
 from agent.config import AgentConfig
 from agent.daemon import Daemon
+from agent.sessions.record import decode_session
 from tests.agent.hosts import nobody_else
 from tests.controlplane.system import System, eventually
 from tests.fakes import FakeClock, FakeEngine
+from tests.faults.invariants import Observation, violations
+from tests.faults.ledger import ledger
+from tests.faults.memory_host import observed
 
 CLOCK = SystemClock()
 
@@ -69,6 +74,19 @@ class Whole(System):
         self.host = WholeAgent(folder, "host-1", **(agent or {}))
         self.agents = [self.host]  # type: ignore[list-item]  # it has what System asks of one
 
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None and ledger.wants_checks:
+                await eventually(lambda: violations(self._observed()) == [])
+                ledger.checked = True
+        finally:
+            await super().__aexit__(kind, error, trace)
+
     @property
     def engine(self) -> FakeEngine:
         return self.host.engine
@@ -100,6 +118,21 @@ class Whole(System):
             )
 
         await eventually(as_new)
+
+    def _observed(self) -> Observation:
+        state, (first, last) = self.host.config.state_dir, self.host.config.ports()
+        records = state.glob("sessions/*/record.json")
+        link = self.control_plane.fleet.link(self.host.name)
+        assert link is not None
+        assert link.host is not None
+        return observed(
+            self.engine,
+            (state / "agent_id").read_text().strip(),
+            [decode_session(path.read_bytes()) for path in records],
+            now=CLOCK.time(),
+            ports=2 * (last - first + 1),
+            free_ports=link.host.free_tcp_ports + link.host.free_udp_ports,
+        )
 
 
 class _Everything(set[str]):

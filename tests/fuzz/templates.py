@@ -206,8 +206,13 @@ TEMPLATES: dict[tuple[str, str], Template] = {
         }),
     ("DELETE", "/operator/registry/{registry}"): Template(204),
     ("GET", "/operator/agent"): Template(200),
+    ("POST", "/operator/agent/token"): Template(
+        201, {"region": "local", "nodePool": "default"},
+        closed({"region": text()}, {"nodePool": text()})),
     ("GET", "/operator/agent/{agent}"): Template(200),
     ("DELETE", "/operator/agent/{agent}"): Template(204, unreached=True),
+    ("POST", "/operator/agent/{agent}/token"): Template(201, unreached=True),
+    ("POST", "/operator/agent/{agent}/revoke"): Template(204, unreached=True),
     ("GET", "/operator/account"): Template(200),
     ("POST", "/operator/account"): Template(
         201, {"name": "made-", "quota": _QUOTA}, varied=("name",)),

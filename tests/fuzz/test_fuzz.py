@@ -22,7 +22,7 @@ from tests.fuzz.generator import Sent, make
 from tests.fuzz.shapes import NotJsonError, like, read
 from tests.fuzz.templates import TEMPLATES
 
-SEED = 20261121
+SEED = 20261122
 TOKENS = {name: f"ty_of_{name}" for name in HOLDERS}
 SENT = Sent(
     number=1,

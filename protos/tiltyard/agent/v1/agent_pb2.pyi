@@ -466,7 +466,7 @@ class Identity(_message.Message):
     external_id: _builtins.str
     """The caller's own identifier; empty when none."""
     ticket: _builtins.bytes
-    """The control plane's proof that it ordered this session here; empty until the fleet has keys."""
+    """The control plane's proof that it ordered this session here: kept and reported, never read."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The caller's labels."""
@@ -749,6 +749,7 @@ class Host(_message.Message):
     START_SLOTS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     DRAIN_REVISION_FIELD_NUMBER: _builtins.int
+    DRAIN_TIME_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     agent_id: _builtins.str
@@ -799,6 +800,12 @@ class Host(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What an operator should know, a sentence each."""
 
+    @_builtins.property
+    def drain_time(self) -> _timestamp_pb2.Timestamp:
+        """When the sessions that are left are stopped; absent when the host is not draining, or without a
+        deadline.
+        """
+
     def __init__(
         self,
         *,
@@ -822,10 +829,11 @@ class Host(_message.Message):
         start_slots: _builtins.int = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         drain_revision: _builtins.int = ...,
+        drain_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "reserved", b"reserved"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "drain_time", b"drain_time", "reserved", b"reserved"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "capacity", b"capacity", "drain_revision", b"drain_revision", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "images", b"images", "latency_addresses", b"latency_addresses", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "public_address", b"public_address", "reserved", b"reserved", "start_slots", b"start_slots", "tls", b"tls", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "capacity", b"capacity", "drain_revision", b"drain_revision", "drain_time", b"drain_time", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "images", b"images", "latency_addresses", b"latency_addresses", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "public_address", b"public_address", "reserved", b"reserved", "start_slots", b"start_slots", "tls", b"tls", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,71 @@
+"""`tiltyard-agent enrol`: this host joins a deployment, or joins it again."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from agent.cli.options import CONFIG, EXIT_CONFIG, fail, read_config
+from agent.enrolment import NotEnrolled, Token, enrol
+from agent.errors import DiskFull
+from agent.identity import FILE
+
+
+@click.command("enrol")
+@CONFIG
+@click.argument("url")
+@click.option(
+    "--token-file",
+    "token_file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    default="-",
+    help="A file with the token that `tiltyard-controlplane agent token` printed; else stdin.",
+)
+@click.option("--name", help="The agent's name; the machine's when left out.")
+@click.option("--region", help="Refuse a token for another region.")
+@click.option("--node-pool", help="Refuse a token for another node pool.")
+def enrol_host(
+    path: Path | None,
+    url: str,
+    *,
+    token_file: Path,
+    name: str | None,
+    region: str | None,
+    node_pool: str | None,
+) -> None:
+    """Have this host enrolled by the control plane at URL, such as https://control.example:7443.
+
+    The key is made here and stays here. A running agent needs no restart.
+    """
+    config = read_config(path)
+    if not config.rpc_listen:
+        fail("rpc_listen must be set, such as 0.0.0.0:7444: there it is called", EXIT_CONFIG)
+    named = {"name": name or socket.gethostname(), "address": config.announced()}
+    named |= {"region": region or "", "nodePool": node_pool or ""}
+    wanted = {key: value for key, value in named.items() if value}
+    try:
+        token = Token.parse(_text(token_file))
+        enrolled = asyncio.run(enrol(url, token, wanted, time.time()))
+    except NotEnrolled as error:
+        fail(str(error))
+    try:
+        enrolled.identity.save(config.state_dir / FILE)
+    except DiskFull as error:
+        again = f"`tiltyard-controlplane agent token --agent {enrolled.name}`"
+        fail(f"{error}; the token is used up: {again} makes another")
+    click.echo(
+        f"enrolled as {enrolled.name} in region {enrolled.region}, node pool"
+        f" {enrolled.node_pool}; called at {config.announced()}"
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotEnrolled(f"cannot read {path}: {error}") from error

@@ -1,0 +1,108 @@
+"""What is kept of ended sessions, and what goes when a disk runs short (decisions.md). Pure.
+
+    what                   is kept                      goes before its time
+    container, for files   `container_seconds`          while the engine's disk is low
+    sealed log             `log_seconds`                while the state directory's disk is low
+    record and report      `log_seconds`                never alone
+    all of a session       as long as any of it         once ENDED_KEPT others ended after it
+
+The oldest goes first, nothing before its log is sealed, and no log or record that is being read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from agent.clock import Clock
+from agent.sessions.deadlines import due_boottime
+from agent.sessions.disks import Shortage
+from agent.sessions.session import Session
+
+ENDED_KEPT = 10_000
+"""Ended sessions that a host knows at most, beside those whose log is not sealed yet."""
+SPARED_AT_ONCE = 8
+"""What goes before its time in one look, of containers or of logs, while a disk is low."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How long things are kept after the end of their session, in seconds."""
+
+    container_seconds: float
+    log_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Sessions whose container, whose log, or of which all that is left shall go.
+
+    `early` are those that lose it before its time. `nothing_left` is true when logs are to make
+    room and there is nothing that could.
+    """
+
+    containers: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    early: frozenset[str] = frozenset()
+    nothing_left: bool = False
+
+
+def with_ages(ended: Iterable[Session], clock: Clock) -> list[tuple[float, Session]]:
+    """Ended sessions, each with how many seconds ago it ended.
+
+    Boot time decides on the boot on which it did, after that the wall clock.
+    """
+    now, boottime, boot_id = clock.time(), clock.boottime(), clock.boot_id
+    found = []
+    for session in ended:
+        since = session.kept_since
+        if since is None:
+            seconds = now - (session.end_time or now)
+        else:
+            end = due_boottime(since, now=now, boottime=boottime, boot_id=boot_id)
+            seconds = boottime - end
+        found.append((seconds, session))
+    return found
+
+
+def due(
+    ended: Sequence[tuple[float, Session]],
+    rules: Rules,
+    shortage: Shortage,
+    is_read: Callable[[str], bool],
+) -> Due:
+    """What shall go now of these ended sessions, each with its age in seconds."""
+    oldest_first = sorted(ended, key=lambda each: -each[0])
+    ages = {session.internal_id: seconds for seconds, session in oldest_first}
+    surplus = set(list(ages)[: max(0, len(ages) - ENDED_KEPT)])
+
+    sealed, unread, logs = [], [], []
+    for _, session in oldest_first:
+        internal_id = session.internal_id
+        if session.log_sealed and not session.container_removed:
+            sealed.append(internal_id)
+        elif session.container_removed and not is_read(internal_id):
+            unread.append(internal_id)
+            if session.log_sealed:
+                logs.append(internal_id)
+
+    spared = set(sealed[:SPARED_AT_ONCE] if shortage.containers else ())
+    # On one disk, what is kept for the shorter time goes first.
+    takes_logs = shortage.logs and not (shortage.shared and spared)
+    spared_logs = logs[:SPARED_AT_ONCE] if takes_logs else []
+
+    def goes(internal_id: str, kept_seconds: float) -> bool:
+        return internal_id in surplus or ages[internal_id] >= kept_seconds
+
+    containers = [each for each in sealed if each in spared or goes(each, rules.container_seconds)]
+    sessions = [each for each in unread if goes(each, rules.log_seconds)]
+    in_time = {each for each in containers if ages[each] >= rules.container_seconds}
+    in_time |= {each for each in sessions if ages[each] >= rules.log_seconds}
+    return Due(
+        containers=tuple(containers),
+        logs=tuple(each for each in spared_logs if each not in sessions),
+        sessions=tuple(sessions),
+        early=frozenset({*containers, *spared_logs, *sessions} - in_time),
+        nothing_left=shortage.logs and not (spared or spared_logs),
+    )

@@ -1,0 +1,213 @@
+"""AgentService on a network: mutual TLS, and only for the control plane.
+
+gRPC itself refuses every handshake without a client's certificate of our authority, and says why
+on standard error. Whoever gets through is asked for its name on every call: an authority signs for
+agents, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from agent.clock import Clock
+from agent.identity import HostIdentity, Identity, UnfitIdentity
+from agent.statuses import Context
+
+log = logging.getLogger(__name__)
+
+CALLER_URI = b"tiltyard://controlplane"
+OPTIONS = (
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_metadata_size", 16 * 1024),
+)
+RETRY_SECONDS = 1.0
+"""To look again for an identity, or for the port that another process still has."""
+LOG_SECONDS = 60.0
+"""Refused calls are told of once in this time, with their number."""
+GRACE_SECONDS = 2.0
+"""How long calls under way may take when the agent stops."""
+
+
+class NotYet(Exception):
+    """The port cannot be opened now; the text says why."""
+
+
+class Certificates:
+    """What handshakes are made with: the identity's file as it is now."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the file; made on the event loop, which alone writes the log."""
+        self._path = path
+        self._loop = asyncio.get_running_loop()
+        self._seen: tuple[int, int] | None = None
+
+    def load(self) -> grpc.ServerCertificateConfiguration | None:
+        """Read the file if it is another than the last time; NotYet when it cannot be. Blocks."""
+        try:
+            now = self._path.stat()
+            if (now.st_ino, now.st_mtime_ns) == self._seen:
+                return None
+            self._seen = now.st_ino, now.st_mtime_ns
+            identity = Identity.read(self._path)
+        except FileNotFoundError:
+            identity = None
+        except (OSError, UnfitIdentity) as error:
+            raise NotYet(str(error)) from error
+        if identity is None:
+            raise NotYet("this host is not enrolled: `tiltyard-agent enrol` does it")
+        return grpc.ssl_server_certificate_configuration(
+            [(identity.key, identity.certificate)], identity.authority
+        )
+
+    def newer(self) -> grpc.ServerCertificateConfiguration | None:
+        """Give what is to be used from now on; None when nothing has changed.
+
+        gRPC asks before every handshake, on threads of its own.
+        """
+        try:
+            return self.load()
+        except NotYet as problem:
+            text = "the last certificate stays in use: %s"
+            self._loop.call_soon_threadsafe(log.warning, text, str(problem))
+            return None
+
+
+class OnlyTheControlPlane(grpc.aio.ServerInterceptor):
+    """Refuses every call whose certificate does not name the control plane."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._refused = 0
+        self._told_at: float | None = None
+
+    async def intercept_service(
+        self,
+        continuation: Callable[
+            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]
+        ],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """Put the question before the method."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        if handler.unary_stream is not None:
+            return grpc.unary_stream_rpc_method_handler(
+                self._stream(handler.unary_stream),
+                handler.request_deserializer,
+                handler.response_serializer,
+            )
+        assert handler.unary_unary is not None, "no method of ours takes a stream"
+        return grpc.unary_unary_rpc_method_handler(
+            self._unary(handler.unary_unary),
+            handler.request_deserializer,
+            handler.response_serializer,
+        )
+
+    def _unary(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        async def answer(request: Any, context: Context) -> Any:
+            await self._admit(context)
+            return await method(request, context)
+
+        return answer
+
+    def _stream(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        async def answer(request: Any, context: Context) -> AsyncGenerator[Any]:
+            await self._admit(context)
+            messages = method(request, context)
+            if inspect.isawaitable(messages):  # it writes by itself
+                await messages
+                return
+            async with aclosing(messages):
+                async for message in messages:
+                    yield message
+
+        return answer
+
+    async def _admit(self, context: Context) -> None:
+        names = context.auth_context().get("peer_uri", [])
+        if list(names) == [CALLER_URI]:
+            return
+        self._tell(context.peer(), names)
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the control plane may call")
+
+    def _tell(self, peer: str, names: Any) -> None:
+        self._refused += 1
+        now = self._clock.monotonic()
+        if self._told_at is None or now - self._told_at >= LOG_SECONDS:
+            log.warning("refused %d calls, the last of %s as %s", self._refused, peer, names)
+            self._refused, self._told_at = 0, now
+
+
+class Transport:
+    """The listener of `rpc_listen`, from the moment that the host is enrolled."""
+
+    def __init__(
+        self,
+        address: str,
+        identity: HostIdentity,
+        clock: Clock,
+        *,
+        add_services: Callable[[grpc.aio.Server], None],
+        options: tuple[tuple[str, int], ...],
+        end_streams: Callable[[], None],
+    ) -> None:
+        """Serve what `add_services` adds; `end_streams` ends those that would go on for ever."""
+        self._address = address
+        self._identity = identity
+        self._clock = clock
+        self._add_services = add_services
+        self._options = options
+        self._end_streams = end_streams
+        self.serving = asyncio.Event()
+        """Set once the port answers."""
+
+    async def run(self) -> None:
+        """Serve until cancelled; wait where the host is not enrolled or the port is taken."""
+        server = await self._opened()
+        log.info("serving on %s", self._address)
+        self.serving.set()
+        try:
+            await asyncio.Event().wait()  # its own wait, cancelled, would spoil `stop`
+        finally:
+            self._end_streams()
+            await server.stop(GRACE_SECONDS)
+
+    async def _opened(self) -> grpc.aio.Server:
+        told = ""
+        while True:
+            try:
+                return await self._open()
+            except NotYet as problem:
+                if str(problem) != told:
+                    told = str(problem)
+                    log.warning("not serving on %s yet: %s", self._address, told)
+                await self._clock.sleep(RETRY_SECONDS)
+
+    async def _open(self) -> grpc.aio.Server:
+        certificates = Certificates(self._identity.path)
+        first = await self._identity.run(certificates.load)
+        server = grpc.aio.server(
+            interceptors=[OnlyTheControlPlane(self._clock)],
+            options=[*self._options, *OPTIONS],
+        )
+        self._add_services(server)
+        credentials = grpc.dynamic_ssl_server_credentials(
+            first,
+            certificates.newer,  # type: ignore[arg-type]  # the stubs lack None
+            require_client_authentication=True,
+        )
+        try:
+            server.add_secure_port(self._address, credentials)
+        except RuntimeError as error:
+            raise NotYet(str(error)) from error
+        await server.start()
+        return server

@@ -1,0 +1,107 @@
+"""The enrolment listener: `POST /enrol` by TLS 1.3, and nothing else.
+
+It is apart from the API, because its certificate is the authority's: a host that has a token
+trusts nothing else. Asked without a token it gives the authority's certificate, so that the host
+can compare the fingerprint; only then the token is told.
+"""
+
+import logging
+import re
+import ssl
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
+
+from controlplane.api.bodies import Body, read_body
+from controlplane.api.errors import Handler, add_headers, answer_errors
+from controlplane.api.handshakes import Handshakes
+from controlplane.api.operation import NO_STORE
+from controlplane.authority import MAX_REQUEST_BYTES
+from controlplane.enrolment import Enrolment, EnrolmentRequest
+
+_log = logging.getLogger(__name__)
+
+MAX_ENROL_BODY = 32 * 1024
+MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 256, 16
+
+_ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9.-]{1,253}):([0-9]{1,5})\Z", re.ASCII)
+
+
+def _address(text: str) -> str:
+    found = _ADDRESS.match(text)
+    if found is None or not 1 <= int(found[1]) <= 65535:
+        raise ValueError("must have the form host:port")
+    return text
+
+
+class EnrolBody(Body):
+    """The body of POST /enrol; without a token nothing else is looked at."""
+
+    max_bytes = MAX_ENROL_BODY
+
+    token: Annotated[str, Field(max_length=512)] | None = None
+    request: Annotated[str, Field(max_length=MAX_REQUEST_BYTES)] = ""
+    name: Annotated[str, Field(max_length=128)] = ""
+    address: Annotated[str, AfterValidator(_address)] | None = None
+    region: str | None = None
+    nodePool: str | None = None  # noqa: N815  # the name in JSON
+
+
+class EnrolledAgent(TypedDict):
+    """A host that was enrolled; the certificates are PEM texts."""
+
+    id: str
+    name: str
+    region: str
+    nodePool: str
+    certificate: str
+    authority: str
+
+
+def make_enrolling_app(enrolment: Enrolment) -> web.Application:
+    """Build the application of the listener."""
+    app = web.Application(middlewares=[answer_errors], client_max_size=MAX_ENROL_BODY)
+    app.on_response_prepare.append(add_headers)
+    app.router.add_post("/enrol", _enrolling(enrolment))
+    return app
+
+
+def enrolling_tls() -> ssl.SSLContext:
+    """Make the context of the listener, which has no certificate yet."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols(["http/1.1"])
+    Handshakes("the enrolment listener").watch(context)
+    return context
+
+
+def _enrolling(enrolment: Enrolment) -> Handler:
+    async def enrol(request: web.Request) -> web.StreamResponse:
+        body = await read_body(request, EnrolBody)
+        authority = enrolment.authority.decode()
+        if body.token is None:
+            return web.json_response({"authority": authority}, headers=NO_STORE)
+        # Its token carries the authority's fingerprint behind a full stop, which is for the host.
+        wanted = EnrolmentRequest(
+            token=body.token.partition(".")[0],
+            request=body.request,
+            name=body.name,
+            address=body.address or "",
+            region=body.region,
+            node_pool=body.nodePool,
+        )
+        enrolled = await enrolment.enrol(wanted, request.remote or "")
+        row = enrolled.row
+        answer: EnrolledAgent = {
+            "id": row.id or "",
+            "name": row.name,
+            "region": row.region,
+            "nodePool": row.node_pool,
+            "certificate": enrolled.issued.certificate.decode(),
+            "authority": authority,
+        }
+        return web.json_response(answer, headers=NO_STORE, status=201)
+
+    return enrol

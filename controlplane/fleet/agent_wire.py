@@ -1,0 +1,225 @@
+"""Protobuf in, protobuf out: the messages of the agents' contract as values of our own. Pure."""
+
+from collections.abc import Iterable
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from controlplane.fleet.contract import (
+    EndReason,
+    Heartbeat,
+    Host,
+    HostReported,
+    HostSession,
+    Identity,
+    NetworkMode,
+    Port,
+    PortRequest,
+    Protocol,
+    RegistryLogin,
+    Resources,
+    SessionSpec,
+    SessionsReported,
+    SnapshotBegin,
+    SnapshotEnd,
+    State,
+    WatchMessage,
+)
+from controlplane.fleet.session_report import FailedRun, Moment, SessionReport
+from tiltyard.agent.v1 import agent_pb2
+
+FORMAT = 1
+_PROTOCOLS = {
+    Protocol.TCP: agent_pb2.PROTOCOL_TCP,
+    Protocol.UDP: agent_pb2.PROTOCOL_UDP,
+}
+_PROTOCOL_NAMES = {number: protocol for protocol, number in _PROTOCOLS.items()}
+_NETWORK_MODES = {
+    NetworkMode.BRIDGE: agent_pb2.NETWORK_MODE_BRIDGE,
+    NetworkMode.HOST: agent_pb2.NETWORK_MODE_HOST,
+}
+
+
+def spec_out(spec: SessionSpec) -> agent_pb2.SessionSpec:
+    """Write what a start needs."""
+    identity = spec.identity
+    return agent_pb2.SessionSpec(
+        format=FORMAT,
+        identity=agent_pb2.Identity(
+            account=identity.account,
+            session_id=identity.session_id,
+            application=identity.application,
+            tag=identity.tag,
+            location=identity.location,
+            labels=dict(identity.labels),
+            external_id=identity.external_id,
+            ticket=identity.ticket,
+        ),
+        image=spec.image,
+        args=spec.args,
+        env=dict(spec.env),
+        restart=spec.restart,
+        ttl=None if spec.ttl is None else Duration(seconds=spec.ttl),
+        network_mode=_NETWORK_MODES[spec.network_mode],
+        reservation=_resources_out(spec.reservation),
+        limits=_resources_out(spec.limits),
+        ports=[_port_out(port) for port in spec.ports],
+    )
+
+
+def credentials_out(login: RegistryLogin | None) -> agent_pb2.RegistryCredentials | None:
+    """Write how to log in to a registry."""
+    if login is None:
+        return None
+    return agent_pb2.RegistryCredentials(username=login.username, password=login.password)
+
+
+def _port_out(port: PortRequest) -> agent_pb2.PortRequest:
+    return agent_pb2.PortRequest(
+        container_port=port.container,
+        protocol=_PROTOCOLS[port.protocol],
+        tls=port.tls,
+        pinned_host_port=port.pinned,
+    )
+
+
+def _resources_out(resources: Resources) -> agent_pb2.Resources:
+    return agent_pb2.Resources(
+        nano_cpus=resources.nano_cpus, memory_bytes=resources.memory_bytes, gpus=resources.gpus
+    )
+
+
+def watch_message_in(response: agent_pb2.WatchResponse) -> WatchMessage:
+    """Read one message of the Watch stream."""
+    return WatchMessage(response.incarnation, response.sequence, _watch_event(response))
+
+
+def _watch_event(
+    response: agent_pb2.WatchResponse,
+) -> SnapshotBegin | SnapshotEnd | SessionsReported | HostReported | Heartbeat:
+    kind = response.WhichOneof("event")
+    if kind == "snapshot_begin":
+        return SnapshotBegin()
+    if kind == "snapshot_end":
+        return SnapshotEnd(response.snapshot_end.reconciled)
+    if kind == "sessions":
+        return SessionsReported(_sessions_in(response.sessions.sessions))
+    if kind == "host":
+        return HostReported(_host_in(response.host))
+    return Heartbeat()
+
+
+def _sessions_in(sessions: Iterable[agent_pb2.Session]) -> tuple[HostSession, ...]:
+    return tuple(session_in(session) for session in sessions)
+
+
+def session_in(session: agent_pb2.Session) -> HostSession:
+    """Read a session."""
+    identity = session.identity
+    ended = session.end_reason != agent_pb2.END_REASON_UNSPECIFIED
+    return HostSession(
+        internal_id=session.internal_id,
+        identity=Identity(
+            account=identity.account,
+            session_id=identity.session_id,
+            application=identity.application,
+            tag=identity.tag,
+            location=identity.location,
+            labels=dict(identity.labels),
+            external_id=identity.external_id,
+            ticket=identity.ticket,
+        ),
+        image=session.image,
+        state=_state_in(session.state),
+        ports=tuple(
+            Port(p.container_port, _PROTOCOL_NAMES[p.protocol], p.host_port, p.tls)
+            for p in session.ports
+        ),
+        reservation=_resources_in(session.reservation),
+        injected_env=dict(session.injected_env),
+        create_ms=session.create_time.ToMilliseconds(),
+        expire_ms=_milliseconds(session.expire_time, session.HasField("expire_time")),
+        end_ms=_milliseconds(session.end_time, session.HasField("end_time")),
+        exit_code=session.exit_code if session.HasField("exit_code") else None,
+        end_reason=EndReason[_end_reason_name(session.end_reason)] if ended else None,
+        detail=session.detail,
+        sequence=session.sequence,
+        host=session.host,
+    )
+
+
+def report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
+    """Read how a session ended."""
+    report = response.report
+    known = report.HasField
+    return SessionReport(
+        state=_state_in(report.state),
+        end_reason=EndReason[_end_reason_name(report.end_reason)],
+        detail=report.detail,
+        create_ms=report.create_time.ToMilliseconds(),
+        end_ms=report.end_time.ToMilliseconds(),
+        exit_code=report.exit_code if known("exit_code") else None,
+        signal=report.signal if known("signal") else None,
+        oom_killed=report.oom_killed,
+        restart_count=report.restart_count,
+        failed_runs=tuple(map(_failed_run_in, report.failed_runs)),
+        timeline=tuple(
+            Moment(_state_in(moment.state), moment.time.ToMilliseconds())
+            for moment in report.timeline
+        ),
+        cpu_seconds=_seconds(report.cpu_time) if known("cpu_time") else None,
+        peak_memory_bytes=report.peak_memory_bytes if known("peak_memory_bytes") else None,
+        log=response.log if response.HasField("log") else None,
+        log_truncated=response.log_truncated,
+    )
+
+
+def _failed_run_in(run: agent_pb2.FailedRun) -> FailedRun:
+    return FailedRun(
+        start_ms=_milliseconds(run.start_time, run.HasField("start_time")),
+        end_ms=run.end_time.ToMilliseconds(),
+        exit_code=run.exit_code if run.HasField("exit_code") else None,
+        oom_killed=run.oom_killed,
+        delay=_seconds(run.restart_delay),
+    )
+
+
+def _state_in(number: agent_pb2.State.ValueType) -> State:
+    return State[agent_pb2.State.Name(number).removeprefix("STATE_")]
+
+
+def _seconds(span: Duration) -> float:
+    return span.ToNanoseconds() / 10**9
+
+
+def _end_reason_name(number: agent_pb2.EndReason.ValueType) -> str:
+    return agent_pb2.EndReason.Name(number).removeprefix("END_REASON_")
+
+
+def _milliseconds(time: Timestamp, present: bool) -> int | None:
+    return time.ToMilliseconds() if present else None
+
+
+def _resources_in(resources: agent_pb2.Resources) -> Resources:
+    return Resources(resources.nano_cpus, resources.memory_bytes, resources.gpus)
+
+
+def _host_in(host: agent_pb2.Host) -> Host:
+    return Host(
+        agent_id=host.agent_id,
+        version=host.version,
+        public_address=host.public_address,
+        latency_addresses=tuple(host.latency_addresses),
+        capacity=_resources_in(host.capacity),
+        reserved=_resources_in(host.reserved),
+        free_sessions=host.free_sessions,
+        port_range_first=host.port_range_first,
+        port_range_last=host.port_range_last,
+        free_tcp_ports=host.free_tcp_ports,
+        free_udp_ports=host.free_udp_ports,
+        images=frozenset(host.images),
+        tls=host.tls,
+        draining=host.draining,
+        engine_available=host.engine_available,
+        start_slots=host.start_slots,
+    )

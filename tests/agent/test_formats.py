@@ -1,0 +1,190 @@
+"""What released agents wrote is read by this one.
+
+`formats/<n>` is the state directory of an agent that wrote format n, with its sessions running,
+restarting, ended, and told to end while the disk was full; and the label of the first's container.
+These files are never written anew: what reads them may change, they do not.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.engine import LABEL_RECORD, ContainerSpec, container_name
+from agent.errors import SessionStopped
+from agent.sessions.record import decode_label, decode_session, encode_session
+from agent.sessions.report import decode_report, encode_report
+from agent.sessions.session import Deadline, Drain, EndReason, Protocol, Session, State
+from tests.agent.hosts import an_agent, until_sealed
+from tests.agent.samples import a_spec
+from tests.fakes import FakeClock, FakeEngine
+from tests.faults.memory_host import assert_survived
+
+FORMATS = Path(__file__).with_name("formats")
+WRITTEN = 1_800_000_011.0
+"""When the agent that wrote them ended."""
+RUNNING, RESTARTING, ENDED, MARKED, BURIED = (
+    f"{number:08d}-0000-4000-8000-000000000000" for number in range(1, 6)
+)
+
+
+@pytest.fixture(params=sorted(path.name for path in FORMATS.iterdir()))
+def written(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of what an agent of one format left."""
+    folder = tmp_path / "host"
+    shutil.copytree(FORMATS / request.param, folder)
+    return folder
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(WRITTEN)
+
+
+def _record(written: Path, internal_id: str) -> Path:
+    return written / "state" / "sessions" / internal_id / "record.json"
+
+
+def _kept(written: Any, read: Any) -> bool:
+    """True when all that was written is there, whatever has come to it."""
+    if isinstance(written, dict):
+        return all(key in read and _kept(value, read[key]) for key, value in written.items())
+    if isinstance(written, list):
+        return len(written) == len(read) and all(map(_kept, written, read))
+    return bool(written == read)
+
+
+@pytest.mark.parametrize("internal_id", [RUNNING, RESTARTING, ENDED, MARKED])
+def test_nothing_of_a_record_is_lost_on_the_way(written: Path, internal_id: str) -> None:
+    data = _record(written, internal_id).read_bytes()
+    assert _kept(json.loads(data), json.loads(encode_session(decode_session(data))))
+
+
+def test_nothing_of_a_report_is_lost_on_the_way(written: Path) -> None:
+    data = _record(written, ENDED).with_name("report.json").read_bytes()
+    assert _kept(json.loads(data), json.loads(encode_report(decode_report(data))))
+
+
+def test_nothing_of_a_label_is_lost_on_the_way(written: Path) -> None:
+    label = (written / "label.json").read_text()
+    session = decode_label({LABEL_RECORD: label})
+    assert _kept(json.loads(label), json.loads(encode_session(session)))
+
+
+def test_a_record_says_what_it_was_written_for(written: Path) -> None:
+    running = decode_session(_record(written, RUNNING).read_bytes())
+    assert (running.state, running.host) == (State.RUNNING, "192.0.2.1")
+    assert [(port.protocol, port.host) for port in running.ports] == [
+        (Protocol.UDP, 20000),
+        (Protocol.TCP, 20000),
+    ]
+    assert running.deadline == Deadline(1_800_003_600.0, "boot-1", 4600.0)
+    assert running.spec.args == ("--map", "ü")
+    restarting = decode_session(_record(written, RESTARTING).read_bytes())
+    assert (restarting.restart_count, restarting.restart_delay) == (1, 2.0)
+    assert [run.exit_code for run in restarting.failed_runs] == [139, 139]
+    report = decode_report(_record(written, ENDED).with_name("report.json").read_bytes())
+    assert (report.end_reason, report.exit_code, report.signal) == (EndReason.STOPPED, 143, 15)
+
+
+def test_what_a_newer_agent_added_is_passed_over_and_what_an_older_lacks_is_empty(
+    written: Path,
+) -> None:
+    content = json.loads(_record(written, RESTARTING).read_bytes())
+    known = decode_session(json.dumps(content).encode())
+    content["session"] |= {"a_newer_field": 1}
+    content["session"]["spec"] |= {"a_newer_field": {"of": "the spec"}}
+    assert decode_session(json.dumps(content).encode()) == known
+    for later in ("failed_runs", "timeline", "earlier_usage", "run_usage", "oom_killed"):
+        del content["session"][later]
+    older = decode_session(json.dumps(content).encode())
+    assert (older.failed_runs, older.timeline, older.oom_killed) == ((), (), False)
+    assert older.restart_count == known.restart_count
+    del content["session"]["spec"]["image"]
+    with pytest.raises(ValueError, match="image"):  # nobody could go on without it
+        decode_session(json.dumps(content).encode())
+
+
+async def _put_back(written: Path, engine: FakeEngine) -> None:
+    """Give an engine the containers of those sessions, as their agent left them."""
+    for path in sorted((written / "state" / "sessions").glob("*/record.json")):
+        session = decode_session(path.read_bytes())
+        engine.add_image(session.spec.image)
+        name = await engine.create(_container_of(session, written))
+        await engine.start(name)
+        if session.internal_id in {RESTARTING, ENDED}:
+            engine.end(name, 139)
+
+
+def _container_of(session: Session, written: Path) -> ContainerSpec:
+    return ContainerSpec(
+        internal_id=session.internal_id,
+        agent_id=(written / "state" / "agent_id").read_text().strip(),
+        image=session.spec.image,
+        args=session.spec.args,
+        env={},
+        network_mode=session.spec.network_mode,
+        ports=session.ports,
+        bind_address="0.0.0.0",
+        reservation=session.spec.reservation,
+        limits=session.spec.limits,
+        public_dir="/nowhere",
+        record=(written / "label.json").read_text() if session.internal_id == RUNNING else "",
+    )
+
+
+async def test_f05_an_agent_goes_on_where_one_of_an_older_version_ended(
+    written: Path, clock: FakeClock
+) -> None:
+    engine = FakeEngine(clock)
+    await _put_back(written, engine)
+    async with an_agent(written, engine, clock) as agent:
+        drain = agent.host.drain.now
+        assert drain == Drain(7, draining=True, deadline=drain.deadline)
+        assert drain.deadline is not None
+        assert drain.deadline.expire_time == 1_800_086_411.0
+
+        running = agent.sessions.life(RUNNING)
+        await running.wait_for(lambda now: now.process is not None)
+        assert (running.session.state, running.session.ports[0].host) == (State.RUNNING, 20000)
+        assert (1_000 + 3_600, RUNNING) in agent.host.deadlines.snapshot()
+
+        restarting = agent.sessions.life(RESTARTING)
+        await clock.advance(2)
+        await restarting.wait_for(lambda now: now.state is State.RUNNING)
+        assert restarting.session.restart_count == 2
+
+        marked = agent.sessions.life(MARKED)
+        await marked.wait_for(lambda now: now.state.ended)
+        assert marked.session.end_reason is EndReason.TTL
+
+        ended = agent.sessions.life(ENDED).session
+        assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.STOPPED)
+        assert ended.log_sealed
+        assert agent.records.log_path(ENDED).read_bytes() == b"one\ntwo\n"
+
+        await agent.sessions.set_drain(0, draining=False, expire_time=None)
+        with pytest.raises(SessionStopped):
+            await agent.sessions.start(BURIED, a_spec())
+        await until_sealed(agent, MARKED)
+        await assert_survived(agent)
+
+
+async def test_f05_a_session_is_rebuilt_from_a_label_of_an_older_version(
+    written: Path, clock: FakeClock
+) -> None:
+    engine = FakeEngine(clock)
+    await _put_back(written, engine)
+    shutil.rmtree(_record(written, RUNNING).parent)
+    (written / "state" / "drain.json").unlink()
+    async with an_agent(written, engine, clock) as agent:
+        life = agent.sessions.life(RUNNING)
+        await life.wait_for(lambda now: now.state is State.RUNNING)
+        assert life.session.process == (await engine.inspect(container_name(RUNNING))).process
+        assert life.session.spec.identity.session_id == "match/1 ü"
+        assert life.session.deadline == Deadline(1_800_003_600.0, "boot-1", 4600.0)
+        await assert_survived(agent)

@@ -1,0 +1,83 @@
+"""What thousands of sessions, one after the other, leave in the agent: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from collections.abc import Sized
+from pathlib import Path
+
+import pytest
+
+from agent.sessions.session import EndReason
+from tests.agent.hosts import Agent, assert_nothing_is_left
+from tests.agent.samples import a_spec, an_id
+from tests.faults.plugin import Rounds
+
+AT_ONCE = 10
+KEPT_SECONDS = 3700
+"""Longer than the hour for which a stopped session's id is remembered."""
+SPARE_OBJECTS = 300
+"""Less than one for each cycle of the short form."""
+
+
+def _held(agent: Agent) -> dict[str, int]:
+    """What grows when something is forgotten: of the process, and in the agent's own tables."""
+    tables = {
+        f"{type(part).__name__}.{name}": len(table)
+        for part in (
+            agent.sessions,
+            agent.host.deadlines,
+            agent.host.ports,
+            agent.host.capacity,
+            agent.host.feed,
+            agent.host.usage,
+            agent.images,
+            agent.reconciler,
+            agent.records,
+        )
+        for name, table in vars(part).items()
+        if isinstance(table, Sized)
+    }
+    return {
+        "files": len(list(Path("/proc/self/fd").iterdir())),
+        "tasks": len(asyncio.all_tasks()),
+        "threads": threading.active_count(),
+        **tables,
+    }
+
+
+async def _cycle(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(ttl=3600.0))
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+
+
+async def _cycles(agent: Agent, count: int) -> None:
+    for _ in range(count // AT_ONCE):
+        await asyncio.gather(*(_cycle(agent) for _ in range(AT_ONCE)))
+    await agent.clock.advance(KEPT_SECONDS)
+    await _cycle(agent)  # it takes the ids away that are out of date
+    assert agent.host.deadlines.next_due() is None  # asking drops those that are cleared
+    agent.engine.calls.clear()
+    agent.flows_forgotten.clear()
+
+
+def _objects() -> int:
+    gc.collect()
+    return len(gc.get_objects())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_f47_start_stop_cycles_leave_the_agent_as_it_was(
+    agent: Agent, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # that would be the disk's time
+    await _cycles(agent, 100)
+    held, objects = _held(agent), _objects()
+    await _cycles(agent, rounds(1000, 10000))
+    assert _objects() - objects < SPARE_OBJECTS
+    assert _held(agent) == held
+    await assert_nothing_is_left(agent)

@@ -1,0 +1,61 @@
+"""An agent that is told to stop while its engine hangs, or its own parts do."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import AgentProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+HUNG = """
+import asyncio, sys
+from agent import daemon
+from agent.cli import main
+
+async def hang(name, close):
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            continue
+
+daemon._bounded = hang
+main.STOP_SECONDS = 1.0
+main.main(sys.argv[4:])
+"""
+"""Runs what follows as `python -m agent …`, with parts that never let go."""
+
+
+@pytest.fixture
+def silent_engine(tmp_path: Path) -> Iterator[Path]:
+    """A socket where calls are taken and none is answered, as dockerd's after SIGSTOP."""
+    path = tmp_path / "docker.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        path.chmod(0o660)
+        server.listen(128)
+        yield path
+
+
+def test_an_agent_that_stops_does_not_wait_for_an_engine_that_hangs(silent_engine: Path) -> None:
+    with AgentProcess(silent_engine) as agent:
+        agent.process.stop()  # fails unless it ends well, and soon
+        said = agent.process.tail(100)
+        assert "stopping: the engine did not let go" in said
+        assert "not waiting for engine" in said
+
+
+def test_a_stop_that_takes_too_long_is_cut_off_with_a_word_on_every_thread(
+    silent_engine: Path,
+) -> None:
+    agent = AgentProcess(silent_engine)
+    agent.wrapper = [sys.executable, "-c", HUNG]
+    with pytest.raises(RuntimeError, match="ended with 1") as error, agent:
+        pass
+    assert "most recent call first" in str(error.value)

@@ -1,0 +1,320 @@
+"""Who may call an agent over a network: the control plane, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import ssl
+import time
+import warnings
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from agent.clock import SystemClock
+from agent.config import AgentConfig
+from agent.daemon import Daemon
+from agent.identity import FILE, Identity
+from tests.agent.hosts import nobody_else
+from tests.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
+from tests.fakes import FakeEngine
+from tests.harness import free_port
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+HOST = "one.agent.tiltyard.internal"
+URI = "tiltyard://agent/one"
+DEADLINE = 20.0
+CLOCK = SystemClock()
+
+OURS = Signer.new("ours")
+CALLER = OURS.sign(CALLS, [CONTROL_PLANE])
+
+
+def an_identity(life: timedelta = timedelta(hours=1)) -> Identity:
+    party = OURS.sign(SERVES, [URI], [HOST], life)
+    return Identity(party.key, party.certificate, OURS.certificate)
+
+
+class Listening:
+    """An agent that serves on a port."""
+
+    def __init__(self, config: AgentConfig, daemon: Daemon, work: asyncio.Task[None]) -> None:
+        self.config = config
+        self.work = work
+        self.daemon = daemon
+        self.identity_file = config.state_dir / FILE
+
+    @asynccontextmanager
+    async def called_by(
+        self, party: Party | None, trusting: bytes = OURS.certificate
+    ) -> AsyncIterator[Any]:
+        pair = (party.key, party.certificate) if party else (None, None)
+        shown = grpc.ssl_channel_credentials(trusting, *pair)
+        options = [("grpc.ssl_target_name_override", HOST)]
+        async with grpc.aio.secure_channel(self.config.rpc_listen, shown, options) as channel:
+            yield agent_pb2_grpc.AgentServiceStub(channel)  # type: ignore[no-untyped-call,unused-ignore]
+
+    async def answers(self, party: Party | None, **more: Any) -> grpc.StatusCode:
+        """Call it; how that ended."""
+        async with self.called_by(party, **more) as stub:
+            try:
+                await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
+            except grpc.aio.AioRpcError as error:
+                return error.code()
+            return grpc.StatusCode.OK
+
+    async def is_open(self) -> None:
+        await self.daemon._transport.serving.wait()
+
+
+@asynccontextmanager
+async def listening(
+    folder: Path, engine: FakeEngine, *, enrolled: bool
+) -> AsyncIterator[Listening]:
+    config = AgentConfig(
+        state_dir=folder / "state",
+        socket=folder / "agent.sock",
+        rpc_listen=f"127.0.0.1:{free_port()}",
+        public_address="192.0.2.1",
+        firewall_bridges=(),
+    )
+    if enrolled:
+        await asyncio.to_thread(an_identity().save, config.state_dir / FILE)
+    daemon = Daemon(config, engine, CLOCK, nobody_else)
+    work = asyncio.create_task(daemon.run(), name="agent")
+    await daemon.serving.wait()
+    try:
+        yield Listening(config, daemon, work)
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.rpc.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("agent.transport.RETRY_SECONDS", 0.02)
+
+
+@pytest.fixture
+async def agent(tmp_path: Path, engine: FakeEngine) -> AsyncIterator[Listening]:
+    async with listening(tmp_path, engine, enrolled=True) as running:
+        await running.is_open()
+        yield running
+
+
+STRANGERS: dict[str, Callable[[], Party | None]] = {
+    "nobody": lambda: None,
+    "an agent": lambda: OURS.sign(SERVES, [URI], [HOST]),
+    "an agent that calls itself the control plane": lambda: OURS.sign(SERVES, [CONTROL_PLANE]),
+    "an expired caller": lambda: OURS.sign(CALLS, [CONTROL_PLANE], life=timedelta(hours=-1)),
+    "a self-signed caller": lambda: self_signed(CALLS, [CONTROL_PLANE]),
+    "another authority's caller": lambda: Signer.new("ours").sign(CALLS, [CONTROL_PLANE]),
+}
+NAMELESS: dict[str, Party] = {
+    "an agent with the use of a caller": OURS.sign(CALLS, [URI]),
+    "two names": OURS.sign(CALLS, [CONTROL_PLANE, URI]),
+    "a longer name": OURS.sign(CALLS, [f"{CONTROL_PLANE}/x"]),
+    "a DNS name": OURS.sign(CALLS, hosts=["controlplane"]),
+}
+
+
+async def test_the_control_plane_is_answered(agent: Listening) -> None:
+    assert await agent.answers(CALLER) is grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+async def test_a_stranger_gets_no_connection_and_is_logged(
+    agent: Listening, capfd: pytest.CaptureFixture[str], kind: str
+) -> None:
+    capfd.readouterr()
+    assert await agent.answers(STRANGERS[kind]()) is grpc.StatusCode.UNAVAILABLE
+    assert "Handshake failed" in capfd.readouterr().err
+    assert await agent.answers(CALLER) is grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize("kind", NAMELESS)
+async def test_a_caller_of_another_name_is_refused(agent: Listening, kind: str) -> None:
+    assert await agent.answers(NAMELESS[kind]) is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_a_caller_of_another_name_has_no_method_at_all(agent: Listening) -> None:
+    methods = pb.DESCRIPTOR.services_by_name["AgentService"].methods_by_name
+    async with agent.called_by(NAMELESS["an agent with the use of a caller"]) as stub:
+        for method in methods:
+            call = getattr(stub, method)(getattr(pb, f"{method}Request")(), timeout=DEADLINE)
+            assert await call.code() is grpc.StatusCode.PERMISSION_DENIED, method
+            assert "control plane" in await call.details()
+
+
+async def test_refused_calls_do_not_fill_the_log(
+    agent: Listening, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "agent.transport"):
+        for _ in range(5):
+            for party in NAMELESS.values():
+                await agent.answers(party)
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["refused 1 calls"]
+
+
+async def test_plain_text_is_refused_and_logged(
+    agent: Listening, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with grpc.aio.insecure_channel(agent.config.rpc_listen) as channel:
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert "Handshake failed" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("version", "accepted"),
+    [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)],
+    ids=["1.1", "1.2"],
+)
+async def test_tls_1_1_is_refused(
+    agent: Listening,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    version: ssl.TLSVersion,
+    accepted: bool,
+) -> None:
+    """Even with the right certificate. That 1.2 is taken shows that the version is the cause."""
+
+    def connect() -> str | None:
+        pem = tmp_path / "caller.pem"
+        pem.write_bytes(CALLER.key + CALLER.certificate)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=OURS.certificate.decode())
+        context.load_cert_chain(pem)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            context.set_ciphers("ALL:@SECLEVEL=0")
+            context.minimum_version = context.maximum_version = version
+        host, _, port = agent.config.rpc_listen.partition(":")
+        with (
+            socket.create_connection((host, int(port)), DEADLINE) as wire,
+            context.wrap_socket(wire, server_hostname=HOST) as secured,
+        ):
+            return secured.version()
+
+    if accepted:
+        assert await asyncio.to_thread(connect) == "TLSv1.2"
+        return
+    with pytest.raises(OSError):  # noqa: PT011 - an SSLError, or the reset that comes before it
+        await asyncio.to_thread(connect)
+    assert "UNSUPPORTED_PROTOCOL" in capfd.readouterr().err
+
+
+async def test_who_opens_the_unix_socket_needs_no_certificate(agent: Listening) -> None:
+    async with grpc.aio.insecure_channel(f"unix:{agent.config.socket}") as channel:
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
+
+
+async def test_a_host_that_is_enrolled_later_needs_no_restart(
+    tmp_path: Path, engine: FakeEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening(tmp_path, engine, enrolled=False) as agent:
+        while "not enrolled" not in caplog.text:
+            await asyncio.sleep(0)
+        await asyncio.to_thread(an_identity().save, agent.identity_file)
+        await agent.is_open()
+        assert await agent.answers(CALLER) is grpc.StatusCode.OK
+        assert caplog.text.count("not enrolled") == 1
+
+
+async def test_a_port_that_somebody_has_is_waited_for(
+    tmp_path: Path, engine: FakeEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        folder = tmp_path / "host"
+        port = taken.getsockname()[1]
+        config = AgentConfig(
+            state_dir=folder,
+            socket=tmp_path / "agent.sock",
+            rpc_listen=f"127.0.0.1:{port}",
+            public_address="192.0.2.1",
+            firewall_bridges=(),
+        )
+        await asyncio.to_thread(an_identity().save, folder / FILE)
+        daemon = Daemon(config, engine, CLOCK, nobody_else)
+        work = asyncio.create_task(daemon.run(), name="agent")
+        while "not serving on" not in caplog.text:
+            await asyncio.sleep(0)
+    agent = Listening(config, daemon, work)
+    await agent.is_open()
+    assert await agent.answers(CALLER) is grpc.StatusCode.OK
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_a_replaced_certificate_is_shown_to_the_next_and_nobody_is_dropped(
+    agent: Listening,
+) -> None:
+    async with agent.called_by(CALLER) as old:
+        watch = old.Watch(pb.WatchRequest(), timeout=DEADLINE)
+        assert (await watch.read()).HasField("snapshot_begin")
+        other = Signer.new("after")
+        party = other.sign(SERVES, [URI], [HOST])
+        identity = Identity(party.key, party.certificate, other.certificate)
+        await asyncio.to_thread(identity.save, agent.identity_file)
+        new_caller = other.sign(CALLS, [CONTROL_PLANE])
+        answered = await agent.answers(new_caller, trusting=other.certificate)
+        assert answered is grpc.StatusCode.OK
+        assert await agent.answers(CALLER) is grpc.StatusCode.UNAVAILABLE
+        heartbeat = False
+        while not heartbeat:  # the stream goes on
+            heartbeat = (await watch.read()).HasField("heartbeat")
+        watch.cancel()
+
+
+async def test_an_agent_that_stops_lets_its_watchers_go(agent: Listening) -> None:
+    async with agent.called_by(CALLER) as stub:
+        watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
+        while not (await watch.read()).HasField("heartbeat"):
+            pass
+        agent.work.cancel()
+        while await watch.read() is not grpc.aio.EOF:
+            pass
+        assert await watch.code() is grpc.StatusCode.OK
+
+
+async def test_a_damaged_identity_leaves_the_last_one_in_use(
+    agent: Listening, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.to_thread(agent.identity_file.write_bytes, b"nothing")
+    assert await agent.answers(CALLER) is grpc.StatusCode.OK
+    assert await agent.answers(CALLER) is grpc.StatusCode.OK
+    assert caplog.text.count("stays in use") == 1
+
+
+def test_only_the_owner_reads_the_identity(tmp_path: Path) -> None:
+    path = tmp_path / "state" / FILE
+    identity = an_identity()
+    identity.save(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert Identity.read(path) == identity
+    assert identity.check(time.time()) == URI
+    assert "PRIVATE" not in repr(identity)
+
+
+@pytest.mark.root
+def test_the_agents_own_user_can_read_what_root_enrolled(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    an_identity().save(folder / FILE)
+    assert (folder / FILE).stat().st_uid == 65534

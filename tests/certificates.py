@@ -1,0 +1,145 @@
+"""Certificates and signing requests of every kind, also those that nobody may accept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+CONTROL_PLANE = "tiltyard://controlplane"
+CALLS, SERVES = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
+Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+
+@dataclass(frozen=True)
+class Party:
+    """A key and a certificate for it, as PEM texts."""
+
+    key: bytes
+    certificate: bytes
+
+
+class Signer:
+    """An authority that signs whatever it is asked to."""
+
+    def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
+        self._key = key
+        self._certificate = certificate
+
+    @classmethod
+    def new(cls, name: str = "somebody") -> Signer:
+        key, subject = a_key(), _name(name)
+        builder = _builder(subject, subject, key.public_key(), timedelta(days=1))
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        return cls(key, builder.sign(key, hashes.SHA256()))
+
+    @classmethod
+    def of(cls, text: bytes) -> Signer:
+        """Take the key of the product's own authority, out of its file."""
+        key = serialization.load_pem_private_key(text, None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        return cls(key, x509.load_pem_x509_certificate(text))
+
+    @property
+    def certificate(self) -> bytes:
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    def sign(
+        self,
+        use: x509.ObjectIdentifier,
+        uris: Sequence[str] = (),
+        hosts: Sequence[str] = (),
+        life: timedelta = timedelta(hours=1),
+    ) -> Party:
+        key = a_key()
+        return Party(pem_of(key), self._signed(key.public_key(), use, uris, hosts, life))
+
+    def answer(
+        self,
+        request: bytes,
+        uris: Sequence[str],
+        hosts: Sequence[str],
+        life: timedelta = timedelta(hours=1),
+    ) -> bytes:
+        """Sign the key of a request, as a certificate that serves."""
+        key = x509.load_pem_x509_csr(request).public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)
+        return self._signed(key, SERVES, uris, hosts, life)
+
+    def _signed(
+        self,
+        key: ec.EllipticCurvePublicKey,
+        use: x509.ObjectIdentifier,
+        uris: Sequence[str],
+        hosts: Sequence[str],
+        life: timedelta,
+    ) -> bytes:
+        names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in uris]
+        names += [x509.DNSName(host) for host in hosts]
+        builder = _builder(_name("party"), self._certificate.subject, key, life)
+        for extension in (
+            x509.BasicConstraints(ca=False, path_length=None),
+            x509.ExtendedKeyUsage([use]),
+            x509.SubjectAlternativeName(names),
+        ):
+            builder = builder.add_extension(extension, critical=False)
+        signed = builder.sign(self._key, hashes.SHA256())
+        return signed.public_bytes(serialization.Encoding.PEM)
+
+
+def self_signed(
+    use: x509.ObjectIdentifier, uris: Sequence[str] = (), hosts: Sequence[str] = ()
+) -> Party:
+    """A party that vouches for itself."""
+    key, subject = a_key(), _name("party")
+    own = _builder(subject, subject, key.public_key(), timedelta(days=1))
+    signer = Signer(key, own.sign(key, hashes.SHA256()))
+    return Party(pem_of(key), signer._signed(key.public_key(), use, uris, hosts, timedelta(1)))
+
+
+def a_request(
+    key: Key | None = None, *, subject: str = "", extensions: Sequence[x509.ExtensionType] = ()
+) -> bytes:
+    """A signing request."""
+    builder = x509.CertificateSigningRequestBuilder()
+    builder = builder.subject_name(_name(subject) if subject else x509.Name([]))
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=True)
+    signed = builder.sign(key or a_key(), hashes.SHA256())
+    return signed.public_bytes(serialization.Encoding.PEM)
+
+
+def a_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, life: timedelta
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=2))
+        .not_valid_after(now + life)
+    )
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])

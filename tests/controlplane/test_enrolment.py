@@ -1,0 +1,339 @@
+"""Enrolling a host: what a token is good for, and what the listener lets in."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import ssl
+import warnings
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from cryptography import x509
+
+from controlplane.api.handshakes import INTERVAL, Handshakes
+from controlplane.enrolment import TOKEN_LIFE_MS, TRIES_AT_ONCE
+from tests.certificates import a_request
+from tests.controlplane.enrolling import Enrolling
+from tests.controlplane.fake_agent import FakeAgent
+from tests.controlplane.system import Answer, assert_error
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Enrolling]:
+    async with Enrolling(tmp_path) as running:
+        yield running
+
+
+async def test_a_host_is_enrolled_where_its_token_says(system: Enrolling) -> None:
+    token = await system.token(region="elsewhere", nodePool="big")
+    answer = await system.enrol(token)
+    assert answer.status == 201, answer.text
+    assert answer.headers["Cache-Control"] == "no-store"
+    told = answer.json
+    assert (told["name"], told["region"], told["nodePool"]) == ("host-1", "elsewhere", "big")
+    shown = await system.shown()
+    assert (shown["address"], shown["region"], shown["nodePool"], shown["state"]) == (
+        *("192.0.2.7:7444", "elsewhere", "big"),
+        "connecting",
+    )
+    made = x509.load_pem_x509_certificate(told["certificate"].encode())
+    made.verify_directly_issued_by(x509.load_pem_x509_certificate(told["authority"].encode()))
+    names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.UniformResourceIdentifier) == [
+        f"tiltyard://agent/{told['id']}"
+    ]
+    [row] = await system.rows(
+        "SELECT id, certificate_serial, certificate_expire_ms FROM agent WHERE name='host-1'"
+    )
+    expire_ms = int(made.not_valid_after_utc.timestamp() * 1000)
+    assert row == (told["id"], f"{made.serial_number:x}", expire_ms)
+    assert shown["certificateExpires"] == expire_ms
+    assert not shown["declared"]
+
+
+async def test_the_authority_is_given_to_whoever_asks_and_nothing_else(system: Enrolling) -> None:
+    answer = await system.ask({})
+    assert answer.status == 200
+    der = ssl.PEM_cert_to_DER_cert(answer.json["authority"])
+    token = await system.token()
+    assert token.rpartition(".")[2] == hashlib.sha256(der).hexdigest()
+    assert set(answer.json) == {"authority"}
+
+
+async def test_a_token_is_kept_as_a_hash_and_leaves_no_secret_in_the_log(
+    system: Enrolling, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        token = await system.token()
+        assert (await system.enrol(token)).status == 201
+        assert (await system.enrol(token)).status == 401
+    secret = token.split("_")[2][:64]
+    assert secret not in caplog.text
+    stored = await system.rows("SELECT id, hex(secret_hash), region FROM enrolment_token")
+    assert stored == [
+        (token.split("_")[1], hashlib.sha256(secret.encode()).hexdigest().upper(), "local")
+    ]
+    events = await system.rows("SELECT * FROM event WHERE kind LIKE 'agent.%'")
+    assert secret not in str(events)
+
+
+async def test_the_audit_has_who_enrolled_what(system: Enrolling) -> None:
+    token = await system.token()
+    await system.enrol(token)
+    token_id = token.split("_")[1]
+    events = await system.rows(
+        "SELECT kind, actor, address, object FROM event WHERE kind LIKE 'agent.%'"
+    )
+    assert events == [
+        ("agent.token_created", system.operator_token.split("_")[1], "127.0.0.1", token_id),
+        ("agent.enrolled", token_id, "127.0.0.1", "host-1"),
+    ]
+
+
+async def refused(system: Enrolling, answer: Answer, status: int, *fields: str) -> None:
+    """Nobody was enrolled, and the log has the cause."""
+    assert_error(answer, status, *fields)
+    assert await system.names() == []
+
+
+BAD_TOKENS = {
+    "none": "it is none",
+    "unknown": "nobody knows it",
+    "another secret": "nobody knows it",
+    "of an account": "nobody knows it",
+    "expired": "it has expired",
+    "its region is gone": "its region is gone",
+}
+
+
+async def test_a_bad_token_enrols_nobody(
+    system: Enrolling, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The caller learns nothing of the cause; the operator does."""
+    for kind, cause in BAD_TOKENS.items():
+        caplog.clear()
+        token = await spoilt(system, kind)
+        with caplog.at_level(logging.WARNING, "controlplane.enrolment"):
+            await refused(system, await system.enrol(token), 401)
+        assert cause in caplog.text, kind
+
+
+async def spoilt(system: Enrolling, kind: str) -> str:
+    token = await system.token(region="elsewhere")
+    token_id = token.split("_")[1]
+    if kind == "none":
+        token = token.replace("ty_", "tx_")
+    elif kind == "unknown":
+        await system.rows("DELETE FROM enrolment_token WHERE id=?", token_id)
+    elif kind == "another secret":
+        await system.rows("UPDATE enrolment_token SET secret_hash=x'00' WHERE id=?", token_id)
+    elif kind == "of an account":
+        token = f"{system.tokens['alice']}.{token.rpartition('.')[2]}"
+    elif kind == "expired":
+        system.later = TOKEN_LIFE_MS / 1000
+    else:
+        await system.rows("DELETE FROM region WHERE name='elsewhere'")
+    return token
+
+
+async def test_a_token_is_good_until_its_time_is_over(system: Enrolling) -> None:
+    token = await system.token()
+    system.later = TOKEN_LIFE_MS / 1000 - 5
+    assert (await system.enrol(token)).status == 201
+
+
+async def test_a_token_enrols_one_host(
+    system: Enrolling, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = await system.token()
+    answers = await asyncio.gather(
+        *(system.enrol(token, name=f"host-{number}") for number in range(8))
+    )
+    assert sorted(answer.status for answer in answers) == [201] + [401] * 7
+    assert len(await system.names()) == 1
+    assert "it was used before" in caplog.text
+
+
+async def test_a_token_of_another_place_is_refused_and_stays_good(
+    system: Enrolling, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = await system.token(region="local", nodePool="big")
+    for field, wrong, meant in (
+        ("nodePool", "default", "big"),
+        ("region", "elsewhere", "local"),
+    ):
+        await refused(system, await system.enrol(token, **{field: wrong}), 422, field)
+        assert f"the token is for {meant}" in caplog.text
+    right = {"region": "local", "nodePool": "big"}
+    assert (await system.enrol(token, **right)).status == 201
+
+
+async def test_a_request_for_more_than_a_key_is_refused_and_the_token_stays_good(
+    system: Enrolling, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = await system.token()
+    hostile = (
+        a_request(extensions=[x509.BasicConstraints(ca=True, path_length=None)]),
+        a_request(subject="host-2"),
+    )
+    for request in hostile:
+        await refused(system, await system.enrol(token, request=request.decode()), 422, "request")
+    assert caplog.text.count("asks for a name or for rights") == 2
+    assert (await system.enrol(token)).status == 201
+
+
+UNFIT: tuple[tuple[dict[str, Any], list[str]], ...] = (
+    ({"name": "../host"}, ["name"]),
+    ({"name": "controlplane"}, ["name"]),
+    ({"name": ""}, ["name"]),
+    ({"address": None}, ["address"]),
+    ({"address": "unix:/run/docker.sock"}, ["address"]),
+    ({"address": "192.0.2.7"}, ["address"]),
+    ({"address": "192.0.2.7:0"}, ["address"]),
+    ({"address": "dns://a/b:1"}, ["address"]),
+    ({"request": ""}, ["request"]),
+    ({"colour": "red"}, ["colour"]),
+)
+
+
+async def test_what_does_not_fit_is_refused(system: Enrolling) -> None:
+    token = await system.token()
+    for changes, fields in UNFIT:
+        await refused(system, await system.enrol(token, **changes), 422, *fields)
+    assert (await system.enrol(token)).status == 201
+
+
+async def test_a_name_that_is_taken_is_refused_and_the_token_stays_good(
+    system: Enrolling,
+) -> None:
+    assert (await system.enrol()).status == 201
+    before = await system.shown()
+    token = await system.token()
+    assert_error(await system.enrol(token, address="192.0.2.66:1"), 409)
+    assert await system.shown() == before
+    assert (await system.enrol(token, name="host-2")).status == 201
+
+
+async def test_a_name_that_is_declared_later_is_the_settings_agent(
+    system: Enrolling, tmp_path: Path
+) -> None:
+    assert (await system.enrol()).status == 201
+    agent = FakeAgent(tmp_path, "host-1")
+    system.agents.append(agent)
+    await agent.start()
+    await system.restart()
+    shown = await system.shown()
+    assert (shown["declared"], shown["certificateExpires"]) == (True, None)
+    assert shown["state"] == "ready"
+    assert_error(await system.operate("POST", "/agent/host-1/revoke"), 409)
+    assert_error(await system.operate("POST", "/agent/host-1/token"), 404)
+    await system.stop_serving()
+    await agent.stop()
+
+
+async def test_an_agent_of_the_settings_is_not_taken_over(tmp_path: Path) -> None:
+    async with Enrolling(tmp_path) as system:
+        await system.add_agent("declared")
+        assert_error(await system.enrol(name="declared"), 409)
+
+
+async def test_an_agent_enrols_again_with_a_token_for_it_alone(system: Enrolling) -> None:
+    await system.enrol(await system.token(region="elsewhere", nodePool="big"))
+    [(first,)] = await system.rows("SELECT id FROM agent")
+    token = await system.token_again("host-1")
+    assert_error(await system.enrol(token, name="host-2"), 422, "name")
+    answer = await system.enrol(token, address="192.0.2.8:7444")
+    assert answer.status == 201, answer.text
+    shown = await system.shown()
+    assert (shown["address"], shown["region"], shown["nodePool"]) == (
+        *("192.0.2.8:7444", "elsewhere"),
+        "big",
+    )
+    assert answer.json["id"] != first  # the old certificate is nobody's any more
+    assert await system.names() == ["host-1"]
+    assert_error(await system.enrol(token), 401)
+
+
+async def test_a_token_names_what_is_there(system: Enrolling) -> None:
+    async def make(**body: Any) -> Answer:
+        return await system.operate("POST", "/agent/token", json=body)
+
+    for body in ({"region": "nowhere"}, {"region": "local", "nodePool": "no"}):
+        assert_error(await make(**body), 404)
+    assert_error(await make(), 422, "region")
+    assert_error(await system.operate("POST", "/agent/nobody/token"), 404)
+
+
+async def test_one_address_does_not_guess_for_long(system: Enrolling) -> None:
+    answers = [await system.enrol("nothing") for _ in range(TRIES_AT_ONCE + 1)]
+    assert [answer.status for answer in answers[:-1]] == [401] * TRIES_AT_ONCE
+    assert_error(answers[-1], 503)
+    assert int(answers[-1].headers["Retry-After"]) >= 1
+
+
+async def test_nothing_but_enrolment_is_served(system: Enrolling) -> None:
+    for method, path, status in (
+        ("GET", "/enrol", 405),
+        ("POST", "/session", 404),
+        ("GET", "/healthz", 404),
+        ("GET", "/operator/agent", 404),
+    ):
+        assert_error(await system.ask(method=method, path=path), status)
+    assert_error(await system.ask({"token": "x" * 40_000}), 413)
+
+
+async def test_without_an_address_nobody_enrols(tmp_path: Path) -> None:
+    async with Enrolling(tmp_path, enrol_listen="") as system:
+        assert system.control_plane.enrol_url == ""
+
+
+def a_client(version: ssl.TLSVersion) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        context.minimum_version = context.maximum_version = version
+    return context
+
+
+async def test_tls_before_1_3_and_plain_text_are_refused_and_the_log_is_not_filled(
+    system: Enrolling, caplog: pytest.LogCaptureFixture
+) -> None:
+    for version in (ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2) * 3:
+        with pytest.raises(aiohttp.ClientError):
+            await system.http.post(system.control_plane.enrol_url, ssl=a_client(version))
+    in_clear = system.control_plane.enrol_url.replace("https", "http")
+    with pytest.raises(aiohttp.ClientError):
+        await system.http.post(f"{in_clear}/enrol", json={})
+    told = [r.getMessage() for r in caplog.records if "TLS handshake" in r.getMessage()]
+    assert told == [
+        "refused a TLS handshake at the enrolment listener: UNSUPPORTED_PROTOCOL",
+        "refused a TLS handshake at the enrolment listener: HTTP_REQUEST",
+    ]
+
+
+def test_of_each_kind_of_failed_handshakes_a_line_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [0.0]
+    handshakes = Handshakes("a door", lambda: now[0])
+    for _ in range(3):
+        handshakes.failed("A")
+    handshakes.failed("B")
+    now[0] = INTERVAL
+    handshakes.failed("A")
+    assert [record.getMessage() for record in caplog.records] == [
+        "refused a TLS handshake at a door: A",
+        "refused a TLS handshake at a door: B",
+        "refused a TLS handshake at a door: A, as 2 since the last such line",
+    ]
+    for number in range(1000):
+        handshakes.failed(f"kind {number}")
+    assert len(handshakes._silent) <= 65

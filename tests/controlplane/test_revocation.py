@@ -1,0 +1,145 @@
+"""What becomes of the sessions of a host that is trusted no more, whenever that happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.fake_agent import FakeAgent
+from tests.controlplane.system import Answer, System, assert_error, eventually
+
+
+class Revoking(System):
+    """The last agent counts as an enrolled one: its row has an id."""
+
+    async def enrolled(self) -> FakeAgent:
+        agent = self.agents.pop()
+        await self.restart()
+        await self.rows("UPDATE agent SET id='the-id' WHERE name=?", agent.name)
+        return agent
+
+    async def only_starts_on(self, agent: FakeAgent) -> None:
+        """Leave no other host a start slot."""
+        self.agent.change_host(start_slots=0)
+        link = self.control_plane.fleet.link(self.agent.name)
+        assert link is not None
+        assert agent is not self.agent
+        await eventually(lambda: link.host is not None and link.host.start_slots == 0)
+
+    async def ask(self, method: str, path: str) -> Answer:
+        return await self.call(method, f"/operator/agent/{path}", token=self.operator_token)
+
+    async def session(self, session_id: str) -> list[tuple[Any, ...]]:
+        sql = "SELECT state, end_reason, agent FROM session WHERE id=?"
+        return await self.rows(sql, session_id)
+
+    async def owed(self) -> list[tuple[Any, ...]]:
+        return await self.rows("SELECT agent FROM abandoned WHERE stopped_ms IS NULL")
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Revoking]:
+    async with Revoking(tmp_path, agents=2) as running:
+        await running.make_application()
+        yield running
+
+
+async def test_who_may_be_revoked(system: Revoking) -> None:
+    gone = await system.enrolled()
+    assert_error(await system.ask("POST", "a0/revoke"), 409)
+    assert_error(await system.ask("POST", "nobody/revoke"), 404)
+    for _ in range(2):
+        assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
+    shown = (await system.ask("GET", gone.name)).json
+    assert (shown["state"], shown["declared"], shown["version"]) == ("revoked", False, None)
+    events = await system.rows("SELECT actor, object FROM event WHERE kind='agent.revoked'")
+    assert events == [(system.operator_token.split("_")[1], gone.name)]
+    await eventually(lambda: not gone._watchers)
+    assert (await system.ask("DELETE", gone.name)).status == 204
+    assert_error(await system.ask("GET", gone.name), 404)
+    assert_error(await system.ask("POST", f"{gone.name}/revoke"), 404)
+
+
+async def test_a_start_under_way_goes_on_at_another_host(system: Revoking) -> None:
+    gone = await system.enrolled()
+    await system.only_starts_on(gone)
+    asked = asyncio.Event()
+
+    async def for_ever(_: Any, __: Any) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    gone.before_start = for_ever
+    starting = asyncio.create_task(system.start(id="match"), name="start")
+    await asked.wait()
+    system.agent.change_host(start_slots=4)
+    assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
+    assert (await starting).status == 201
+    assert await system.session("match") == [("running", None, "a0")]
+    # Whatever came of the first attempt, nobody waits for it.
+    assert (await system.ask("DELETE", gone.name)).status == 204
+    assert await system.owed() == []
+
+
+async def test_a_start_that_was_answered_just_then_is_lost(
+    system: Revoking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = await system.enrolled()
+    await system.only_starts_on(gone)
+    reports = system.control_plane._starts._reports
+    confirm = type(reports).confirm
+
+    async def after_the_revocation(*arguments: Any) -> Any:
+        assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
+        # Its own stream may have told of it before the revocation; here it had not.
+        await system.rows(
+            "UPDATE session SET confirmed=0, state='created', ended_ms=NULL, end_reason=NULL"
+        )
+        return await confirm(*arguments)
+
+    monkeypatch.setattr(type(reports), "confirm", after_the_revocation)
+    assert (await system.start(id="match")).status == 201
+    assert await system.session("match") == [("dead", "host_lost", gone.name)]
+    assert (await system.ask("DELETE", gone.name)).status == 204
+
+
+async def test_nothing_is_begun_on_a_host_that_was_revoked_just_then(
+    system: Revoking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = await system.enrolled()
+    await system.only_starts_on(gone)
+    store = system.control_plane._sessions
+    begin = type(store).begin_attempt
+
+    async def after_the_revocation(*arguments: Any, **more: Any) -> bool:
+        assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
+        return await begin(*arguments, **more)
+
+    monkeypatch.setattr(type(store), "begin_attempt", after_the_revocation)
+    assert_error(await system.start(id="match"), 420)
+    assert not gone.started
+    assert await system.session("match") == []
+    assert await system.owed() == []
+
+
+async def test_a_start_that_a_dead_control_plane_was_making_there_is_freed(
+    system: Revoking,
+) -> None:
+    gone = await system.enrolled()
+    await system.only_starts_on(gone)
+    assert (await system.start(id="begun")).status == 201
+    assert (await system.start(id="other")).status == 201
+    await system.stop_serving()
+    system.control_plane = system.make_control_plane()
+    await system.control_plane._store.open()
+    await system.rows("UPDATE session SET confirmed=(id='other')")
+    await system.rows("UPDATE agent SET revoked_ms=1 WHERE name=?", gone.name)
+    await system.control_plane._store.close()
+    await system.serve()
+    assert await system.session("begun") == []
+    assert await system.session("other") == [("dead", "host_lost", gone.name)]
+    assert await system.owed() == []

@@ -1,0 +1,167 @@
+"""A proxy in front of the engine's socket that loses answers, cuts streams and silences them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+_PATIENCE = 30.0
+"""Seconds in which what a test waits for must have come about."""
+_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding"})
+Deed = Callable[[Mapping[str, str]], None]
+_NEVER = re.compile(r"(?!)")
+
+
+class EngineProxy:
+    """The engine at `upstream` once more, at `socket`, with faults on demand.
+
+    A request is named by method and path without the version, `POST /containers/create`; faults
+    take patterns that are searched in such names. Serves by a thread of its own.
+    """
+
+    def __init__(self, upstream: Path) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="typ-", dir="/tmp"))
+        self.socket = self._folder / "engine.sock"
+        self.requests: list[str] = []
+        """The names of all requests, those that a fault met included."""
+        self._upstream = upstream
+        self._lost: list[re.Pattern[str]] = []
+        self._before: list[tuple[re.Pattern[str], Deed]] = []
+        self._cut = self._silent = _NEVER
+        self._under_way: dict[asyncio.Transport, str] = {}
+        """A connection has one request at a time."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="engine-proxy")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._run(self._start())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._run(self._stop())
+        finally:
+            self._end()
+
+    def lose_answer(self, pattern: str) -> None:
+        """Have the engine do what the next such request asks for, then hang up."""
+        self._lost.append(re.compile(pattern))
+
+    def before(self, pattern: str, deed: Deed) -> None:
+        """Do something, which may block, before the next such request reaches the engine.
+
+        The deed is told the query of that request.
+        """
+        self._before.append((re.compile(pattern), deed))
+
+    def cut(self, pattern: str) -> None:
+        """Hang up on such requests, those under way included, until `heal`."""
+        self._cut = re.compile(pattern)
+        self._loop.call_soon_threadsafe(self._hang_up)
+
+    def silence(self, pattern: str) -> None:
+        """Pass nothing more on of answers to such requests; what comes meanwhile is lost."""
+        self._silent = re.compile(pattern)
+
+    def heal(self) -> None:
+        """Let everything pass from now on; streams that were silent hang up."""
+        silent, self._cut, self._silent = self._silent, _NEVER, _NEVER
+        self._loop.call_soon_threadsafe(self._hang_up, silent)
+
+    def count(self, pattern: str) -> int:
+        """How many such requests there were."""
+        return sum(bool(re.search(pattern, name)) for name in self.requests)
+
+    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_PATIENCE)
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        shutil.rmtree(self._folder)
+
+    async def _start(self) -> None:
+        self._engine = aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(str(self._upstream), limit=0, force_close=True),
+            timeout=aiohttp.ClientTimeout(),
+            auto_decompress=False,
+        )
+        # Who hangs up ends what was passed on to them, as with the engine itself.
+        server = web.Server(self._respond, handler_cancellation=True)
+        self._runner = web.ServerRunner(server, shutdown_timeout=0)
+        await self._runner.setup()
+        await web.UnixSite(self._runner, str(self.socket)).start()
+
+    async def _stop(self) -> None:
+        self.cut("")
+        await asyncio.sleep(0)
+        await self._runner.cleanup()
+        await self._engine.close()
+        await self._loop.shutdown_default_executor()
+
+    async def _respond(self, request: Any) -> web.StreamResponse:
+        name = f"{request.method} {re.sub(r'^/v[0-9.]+', '', request.path)}"
+        self.requests.append(name)
+        body = await request.read()
+        for due in [one for one in self._before if one[0].search(name)]:
+            self._before.remove(due)
+            await asyncio.to_thread(due[1], dict(request.query))
+        url = URL(f"http://docker{request.raw_path}", encoded=True)
+        headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP}
+        connection = request.transport
+        self._under_way[connection] = name
+        try:
+            if self._cut.search(name):
+                connection.abort()
+                return web.Response()
+            async with self._engine.request(
+                request.method, url, data=body or None, headers=headers
+            ) as answer:
+                return await self._pass_on(request, name, answer)
+        finally:
+            del self._under_way[connection]
+
+    async def _pass_on(
+        self, request: Any, name: str, answer: aiohttp.ClientResponse
+    ) -> web.StreamResponse:
+        lost = next((one for one in self._lost if one.search(name)), None)
+        if lost is not None:
+            self._lost.remove(lost)
+            await answer.read()
+            request.transport.abort()
+            return web.Response()
+        headers = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP_BY_HOP}
+        response = web.StreamResponse(status=answer.status, headers=headers)
+        await response.prepare(request)
+        async for chunk in answer.content.iter_any():
+            if not self._silent.search(name):
+                await response.write(chunk)
+        await response.write_eof()
+        return response
+
+    def _hang_up(self, silent: re.Pattern[str] = _NEVER) -> None:
+        for connection, name in self._under_way.items():
+            if self._cut.search(name) or silent.search(name):
+                connection.abort()

@@ -1,0 +1,140 @@
+"""An agent that is killed where and when a test wants it, and comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+
+from tests.docker.machine import Agent
+from tests.docker.stack import PATIENCE, eventually
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+_LINE = re.compile(rb"(\d{6,}) (\S+) (.*)")
+_KILLED = -9
+
+
+class LogLine(NamedTuple):
+    """A line of the demo game."""
+
+    number: int
+    time: str
+    text: str
+
+
+@contextlib.contextmanager
+def or_else(code: grpc.StatusCode) -> Iterator[None]:
+    """What is called meanwhile is answered, or fails with this code."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        if error.code() is not code:
+            raise
+
+
+class KilledAgent(Agent):
+    """One agent, over all its incarnations."""
+
+    def break_at(self, step: str, action: str = "kill") -> None:
+        """Have the agent end itself by SIGKILL at a step, from now on."""
+        self.settings["failpoint"] = f"{step}:{action}"
+        self.come_back_as_it_is()
+
+    def come_back(self) -> None:
+        """Start it again, whole; kills one that runs."""
+        self.settings["failpoint"] = ""
+        self.come_back_as_it_is()
+
+    def come_back_as_it_is(self) -> None:
+        channel = self._channel
+        self.kill()
+        self.start()
+        channel.close()  # calls on it have ended with the agent by now
+
+    def await_kill(self, where: str) -> None:
+        """Wait until it has ended itself."""
+        eventually(lambda: self.process.returncode == _KILLED, f"it is killed at {where}")
+
+    def restarts(self, session: pb.Session) -> int:
+        return self.session(session).restart_count
+
+    def refusal_code(self) -> grpc.StatusCode:
+        """How a start fails."""
+        with pytest.raises(grpc.RpcError) as error:
+            self.play()
+        code: grpc.StatusCode = error.value.code()
+        return code
+
+    def known(self) -> set[str]:
+        """The internal ids of all sessions that the agent knows."""
+        listed = self._stub.ListSessions(pb.ListSessionsRequest(), timeout=PATIENCE)
+        return {session.internal_id for session in listed.sessions}
+
+    def discard(self, session: pb.Session) -> None:
+        """Have a session end and nothing of it stay, as often as it takes."""
+        request = pb.StopSessionRequest(internal_id=session.internal_id, discard=True)
+        with or_else(grpc.StatusCode.NOT_FOUND):
+            self._stub.StopSession(request, timeout=PATIENCE)
+
+    def stopping(self, session: pb.Session) -> Any:
+        """The call that stops a session, under way."""
+        request = pb.StopSessionRequest(internal_id=session.internal_id)
+        return self._stub.StopSession.future(request, timeout=PATIENCE)
+
+    def following(self, session: pb.Session) -> Any:
+        """The call that reads a log as it is written."""
+        request = pb.StreamLogsRequest(internal_id=session.internal_id, follow=True)
+        return self._stub.StreamLogs(request, timeout=PATIENCE)
+
+    def until_sealed(self, session: pb.Session) -> pb.Session:
+        """The session once it has ended and its log is in the host's keeping."""
+        eventually(lambda: self.session(session).log_sealed, "its log is sealed")
+        return self.session(session)
+
+    def log(self, session: pb.Session) -> list[LogLine]:
+        """All that a game wrote."""
+        request = pb.StreamLogsRequest(internal_id=session.internal_id)
+        whole = b"".join(part.data for part in self._stub.StreamLogs(request, timeout=PATIENCE))
+        found = [_LINE.fullmatch(line) for line in whole.splitlines()]
+        assert all(found), "a line was torn"
+        return [
+            LogLine(int(line[1]), line[2].decode(), line[3].decode()) for line in found if line
+        ]
+
+    def report(self, session: pb.Session) -> pb.Report:
+        request = pb.GetReportRequest(internal_id=session.internal_id)
+        found: pb.Report = self._stub.GetReport(request, timeout=PATIENCE).report
+        return found
+
+    def fetch(self, session: pb.Session, path: str) -> Any:
+        """The call that reads an artifact, in chunks."""
+        request = pb.FetchArtifactRequest(internal_id=session.internal_id, path=path)
+        return self._stub.FetchArtifact(request, timeout=PATIENCE)
+
+    def pull(self, image: str) -> None:
+        for _ in self._stub.PullImage(pb.PullImageRequest(image=image), timeout=PATIENCE):
+            continue
+
+    def remove_image(self, image: str) -> None:
+        self._stub.RemoveImage(pb.RemoveImageRequest(image=image), timeout=PATIENCE)
+
+    def removing(self, image: str) -> Any:
+        """The call that removes an image, under way."""
+        return self._stub.RemoveImage.future(pb.RemoveImageRequest(image=image), timeout=PATIENCE)
+
+    def images(self) -> set[str]:
+        return set(self._host().host.images)
+
+    def directories(self) -> set[str]:
+        return {path.name for path in (self.state_dir / "sessions").iterdir()}
+
+    def container_of(self, session: pb.Session) -> Any:
+        """The container of a session; there is one."""
+        [found] = self.machine.client.containers.list(
+            all=True, filters={"label": f"io.tiltyard.session={session.internal_id}"}
+        )
+        return found

@@ -1,0 +1,50 @@
+"""What systemd does with an agent: `Type=notify`, `WatchdogSec=`, `Restart=always`."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Self
+
+from tests.docker.killed_agent import KilledAgent
+
+
+class Supervisor:
+    """Kills and starts again an agent that says nothing for `watchdog` seconds.
+
+    From within the context on the agent is told where to say it; it is started anew for that.
+    """
+
+    def __init__(self, agent: KilledAgent, watchdog: float) -> None:
+        self._agent = agent
+        self._wrapper = agent.wrapper
+        self._watchdog = watchdog
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="supervisor")
+        self._heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.told: list[str] = []
+        self.restarts = 0
+
+    def __enter__(self) -> Self:
+        path = self._agent.folder / "notify"
+        self._heard.bind(str(path))
+        self._heard.settimeout(self._watchdog)
+        told = (f"NOTIFY_SOCKET={path}", f"WATCHDOG_USEC={round(self._watchdog * 10**6)}")
+        self._agent.wrapper = [*self._wrapper, "env", *told]
+        self._agent.come_back_as_it_is()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._heard.close()
+        self._agent.wrapper = self._wrapper
+
+    def _watch(self) -> None:
+        while not self._over.is_set():
+            try:
+                self.told.append(self._heard.recv(1024).decode())
+            except TimeoutError:
+                self._agent.come_back_as_it_is()
+                self.restarts += 1

@@ -1,0 +1,297 @@
+"""An agent killed by SIGKILL at every step that it can be killed at, on a real engine.
+
+Whatever step it was: once the agent is back, that step has been finished or undone, and the
+sessions beside it have noticed nothing. `SCENARIOS` says how an agent is brought to a step; a step
+without one fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import os
+import select
+import signal
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import grpc
+import pytest
+
+from agent.failpoints import STEPS
+from agent.sessions import restarts
+from tests.agent.samples import an_id
+from tests.demo_game import build_image
+from tests.docker.killed_agent import KilledAgent, or_else
+from tests.docker.machine import Machine, a_machine
+from tests.docker.stack import PATIENCE, eventually
+from tests.faults.plugin import Rounds
+from tests.harness import Registry
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+ADOPTED = {"start.started", "start.saved"}
+"""Steps of a start behind which the game runs: it is kept, not undone."""
+AT_ONCE = {"start.created"}
+"""Steps that `make test` has time for."""
+KILLED_AFTER = (1.5, 7.5)
+"""Seconds between two kills, as Nomad's test of a crash loop has them."""
+LONGEST_STOP = 5.0
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with a_machine(live_restore=True) as machine:
+        yield machine
+
+
+@contextlib.contextmanager
+def beside_others(machine: Machine) -> Iterator[KilledAgent]:
+    """An agent with two sessions that must not notice what becomes of a third."""
+    with KilledAgent(machine, ports=4) as agent:
+        others = [agent.play(), agent.play(restart=True)]
+        before = agent.processes()
+        yield agent
+        assert agent.processes() == before
+        for other in others:
+            found = agent.session(other)
+            assert (found.state, found.restart_count) == (pb.STATE_RUNNING, 0)
+        agent.assert_ports_agree(*others)
+        assert agent.directories() == {other.internal_id for other in others}
+
+
+def while_it_starts(agent: KilledAgent, step: str) -> None:
+    internal_id = an_id()
+    agent.break_at(step)
+    with pytest.raises(grpc.RpcError):
+        agent.play(internal_id=internal_id)
+    agent.await_kill(step)
+    left = agent.processes().get(internal_id)
+    agent.come_back()
+    if step in ADOPTED:
+        assert agent.session(pb.Session(internal_id=internal_id)).pid == left
+    else:
+        eventually(lambda: internal_id not in agent.processes(), "no container is left")
+        eventually(lambda: internal_id not in agent.directories(), "no directory is left")
+    again = agent.play(internal_id=internal_id)
+    assert again.state == pb.STATE_RUNNING
+    assert agent.processes()[internal_id] == again.pid
+    assert step not in ADOPTED or again.pid == left
+    agent.discard(again)
+
+
+def while_it_restarts(agent: KilledAgent, step: str) -> None:
+    agent.break_at(step)
+    session = agent.play(restart=True)
+    agent.container_of(session).kill()
+    agent.await_kill(step)
+    restarted = agent.processes()[session.internal_id]
+    assert restarted not in {0, session.pid}
+    agent.come_back()
+    eventually(lambda: agent.session(session).state == pb.STATE_RUNNING, "it is adopted")
+    found = agent.session(session)
+    assert (found.pid, found.restart_count) == (restarted, 1)
+    agent.end(session)
+    agent.come_back()
+    found = agent.until_sealed(session)
+    assert (found.state, found.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
+    assert (found.restart_count, agent.processes()[session.internal_id]) == (1, 0)
+    assert len(agent.report(session).failed_runs) == 1
+    agent.discard(session)
+
+
+def while_it_stops(agent: KilledAgent, step: str) -> None:
+    agent.break_at(step)
+    session = agent.play("--lines-per-second", "200", restart=True)
+    with or_else(grpc.StatusCode.UNAVAILABLE):
+        agent.end(session)
+    agent.await_kill(step)
+    agent.come_back()
+    found = agent.until_sealed(session)
+    assert (found.state, found.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
+    assert (found.restart_count, agent.processes()[session.internal_id]) == (0, 0)
+    lines = agent.log(session)
+    assert [line.number for line in lines] == list(range(1, len(lines) + 1))
+    assert lines[-1].text == "SIGTERM: saving"
+    report = agent.report(session)
+    assert (report.end_reason, report.exit_code) == (pb.END_REASON_STOPPED, 0)
+    agent.discard(session)
+
+
+def while_it_is_discarded(agent: KilledAgent, step: str) -> None:
+    agent.break_at(step)
+    session = agent.play()
+    with or_else(grpc.StatusCode.UNAVAILABLE):
+        agent.discard(session)
+    agent.await_kill(step)
+    agent.come_back()
+    agent.discard(session)
+    agent.come_back()
+    assert session.internal_id not in agent.known()
+    assert agent.refusal(internal_id=session.internal_id) == "SESSION_STOPPED"
+
+
+SCENARIOS: dict[str, Callable[[KilledAgent, str], None]] = {
+    "start": while_it_starts,
+    "restart": while_it_restarts,
+    "stop": while_it_stops,
+    "end": while_it_stops,
+    "log": while_it_stops,
+    "report": while_it_stops,
+    "container": while_it_is_discarded,
+    "discard": while_it_is_discarded,
+}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(step, marks=[] if step in AT_ONCE else pytest.mark.slow, id=step)
+        for step in STEPS
+    ],
+)
+def test_f02_f03_an_agent_killed_at_any_step_finishes_or_undoes_it(
+    machine: Machine, step: str
+) -> None:
+    with beside_others(machine) as agent:
+        SCENARIOS[step.partition(".")[0]](agent, step)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_f03_an_agent_killed_while_it_hands_out_an_artifact_leaves_an_empty_spool(
+    machine: Machine, rounds: Rounds, chance: Random
+) -> None:
+    """Killed while it packs, or once it has packed and is not read on."""
+    size = 64 * 10**6
+    with beside_others(machine) as agent:
+        session = agent.play("--write-file", "/data/save", str(size), "--exit-after", "0.1")
+        agent.until_sealed(session)
+        spool = agent.state_dir / "spool"
+        for _ in range(rounds(2, 20)):
+            fetching = agent.fetch(session, "/data/save")
+            begun = chance.choice((1, 10**6))
+            eventually(lambda begun=begun: _spooled(agent) >= begun, "it is packed")  # type: ignore[misc]
+            agent.kill()
+            with pytest.raises(grpc.RpcError):
+                list(fetching)
+            (spool / "left").write_bytes(b"by an agent on a disk without nameless files")
+            agent.come_back()
+            assert list(spool.iterdir()) == []
+            packed = b"".join(part.data for part in agent.fetch(session, "/data/save"))
+            with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as tar:
+                assert [member.size for member in tar] == [size]
+        agent.discard(session)
+
+
+def _spooled(agent: KilledAgent) -> int:
+    """Bytes of the largest file in the spool: it has no name, but the agent has it open."""
+    sizes = [0]
+    for link in Path(f"/proc/{agent.process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if str(link.readlink()).startswith(f"{agent.state_dir}/spool/"):
+                sizes.append(link.stat().st_size)
+    return max(sizes)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_f03_an_agent_killed_while_it_removes_an_image_knows_which_there_are(
+    machine: Machine, rounds: Rounds, chance: Random
+) -> None:
+    with (
+        Registry(machine.engine.host_address) as registry,
+        beside_others(machine) as agent,
+    ):
+        image = build_image(machine.engine.socket, registry.address, repository="pruned").reference
+        for _ in range(rounds(3, 30)):
+            agent.pull(image)
+            assert image in agent.images()
+            removing = agent.removing(image)
+            time.sleep(chance.uniform(0, 0.05))
+            agent.kill()
+            removing.exception(PATIENCE)
+            agent.come_back()
+            there = {
+                tag for each in machine.client.images.list() for tag in each.attrs["RepoDigests"]
+            }
+            assert (image in agent.images()) == (image in there)
+            agent.remove_image(image)
+            assert image not in agent.images()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_f04_a_crash_loop_goes_on_while_the_agent_is_killed_again_and_again(
+    machine: Machine, rounds: Rounds, chance: Random
+) -> None:
+    with KilledAgent(machine, ports=3) as agent:
+        begin = time.monotonic()
+        session = agent.play("--crash-after", "0.3", restart=True)
+        counts = [0]
+        for _ in range(rounds(3, 66)):
+            kill = time.monotonic() + chance.uniform(*KILLED_AFTER)
+            while time.monotonic() < kill:
+                counts.append(agent.restarts(session))
+                time.sleep(0.02)
+            agent.come_back()
+        counts.append(agent.restarts(session))
+        lasted = time.monotonic() - begin
+        assert counts == sorted(counts)
+        assert counts[-1] >= _restarts_within(lasted / 2)
+        agent.end(session)
+        found = agent.until_sealed(session)
+        assert (found.state, found.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
+        assert agent.processes()[session.internal_id] == 0
+        runs = agent.report(session).failed_runs
+        assert len(runs) - found.restart_count in {0, 1}  # it was stopped in one, or before one
+        delays = [run.restart_delay.ToSeconds() for run in runs]
+        assert delays == list(itertools.islice(_delays(), len(delays)))
+        for run, following in itertools.pairwise(runs):
+            gap = following.start_time.ToNanoseconds() - run.end_time.ToNanoseconds()
+            assert gap >= run.restart_delay.ToNanoseconds()
+
+
+def _delays() -> Iterator[float]:
+    """How long each start of a game is put off that fails at once."""
+    delay = 0.0
+    while True:
+        delay = restarts.next_delay(delay, 0)
+        yield delay
+
+
+def _restarts_within(seconds: float) -> int:
+    ends = itertools.accumulate(_delays())
+    return sum(1 for _ in itertools.takewhile(lambda end: end <= seconds, ends))
+
+
+@pytest.mark.slow
+def test_f05_an_agent_told_to_end_answers_what_is_under_way_and_leaves_its_games(
+    machine: Machine,
+) -> None:
+    with beside_others(machine) as agent:
+        session = agent.play("--ignore-sigterm")
+        following, stopping = agent.following(session), agent.stopping(session)
+        next(following)
+        state = pb.STATE_SHUTTINGDOWN
+        eventually(lambda: agent.session(session).state == state, "its stop is under way")
+        end = os.pidfd_open(agent.process.pid)
+        try:
+            signal.pidfd_send_signal(end, signal.SIGTERM)
+            ended, _, _ = select.select([end], [], [], LONGEST_STOP)
+        finally:
+            os.close(end)
+        assert ended, "it has not ended in time"
+        assert agent.process.returncode == 0
+        answer = stopping.result(PATIENCE).session
+        assert (answer.state, answer.exit_code) == (pb.STATE_EXITED, 137)
+        with or_else(grpc.StatusCode.UNAVAILABLE):
+            list(following)
+        agent.come_back()
+        assert agent.session(session).end_reason == pb.END_REASON_STOPPED
+        agent.discard(session)

@@ -1,0 +1,208 @@
+"""Disks of a host that fill up or cannot be written: its games go on, and so does it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.engine import LABEL_SESSION
+from agent.sessions.record import decode_session
+from agent.sessions.session import State
+from tests.docker.machine import Agent, Machine, Player, port_of
+from tests.docker.stack import eventually
+from tests.faults.plugin import Rounds
+from tests.private_engine import PrivateEngine, small_disk
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.registry,
+    pytest.mark.root,
+    pytest.mark.slow,
+]
+
+PORTS = 5
+ENGINE_MEBIBYTES = 128
+STATE_MEBIBYTES = 64
+LIE_SECONDS = 90.0
+"""In which an end is believed that the engine denies: 30 s, and what sealing its log takes."""
+
+SILENT = ("--lines-per-second", "0")
+"""An engine without room loses what a game writes meanwhile, and nobody else hears it (M12)."""
+
+ENDED = {pb.STATE_EXITED, pb.STATE_DEAD}
+
+
+@contextmanager
+def a_machine_on(disk: Path) -> Iterator[Machine]:
+    """A machine whose engine has its images and containers on this disk."""
+    with PrivateEngine(data_root=disk) as engine:
+        machine = Machine(engine)
+        try:
+            yield machine
+        finally:
+            machine.client.close()
+
+
+@contextmanager
+def full(disk: Path) -> Iterator[None]:
+    """Fill a disk to its last block, and whatever block becomes free as well."""
+    filler, over = disk / "filler", threading.Event()
+
+    def fill() -> None:
+        with filler.open("ab", buffering=0) as file:
+            while not over.wait(0.002):
+                for size in (2**20, 4096):
+                    with contextlib.suppress(OSError):
+                        while not over.is_set():
+                            file.write(b"x" * size)
+
+    thread = threading.Thread(target=fill, name="filler")
+    thread.start()
+    try:
+        eventually(lambda: os.statvfs(disk).f_bavail == 0, "it is full")
+        yield
+    finally:
+        over.set()
+        thread.join()
+        filler.unlink()
+
+
+@contextmanager
+def read_only(disk: Path) -> Iterator[None]:
+    """Let nothing be written to a disk, as the kernel does once it has failed."""
+    remount("ro", disk)
+    try:
+        yield
+    finally:
+        remount("rw", disk)
+
+
+def remount(how: str, disk: Path) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True, timeout=30)
+
+
+@contextmanager
+def engine_misses_the_end_of(pid: int) -> Iterator[None]:
+    """End a container's process while nobody is there to tell its engine, which calls it up."""
+    shim = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(shim, signal.SIGSTOP)
+    try:
+        os.kill(pid, signal.SIGKILL)
+        yield
+    finally:
+        os.kill(shim, signal.SIGCONT)
+
+
+def status(agent: Agent, session: pb.Session) -> str:
+    """What the engine says of a session's container."""
+    [found] = [
+        each for each in agent.containers() if each.labels[LABEL_SESSION] == session.internal_id
+    ]
+    return str(found.status)
+
+
+def starts_again(agent: Agent) -> pb.Session:
+    """A session that starts as soon as there is room, which the agent looks for by itself."""
+    eventually(lambda: not agent.warnings, "there is room again")
+    return agent.play(*SILENT)
+
+
+@pytest.mark.timeout(600)
+def test_f34_a_full_disk_of_the_engine_refuses_starts_and_hides_no_end(
+    tmp_path: Path, rounds: Rounds
+) -> None:
+    with (
+        small_disk(tmp_path, ENGINE_MEBIBYTES) as disk,
+        a_machine_on(disk) as machine,
+        Agent(machine, PORTS) as agent,
+    ):
+        process = agent.process.pid
+        for _ in range(rounds(1, 5)):
+            plays, stopped, killed = (agent.play(*SILENT) for _ in range(3))
+            with Player(machine, port_of(plays)) as player, full(disk):
+                eventually(lambda: bool(agent.warnings), "the disk is seen to be full")
+                assert "no session is started" in agent.warnings[0]
+                assert agent.refusal() == "DISK_FULL"
+                with engine_misses_the_end_of(agent.session(killed).pid):
+                    eventually(
+                        lambda killed=killed: agent.session(killed).state in ENDED,  # type: ignore[misc]
+                        "its end is seen by its process",
+                        patience=LIE_SECONDS,
+                    )
+                    assert status(agent, killed) == "running"
+                assert agent.session(killed).detail.startswith("the engine calls it running")
+                agent.end(stopped)
+                eventually(
+                    lambda killed=killed: killed.internal_id not in containers(agent),  # type: ignore[misc]
+                    "ended containers go while the disk is full",
+                    patience=LIE_SECONDS,
+                )
+                player.seen_as(plays)
+            player_of = starts_again(agent)
+            with Player(machine, port_of(player_of)) as player:
+                player.seen_as(player_of)
+            assert agent.session(plays).state == pb.STATE_RUNNING
+            for session in (plays, player_of):
+                agent.end(session)
+        assert agent.process.pid == process
+
+
+def containers(agent: Agent) -> set[str]:
+    """Sessions that have a container."""
+    return {each.labels[LABEL_SESSION] for each in agent.containers()}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("fault", [full, read_only], ids=["full", "read-only"])
+def test_f35_a_state_directory_that_cannot_be_written_refuses_starts_and_disturbs_no_session(
+    tmp_path: Path,
+    rounds: Rounds,
+    fault: Callable[[Path], contextlib.AbstractContextManager[None]],
+) -> None:
+    with small_disk(tmp_path, STATE_MEBIBYTES) as disk, a_machine_on(tmp_path) as machine:
+        agent = Agent(machine, PORTS)
+        agent.state_dir = disk / "state"
+        agent.settings["state_dir"] = str(agent.state_dir)
+        with agent:
+            process = agent.process.pid
+            for _ in range(rounds(1, 5)):
+                plays, stopped = agent.play(), agent.play()
+                due = agent.play(ttl=15)
+                with Player(machine, port_of(plays)) as player, fault(disk):
+                    before = containers(agent)
+                    assert agent.refusal() == "DISK_FULL"
+                    assert containers(agent) == before
+                    agent.end(stopped)
+                    assert agent.session(stopped).end_reason == pb.END_REASON_STOPPED
+                    eventually(
+                        lambda due=due: agent.session(due).state in ENDED,  # type: ignore[misc]
+                        "its lifetime is kept from memory",
+                    )
+                    assert agent.session(due).end_reason == pb.END_REASON_TTL
+                    eventually(lambda: bool(agent.warnings), "the disk is seen to be amiss")
+                    player.seen_as(plays)
+                again = starts_again(agent)
+                eventually(
+                    lambda ended=(stopped, due): all(recorded(agent, each) for each in ended),  # type: ignore[misc]
+                    "what ended meanwhile is recorded and sealed",
+                    patience=LIE_SECONDS,
+                )
+                for session in (plays, again):
+                    agent.end(session)
+            assert agent.process.pid == process
+
+
+def recorded(agent: Agent, session: pb.Session) -> bool:
+    """True when the record says that it ended and that its log is sealed."""
+    path = agent.state_dir / "sessions" / session.internal_id / "record.json"
+    found = decode_session(path.read_bytes())
+    return found.state is State.EXITED and found.log_sealed

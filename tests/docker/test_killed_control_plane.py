@@ -1,0 +1,52 @@
+"""SIGKILL of the control plane at each step of a start, on a real Docker Engine."""
+
+from __future__ import annotations
+
+import http.client
+from pathlib import Path
+
+import pytest
+
+from controlplane.failpoints import STEPS
+from tests.demo_game import Image
+from tests.deployment import APPLICATION, REGION
+from tests.docker.stack import a_stack, eventually
+from tests.faults.plugin import Rounds
+from tests.harness import Registry
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+BEFORE_THE_HOST = {"start.reserved", "start.attempted"}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "step",
+    [
+        step if step == "start.answered" else pytest.param(step, marks=pytest.mark.slow)
+        for step in STEPS
+    ],
+)
+def test_f38_a_start_whose_control_plane_is_killed_is_there_for_who_asks_again_or_never_was(
+    docker_engine: Path, registry: Registry, demo_image: Image, step: str, rounds: Rounds
+) -> None:
+    with a_stack(docker_engine, registry, demo_image) as stack:
+        control_plane = stack.control_plane
+        for number in range(rounds(1, 20)):
+            session_id = f"match-{number}"
+            before = set(stack.containers())
+            control_plane.settings["failpoint"] = f"{step}:kill"
+            control_plane.restart()
+            with pytest.raises((OSError, http.client.HTTPException)):
+                stack.start(id=session_id)
+            eventually(lambda: control_plane.process.returncode == -9, f"it is killed at {step}")
+            control_plane.kill()
+            control_plane.settings["failpoint"] = ""
+            control_plane.start()
+            again = control_plane.client().post(
+                "/session", {"location": REGION, "image": APPLICATION, "id": session_id}
+            )
+            assert again.status == (201 if step in BEFORE_THE_HOST else 409)
+            assert stack.status(session_id) == "running"
+            assert len(set(stack.containers()) - before) == 1
+            stack.client.delete_session(session_id).expect(204)

@@ -1,0 +1,122 @@
+"""Lines as long as a disk, and followers whose engine is killed under them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.engine import LOG_BYTES
+from agent.logs.follower import MISSING
+from agent.logs.sealed import DROPPED
+from tests.docker.machine import Agent, Machine, a_machine
+from tests.docker.stack import Stack, eventually
+from tests.docker.test_log_faults import sealed
+from tests.docker.test_sessions import numbered
+from tests.faults.plugin import Rounds
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+MEBIBYTE = 2**20
+MOST_MEMORY_BYTES = 300 * MEBIBYTE
+"""Of either program, whatever games write."""
+
+
+def _written(pid: int) -> int:
+    """Bytes that a container's game has written so far; `pid` is that of its init."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    counters = Path(f"/proc/{children[0]}/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in counters)["wchar"])
+
+
+def _most_memory(pid: int) -> int:
+    """Bytes of memory that a process has had at most."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(dict(line.split(":\t", 1) for line in status)["VmHWM"].split()[0]) * 1024
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_f31_a_line_of_a_gigabyte_harms_nobody(stack: Stack, rounds: Rounds) -> None:
+    """One follower reads it as fast as it comes, one not at all; its end is what is kept."""
+    # With no line of its own in between, which would end the long one.
+    endless = ["--flood", "0", "--flood-with", "one-line", "--lines-per-second", "0"]
+    loud = stack.start(args=endless)
+    [process] = stack.pids().values()
+    quiet = stack.start(args=["--lines-per-second", "50"])
+    size = rounds(64, 1024) * MEBIBYTE
+    markers: list[int] = []
+
+    def follow() -> None:
+        # Behind what it came too late for it hears nothing until the line ends.
+        with stack.client.stream("/logs", id=loud["id"], follow="true", timeout=300) as log:
+            tail = b""
+            while chunk := log.read(2**18):
+                markers.append((tail + chunk).count(MISSING))
+                tail = chunk[-len(MISSING) + 1 :]
+
+    follower = threading.Thread(target=follow, name="follower")
+    with (
+        stack.client.stream("/logs", id=loud["id"], follow="true") as stalled,
+        stack.client.stream("/logs", id=quiet["id"], follow="true", timeout=10) as log,
+    ):
+        stalled.read(1)
+        follower.start()
+        told: list[int] = []
+        while _written(process) < size:
+            told += numbered(log.readline())
+            assert stack.status(loud["id"]) == "running"
+        assert told == list(range(1, len(told) + 1))
+        stack.client.delete_session(loud["id"]).expect(204)
+        follower.join()
+    assert sum(markers) <= 1  # what one line has lost is told once
+    for part in (stack.agent, stack.control_plane):
+        assert _most_memory(part.process.pid) < MOST_MEMORY_BYTES
+    eventually(lambda: any(sealed(stack)), "it is sealed; until then the engine's is served")
+    kept = stack.client.get("/logs", id=loud["id"]).expect(200).body
+    assert len(kept) <= LOG_BYTES
+    assert len(kept) > min(size, LOG_BYTES) // 2
+    begin, _, rest = kept.partition(b"\n")
+    assert begin.startswith(DROPPED.partition(b"%")[0])
+    assert set(rest[:MEBIBYTE]) == set(b"x")
+    assert stack.status(quiet["id"]) == "running"
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with a_machine(live_restore=True) as machine:
+        yield machine
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("quietly", [False, True], ids=["killed", "stopped"])
+def test_f07_a_log_that_is_followed_while_the_engine_goes_away_has_each_line_once(
+    machine: Machine, rounds: Rounds, quietly: bool
+) -> None:
+    with Agent(machine, ports=3) as agent:
+        session = agent.play("--lines-per-second", "300")
+        request = pb.StreamLogsRequest(internal_id=session.internal_id, follow=True)
+        told = bytearray()
+
+        def follow() -> None:
+            for answer in agent._stub.StreamLogs(request):
+                told.extend(answer.data)
+
+        follower = threading.Thread(target=follow, name="follower")
+        follower.start()
+        eventually(lambda: bool(told), "it has begun; else the engine's absence is an error")
+        for _ in range(rounds(2, 20)):
+            machine.engine.stop() if quietly else machine.engine.kill()
+            eventually(lambda: not agent.engine_available, "it is noticed")
+            machine.engine.start()
+            eventually(lambda: agent.engine_available, "it is noticed that it is back")
+        agent.end(session)
+        follower.join()
+        numbers = numbered(bytes(told))
+        assert numbers == list(range(1, len(numbers) + 1))
+        again = b"".join(one.data for one in agent._stub.StreamLogs(request))
+        assert again == bytes(told)

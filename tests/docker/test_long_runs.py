@@ -1,0 +1,197 @@
+"""Faults again and again, and for long, on a real engine: nothing is disturbed, nothing adds up.
+
+Each runs in a short form in `make test-ci`, and as often as promised with `--long`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.demo_game.player import udp_round_trip
+from tests.docker.killed_agent import KilledAgent, LogLine
+from tests.docker.machine import FIRST, Machine, a_machine, port_of
+from tests.docker.stack import eventually
+from tests.docker.supervisor import Supervisor
+from tests.faults.plugin import Rounds
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.slow]
+
+MOST_SESSIONS = 20
+FLOOD = 1_000_000
+"""Bytes that a chatty game writes in a second, in lines of 128."""
+LINES_PER_SECOND = FLOOD // 128
+LONGEST_STALL = 1.0
+"""Seconds that a game may have to wait to write a line, whatever becomes of the agent."""
+WATCHDOG = 2.0
+"""Shorter than that of the unit: an agent that is blocked is blocked for ten seconds."""
+CALLERS = 3
+"""Callers at one time, after whom an agent has the threads and connections that it works with."""
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with a_machine(live_restore=True) as machine:
+        yield machine
+
+
+def assert_complete(lines: list[LogLine]) -> None:
+    """No line is lost or doubled, from the first to the one that a stopped game writes last."""
+    assert [line.number for line in lines] == list(range(1, len(lines) + 1))
+    assert lines[-1].text == "SIGTERM: saving"
+
+
+@pytest.mark.timeout(1800)
+def test_f01_an_agent_killed_again_and_again_disturbs_no_session(
+    machine: Machine, rounds: Rounds
+) -> None:
+    kills = rounds(3, 100)
+    count = min(MOST_SESSIONS, kills + 2)
+    with KilledAgent(machine, ports=count) as agent:
+        sessions = [agent.play("--lines-per-second", "20") for _ in range(count)]
+        before = agent.processes()
+        assert len(before) == count
+        for _ in range(kills):
+            agent.kill()
+            for session in sessions:
+                udp_round_trip(machine.engine.engine_address, port_of(session))
+            agent.come_back()
+            assert agent.processes() == before
+            for session in sessions:
+                found = agent.session(session)
+                assert (found.state, found.restart_count) == (pb.STATE_RUNNING, 0)
+            agent.assert_ports_agree(*sessions)
+        for session in sessions:
+            agent.end(session)
+            agent.until_sealed(session)
+            assert_complete(agent.log(session))
+        agent.assert_ports_agree()
+        for session in sessions:
+            agent.discard(session)
+        assert (agent.containers(), agent.directories()) == ([], set())
+
+
+@pytest.mark.timeout(600)
+def test_f48_a_chatty_game_never_waits_for_an_agent_that_is_stopped(
+    machine: Machine, rounds: Rounds
+) -> None:
+    with KilledAgent(machine, ports=2) as agent:
+        session = agent.play("--flood", str(FLOOD))
+        undisturbed = wait_for_lines(agent, session, seconds=3)
+        for _ in range(rounds(1, 5)):
+            os.kill(agent.process.pid, signal.SIGSTOP)
+            try:
+                wait_for_lines(agent, session, seconds=5)
+            finally:
+                os.kill(agent.process.pid, signal.SIGCONT)
+        assert_never_held_up(agent, session, undisturbed)
+
+
+@pytest.mark.timeout(600)
+def test_f48_a_chatty_game_never_waits_for_an_event_loop_that_is_blocked(
+    machine: Machine, rounds: Rounds
+) -> None:
+    with KilledAgent(machine, ports=3) as agent:
+        session = agent.play("--flood", str(FLOOD))
+        agent.break_at("start.created", "block")
+        undisturbed = wait_for_lines(agent, session, seconds=3)
+        for _ in range(rounds(1, 3)):
+            other = agent.play()  # is answered once the loop turns again
+            agent.discard(other)
+        assert_never_held_up(agent, session, undisturbed)
+
+
+def wait_for_lines(agent: KilledAgent, session: pb.Session, *, seconds: int) -> int:
+    """Wait until the game has written what it writes in so long; the number of its last line."""
+    container = agent.container_of(session)
+    until = _last_line(container.logs(tail=1)) + seconds * LINES_PER_SECOND
+    eventually(lambda: _last_line(container.logs(tail=1)) >= until, "the game writes")
+    return until
+
+
+def _last_line(tail: bytes) -> int:
+    return int(tail.split(maxsplit=1)[0]) if tail else 0
+
+
+def assert_never_held_up(agent: KilledAgent, session: pb.Session, undisturbed: int) -> None:
+    """The game is stopped, and its own time stamps tell that no line of it had to wait.
+
+    What held up its first lines, the `undisturbed` ones, was this machine and not the agent.
+    """
+    agent.end(session)
+    agent.until_sealed(session)
+    lines = agent.log(session)
+    assert_complete(lines)
+    noise = longest_gap(lines[:undisturbed])
+    assert longest_gap(lines[undisturbed:]) < LONGEST_STALL + noise
+
+
+def longest_gap(lines: Iterable[LogLine]) -> float:
+    """Seconds between two lines that follow each other."""
+    times = [datetime.fromisoformat(line.time) for line in lines]
+    return max((later - time).total_seconds() for time, later in itertools.pairwise(times))
+
+
+@pytest.mark.timeout(300)
+def test_f48_a_watchdog_starts_a_blocked_agent_again_and_no_session_notices(
+    machine: Machine, rounds: Rounds
+) -> None:
+    with KilledAgent(machine, ports=3) as agent:
+        sessions = [agent.play(), agent.play(restart=True)]
+        before = agent.processes()
+        agent.settings["failpoint"] = "start.created:block"
+        with Supervisor(agent, WATCHDOG) as supervisor:
+            for bites in range(1, rounds(1, 5) + 1):
+                assert agent.refusal_code() is grpc.StatusCode.UNAVAILABLE  # killed over it
+                eventually(lambda bites=bites: supervisor.restarts == bites, "it serves again")  # type: ignore[misc]
+                eventually(lambda: agent.processes() == before, "nothing is left of the third")
+        assert supervisor.told[:2] == ["READY=1", "WATCHDOG=1"]
+        for session in sessions:
+            found = agent.session(session)
+            assert (found.state, found.restart_count) == (pb.STATE_RUNNING, 0)
+        agent.assert_ports_agree(*sessions)
+
+
+@pytest.mark.timeout(1800)
+def test_f47_sessions_that_come_and_go_leave_nothing_in_the_agent_or_the_kernel(
+    machine: Machine, rounds: Rounds
+) -> None:
+    with KilledAgent(machine, ports=CALLERS) as agent, ThreadPoolExecutor(CALLERS) as callers:
+
+        def cycle(_: int) -> None:
+            session = agent.play()
+            udp_round_trip(machine.engine.engine_address, port_of(session))
+            agent.discard(session)
+
+        list(callers.map(cycle, range(3 * CALLERS)))
+        before = held(agent)
+        for number in range(rounds(10, 300)):
+            cycle(number)
+        eventually(lambda: more(before, held(agent)) == {}, f"it holds no more than {before}")
+        # Of those who played on a port, the kernel remembers the last one at most.
+        for port in range(FIRST, FIRST + agent.ports):
+            assert len(machine.flows(port)) <= 1
+
+
+def held(agent: KilledAgent) -> dict[str, int]:
+    """How much of each kind the agent and its sessions take."""
+    process = Path(f"/proc/{agent.process.pid}")
+    kernel = {kind: len(found) for kind, found in agent.machine.traces().items()}
+    return {
+        "fds": len(list((process / "fd").iterdir())),
+        "threads": len(list((process / "task").iterdir())),
+        **kernel,
+    }
+
+
+def more(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+    return {kind: count - before[kind] for kind, count in after.items() if count > before[kind]}

@@ -1,0 +1,161 @@
+"""Answers of a real engine that are lost, its events, and what others do between two calls."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import docker
+import grpc
+import pytest
+
+from tests.chaos_registry import ChaosRegistry
+from tests.demo_game import Image
+from tests.deployment import APPLICATION, REGION
+from tests.docker.engine_proxy import EngineProxy
+from tests.docker.machine import Agent, Machine, Player, a_machine, port_of
+from tests.docker.stack import PATIENCE, a_stack, eventually
+from tests.harness import Registry
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.registry,
+    pytest.mark.root,
+    pytest.mark.slow,
+]
+
+EVENTS = "GET /events$"
+LIST = "GET /containers/json$"
+CREATE = "POST /containers/create$"
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with a_machine(live_restore=True) as machine:
+        yield machine
+
+
+@pytest.fixture
+def proxy(machine: Machine) -> Iterator[EngineProxy]:
+    with EngineProxy(machine.engine.socket) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def agent(machine: Machine, proxy: EngineProxy) -> Iterator[Agent]:
+    agent = Agent(machine, ports=4)
+    agent.settings["docker_socket"] = str(proxy.socket)
+    with agent:
+        yield agent
+
+
+@pytest.mark.parametrize("fault", ["cut", "silent"])
+def test_f12_what_happens_while_no_event_arrives_is_found_within_one_period(
+    machine: Machine, proxy: EngineProxy, agent: Agent, fault: str
+) -> None:
+    """A live game's end is seen at its process, everything else by the next pass."""
+    ended, removed, over = agent.play(), agent.play(), agent.play("--exit-after", "1")
+    agent.end(ended)
+    eventually(lambda: proxy.count(EVENTS) > 0, "it listens")
+    proxy.cut(EVENTS) if fault == "cut" else proxy.silence(EVENTS)
+    passes = proxy.count(LIST)
+    containers = {one.labels["io.tiltyard.session"]: one for one in agent.containers()}
+    containers[ended.internal_id].start()
+    containers[removed.internal_id].remove(force=True)
+    for session in (removed, over):
+        eventually(lambda one=session: agent.session(one).HasField("end_time"), "it has ended")  # type: ignore[misc]
+    eventually(lambda: not any(agent.processes().values()), "what was revived is ended")
+    assert proxy.count(LIST) <= passes + 2  # one may have begun before
+    assert agent.session(ended).state == pb.STATE_EXITED
+    proxy.heal()
+    listened = proxy.count(EVENTS)
+    eventually(lambda: proxy.count(EVENTS) > listened, "it listens again")
+    agent.assert_ports_agree()
+
+
+@pytest.mark.parametrize("lost", [CREATE, "POST /containers/[^/]+/start$"])
+def test_f14_a_start_whose_answer_is_lost_is_one_container_that_serves(
+    machine: Machine, proxy: EngineProxy, agent: Agent, lost: str
+) -> None:
+    proxy.lose_answer(lost)
+    session = agent.play()
+    assert proxy.count(CREATE) == 1
+    [container] = agent.containers()
+    assert container.labels["io.tiltyard.session"] == session.internal_id
+    with Player(machine, port_of(session)) as player:
+        assert player.seen_as(session) == player.address
+    agent.assert_ports_agree(session)
+    agent.end(session)
+    agent.assert_ports_agree()
+
+
+def test_f14_a_kill_and_a_removal_whose_answers_are_lost_are_done_once(
+    proxy: EngineProxy, agent: Agent
+) -> None:
+    session, other = agent.play(restart=True), agent.play()
+    proxy.lose_answer("POST /containers/[^/]+/kill$")
+    agent.end(session)
+    found = agent.session(session)
+    assert (found.state, found.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
+    assert found.restart_count == 0
+    proxy.lose_answer("DELETE /containers/")
+    discard = pb.StopSessionRequest(internal_id=session.internal_id, discard=True)
+    with pytest.raises(grpc.RpcError) as error:
+        agent._stub.StopSession(discard, timeout=PATIENCE)
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    agent._stub.StopSession(discard, timeout=PATIENCE)
+    assert len(agent.containers()) == 1
+    agent.assert_ports_agree(other)
+
+
+def test_f15_what_has_the_name_of_a_start_makes_way_for_it(
+    machine: Machine, proxy: EngineProxy, agent: Agent
+) -> None:
+    left: list[str | None] = []
+
+    def take_the_name(query: Mapping[str, str]) -> None:
+        made = machine.client.containers.create(
+            machine.image, name=query["name"], labels={"io.tiltyard.agent": agent.agent_id}
+        )
+        left.append(made.id)
+
+    proxy.before(CREATE, take_the_name)
+    session = agent.play()
+    assert proxy.count(CREATE) == 2
+    [container] = agent.containers()
+    assert [container.id] != left
+    agent.assert_ports_agree(session)
+
+
+def test_f15_an_image_that_vanishes_before_the_create_is_a_420_and_pulled_again_once(
+    machine: Machine, proxy: EngineProxy, registry: Registry, demo_image: Image
+) -> None:
+    host = machine.engine.host_address
+    with ChaosRegistry(registry.address, "127.0.0.1", host) as near:
+        machine.engine.lead_to_host(int(near.address.rpartition(":")[2]))
+        image = dataclasses.replace(demo_image, address=near.address)
+        with a_stack(proxy.socket, near, image) as stack:  # type: ignore[arg-type]
+            pulls = proxy.count("POST /images/create$")
+            proxy.before(CREATE, lambda _: _lose(machine.client, image))
+            answer = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
+            answer.expect(420)
+            assert int(answer.headers["retry-after"]) >= 1
+            assert (stack.containers(), stack.directories()) == ({}, set())
+            eventually(lambda: proxy.count("POST /images/create$") > pulls, "it is pulled again")
+
+            made: list[str] = []
+
+            def starts() -> bool:
+                again = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
+                made.extend([again.json()["id"]] if again.status == 201 else [])
+                return bool(made)
+
+            eventually(starts, "it starts")
+            assert proxy.count("POST /images/create$") == pulls + 1
+            # Here, for the firewall that leads to it is not of this network namespace.
+            stack.client.delete_session(made[0]).expect(204)
+
+
+def _lose(engine: docker.DockerClient, image: Image) -> None:
+    engine.images.remove(image.reference, force=True)

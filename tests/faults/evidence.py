@@ -1,0 +1,139 @@
+"""The page that says what a run of the faults' tests has shown."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.faults.catalogue import FAULTS, NOT_YET
+from tests.faults.ledger import fault_of
+
+_PAGE = """\
+# Evidence
+
+What one run of `make test-faults` showed. The run writes this page; nothing in it is by hand.
+After each test the [invariants](#what-is-looked-at-after-each) are looked at, unless it is marked
+with †: it is of one part, without a host. What chance decides begins with the seed: a run of the
+test with `--seed` does the same again.
+
+{about}
+
+| fault | | tests | rounds | seed | result |
+|---|---|---|---|---|---|
+{rows}
+
+## What is looked at after each
+
+| | |
+|---|---|
+| I1 | every container of ours has one record, every record what it says it has |
+| I2 | ports: held, published and led to containers are the same, none twice |
+| I3 | what is called running has its process, what has ended has none |
+| I4 | no lifetime ends early, or lasts 10 s too long |
+| I5 | what was told to end does not start again; restarts are never counted down |
+| I6 | every session that a caller was told of can be seen |
+| I7 | one id, one session at one time |
+| I8 | the game's numbered lines: none lost, none doubled, in order, once the log is sealed |
+| I9 | no account uses more than its quota |
+| I10 | no account sees another's sessions; a revoked token is refused |
+| I11 | after the end nothing is left: containers, links, firewall rules, mounts, cgroups, spool |
+
+## What is not covered
+
+Faults without a test of their number say why in the table. All ran on one machine, with cgroups of
+{cgroups}, and iptables by {iptables}; systemd did not run. Storage quotas and AppArmor are not in
+its kernel. Power cuts are not tried: processes are killed, and disks are filled, made read-only
+and taken away, but nothing that was written is undone.
+"""
+
+
+@dataclass
+class _Test:
+    outcome: str = "passed"
+    runs: int = 0
+    rounds: int = 0
+    seeds: list[str] = field(default_factory=list)
+    is_part: bool = False
+
+
+class Evidence:
+    """Collects how tests of faults ended."""
+
+    def __init__(self) -> None:
+        self._tests: dict[int, dict[str, _Test]] = defaultdict(lambda: defaultdict(_Test))
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Take note of one phase of a test."""
+        path, _, name = report.nodeid.partition("::")
+        fault = fault_of(name)
+        if fault is None:
+            return
+        test = self._tests[fault][f"{path}::{name.partition('[')[0]}"]
+        test.is_part = "part_alone" in report.keywords
+        if report.failed:
+            test.outcome = "failed"
+        elif report.skipped and test.outcome == "passed":
+            test.outcome = "skipped"
+        if report.when == "call":
+            properties = dict(report.user_properties)
+            test.runs += 1
+            test.rounds += int(str(properties.get("rounds", 1)))
+            test.seeds += [str(properties["seed"])] if "seed" in properties else []
+
+    def write(self, page: Path) -> None:
+        """Write the page."""
+        rows = "\n".join(line for fault in FAULTS for line in self._rows(fault))
+        text = _PAGE.format(about=_about(), rows=rows, cgroups=_cgroups(), iptables=_iptables())
+        page.write_text(text)
+
+    def _rows(self, fault: int) -> Iterator[str]:
+        tests: Mapping[str, _Test] = self._tests.get(fault, {})
+        if not tests:
+            why = NOT_YET.get(fault, "did not run")
+            yield f"| F{fault:02} | {FAULTS[fault]} | none: {why} | | | |"
+        first = f"F{fault:02} | {FAULTS[fault]}"
+        for name, test in tests.items():
+            dagger = " †" if test.is_part else ""
+            seeds = ", ".join(test.seeds)
+            yield f"| {first} | `{name}`{dagger} | {test.rounds} | {seeds} | {test.outcome} |"
+            first = " | "
+
+
+def _about() -> str:
+    return "\n".join(f"- {name}: {value}" for name, value in _versions())
+
+
+def _versions() -> Iterable[tuple[str, str]]:
+    yield "date", datetime.now(UTC).strftime("%Y-%m-%d")
+    yield "commit", _first_line("git", "describe", "--always", "--dirty")
+    yield "machine", f"{platform.machine()}, Linux {platform.release()}"
+    yield "Docker Engine", _first_line("dockerd", "--version")
+    yield "containerd", _first_line("containerd", "--version")
+    yield "runc", _first_line("runc", "--version")
+    packages = [f"{name} {metadata.version(name)}" for name in ("grpcio", "aiohttp", "docker")]
+    yield "Python", ", ".join([platform.python_version(), *packages])
+
+
+def _cgroups() -> str:
+    is_unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    return "version 2" if is_unified else "version 1"
+
+
+def _iptables() -> str:
+    return _first_line("iptables", "--version").partition("(")[2].rstrip(")") or "none"
+
+
+def _first_line(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.partition("\n")[0]

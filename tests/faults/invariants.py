@@ -1,0 +1,238 @@
+"""What holds after every fault, whatever it was: I1 to I11 but for I6 and I10. Pure.
+
+An `Observation` is what a host's records, its engine and its kernel say at one moment when nothing
+is under way. I6 and I10 are what callers see, and `checks.py` asks as one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agent.sessions.session import EndReason, NetworkMode, Process, Session, State
+
+Address = tuple[str, int]
+"""A protocol and a host port."""
+
+LATE_SECONDS = 10.0
+"""How long after its time a lifetime may still last when something was broken."""
+EARLY_SECONDS = 1.0
+"""How much earlier an end may look by the wall clocks of two processes."""
+
+_LINE = re.compile(rb"(\d{6,}) \d{4}-\d\d-\d\dT[\d:.]+Z ")
+_DROPPED = b"[tiltyard: "
+
+
+@dataclass(frozen=True, slots=True)
+class SeenContainer:
+    """A container with the agent's label; `running` is what the engine says."""
+
+    name: str
+    internal_id: str
+    running: bool
+    ports: frozenset[Address] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is there at one moment; `now` is Unix time.
+
+    `living` are those of the sessions' recorded processes that are alive. `told` are the sessions
+    as the agent tells of them, by id, and `free_ports` as it counts them. `rules` are the ports
+    that the firewall leads to containers, None where nobody can look.
+    """
+
+    now: float
+    sessions: Sequence[Session]
+    containers: Sequence[SeenContainer]
+    living: frozenset[Process]
+    told: Mapping[str, State]
+    ports: int
+    free_ports: int
+    rules: frozenset[Address] | None = None
+    restarts_before: Mapping[str, int] = field(default_factory=dict)
+    clocks_moved: bool = False
+    """True when the agent was made to see other clocks than its observer."""
+
+
+def violations(seen: Observation) -> list[str]:
+    """Every way in which what was seen cannot be right, each with the number of its invariant."""
+    return [
+        *_containers_and_records(seen),
+        *_ports(seen),
+        *_processes(seen),
+        *_lifetimes(seen),
+        *_stops_and_restarts(seen),
+    ]
+
+
+def _containers_and_records(seen: Observation) -> Iterator[str]:
+    by_session = defaultdict(list)
+    for container in seen.containers:
+        by_session[container.internal_id].append(container)
+    recorded = {session.internal_id: session for session in seen.sessions}
+    for session in seen.sessions:
+        who, state = session.internal_id, session.state
+        found = by_session[who]
+        if len(found) > 1:
+            yield f"I1: {who} has containers {[each.name for each in found]}"
+        if state is State.CREATED:
+            yield f"I1: {who} is neither started nor undone"
+        if state is State.RUNNING and not any(each.running for each in found):
+            yield f"I1: {who} is running without a container"
+        if seen.told.get(who) is not state:
+            yield f"I1: {who} is recorded as {state.value}, and told as {seen.told.get(who)}"
+    for who in by_session.keys() - recorded.keys():
+        yield f"I1: a container of {who} has no record"
+    for who in seen.told.keys() - recorded.keys():
+        yield f"I1: {who} is told of and not recorded"
+
+
+def _ports(seen: Observation) -> Iterator[str]:
+    held = [port for session in _live(seen.sessions) for port in ports_of(session)]
+    for port, count in Counter(held).items():
+        if count > 1:
+            yield f"I2: {port} is held {count} times"
+    # An engine may go on calling running what died without its seeing it (M12).
+    dead = {each.internal_id for each in seen.sessions if each.state is State.DEAD}
+    published = [
+        port
+        for each in seen.containers
+        if each.running and each.internal_id not in dead
+        for port in each.ports
+    ]
+    bridged = [
+        port
+        for session in _live(seen.sessions)
+        if session.state is State.RUNNING and session.spec.network_mode is NetworkMode.BRIDGE
+        for port in ports_of(session)
+    ]
+    if sorted(published) != sorted(bridged):
+        yield f"I2: published {sorted(published)}, held {sorted(bridged)}"
+    if seen.rules is not None and seen.rules != frozenset(published):
+        yield f"I2: led to containers {sorted(seen.rules)}, published {sorted(published)}"
+    if seen.ports - seen.free_ports != len(held):
+        yield f"I2: {seen.free_ports} of {seen.ports} ports are free, {len(held)} are held"
+
+
+def _processes(seen: Observation) -> Iterator[str]:
+    for session in seen.sessions:
+        lives = session.process in seen.living
+        if session.state is State.RUNNING and not lives:
+            yield f"I3: {session.internal_id} is running without its process {session.process}"
+        if session.state.ended and lives:
+            yield f"I3: {session.internal_id} has ended and {session.process} is alive"
+    exited = {each.internal_id for each in seen.sessions if each.state is State.EXITED}
+    for container in seen.containers:
+        if container.running and container.internal_id in exited:
+            yield f"I3: {container.internal_id} has ended and {container.name} runs"
+
+
+def _lifetimes(seen: Observation) -> Iterator[str]:
+    for session in seen.sessions:
+        if session.deadline is None or seen.clocks_moved:
+            continue
+        due, end = session.deadline.expire_time, session.end_time
+        if not session.state.ended and seen.now > due + LATE_SECONDS:
+            yield f"I4: {session.internal_id} should have ended {seen.now - due:.1f} s ago"
+        if session.end_reason is EndReason.TTL and end is not None and end < due - EARLY_SECONDS:
+            yield f"I4: {session.internal_id} was ended {due - end:.1f} s early"
+
+
+def _stops_and_restarts(seen: Observation) -> Iterator[str]:
+    for session in seen.sessions:
+        if session.stop_reason is not None and session.state in {State.RUNNING, State.RESTARTING}:
+            yield f"I5: {session.internal_id} was told to end and is {session.state.value}"
+        before = seen.restarts_before.get(session.internal_id, 0)
+        if session.restart_count < before:
+            yield f"I5: restarts of {session.internal_id}: {session.restart_count} after {before}"
+
+
+def doubled(sessions: Iterable[Session]) -> list[str]:
+    """Callers' ids that two sessions had at one time (I7)."""
+    by_caller = defaultdict(list)
+    for session in sessions:
+        identity = session.spec.identity
+        by_caller[identity.account, identity.session_id].append(_span(session))
+    return [
+        f"I7: two sessions of {caller} at one time"
+        for caller, spans in by_caller.items()
+        for (_, end), (begin, _) in itertools.pairwise(sorted(spans))
+        if begin < end - EARLY_SECONDS
+    ]
+
+
+def beyond_quota(sessions: Iterable[Session], most: Mapping[str, int]) -> list[str]:
+    """Accounts that had more sessions at one time than they may, at most `most` each (I9)."""
+    by_account: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for session in sessions:
+        begin, end = _span(session)
+        by_account[session.spec.identity.account] += [(begin, 1), (end - EARLY_SECONDS, -1)]
+    return [
+        f"I9: {account} had {highest} sessions at one time, and may have {most[account]}"
+        for account, steps in by_account.items()
+        if account in most
+        and (highest := max(itertools.accumulate(step for _, step in sorted(steps))))
+        > most[account]
+    ]
+
+
+def _span(session: Session) -> tuple[float, float]:
+    begin = session.create_time if session.start_time is None else session.start_time
+    return begin, float("inf") if session.end_time is None else max(begin, session.end_time)
+
+
+def ports_of(session: Session) -> list[Address]:
+    """The host ports of a session."""
+    return [(port.protocol.value, port.host) for port in session.ports]
+
+
+def _live(sessions: Iterable[Session]) -> Iterator[Session]:
+    return (session for session in sessions if not session.state.ended)
+
+
+def log_violations(internal_id: str, log: bytes) -> list[str]:
+    """What is lost, doubled or out of order in the demo game's log, whole and after its end (I8).
+
+    The game numbers its lines, each run of it from 1. It may write each second line to stderr:
+    order is kept within a stream. Behind a marker of ours anything may come.
+    """
+    runs: list[list[int]] = [[]]
+    for line in log.splitlines():
+        found = _LINE.match(line)
+        if line.startswith(_DROPPED):
+            runs.append([])
+        elif found and int(found[1]) == 1 and runs[-1]:
+            runs.append([1])
+        elif found:
+            runs[-1].append(int(found[1]))
+    wrong = []
+    for run in filter(None, runs):
+        if sorted(run) != list(range(min(run), min(run) + len(run))):
+            wrong.append(f"I8: lines of {internal_id} are lost or doubled: {_gaps(run)}")
+        elif any(own != sorted(own) for own in _by_stream(run)):
+            wrong.append(f"I8: lines of {internal_id} are out of order")
+    return wrong
+
+
+def _by_stream(run: Sequence[int]) -> tuple[list[int], list[int]]:
+    return [n for n in run if n % 2], [n for n in run if n % 2 == 0]
+
+
+def _gaps(run: list[int]) -> str:
+    steps = [f"{a} to {b}" for a, b in itertools.pairwise(sorted(run)) if b != a + 1]
+    return ", ".join(steps[:5])
+
+
+def leftovers(
+    before: Mapping[str, frozenset[str]], after: Mapping[str, frozenset[str]]
+) -> list[str]:
+    """What is there, kind by kind, that was not there before (I11)."""
+    return [
+        f"I11: {kind} left: {sorted(more)[:5]}"
+        for kind, found in after.items()
+        if (more := found - before.get(kind, frozenset()))
+    ]

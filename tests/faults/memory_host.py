@@ -1,0 +1,87 @@
+"""What must hold of a whole host in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+
+from agent.back_off import RETRY_LONGEST_SECONDS
+from agent.sessions.session import EndReason, Protocol, Session
+from tests.agent.hosts import Agent
+from tests.fakes import FakeEngine
+from tests.faults.invariants import Observation, SeenContainer, violations
+from tests.faults.ledger import ledger
+
+_PASSES = 3
+"""Enough for what waits for a pass that waits for another."""
+
+
+def observed(
+    engine: FakeEngine,
+    agent_id: str,
+    sessions: Sequence[Session],
+    *,
+    now: float,
+    ports: int,
+    free_ports: int,
+) -> Observation:
+    """A host in memory as it is now; `ports` are those of its range, TCP and UDP together."""
+    return Observation(
+        now=now,
+        sessions=sessions,
+        containers=_containers(engine, agent_id),
+        living=frozenset(engine.living),
+        told={session.internal_id: session.state for session in sessions},
+        ports=ports,
+        free_ports=free_ports,
+    )
+
+
+async def assert_survived(agent: Agent) -> None:
+    """All is as it must be, also when every session has ended."""
+    for _ in range(_PASSES):
+        await agent.clock.advance(RETRY_LONGEST_SECONDS)
+        agent.sessions.expire_due()
+        await agent.pass_over()
+    _assert_invariants(agent)
+    live = [each.internal_id for each in agent.sessions.all() if not each.state.ended]
+    stops = [asyncio.create_task(agent.sessions.stop(each, EndReason.STOPPED)) for each in live]
+    while not all(stop.done() for stop in stops):
+        await agent.clock.advance(RETRY_LONGEST_SECONDS)
+    await asyncio.gather(*stops)
+    await agent.clock.advance(RETRY_LONGEST_SECONDS)
+    _assert_invariants(agent)
+    assert agent.nothing_is_held(), "I11: ports, capacity or deadlines are held"
+    ledger.checked = True
+
+
+def _assert_invariants(agent: Agent) -> None:
+    ports = agent.host.ports
+    seen = observed(
+        agent.engine,
+        agent.host.settings.agent_id,
+        agent.sessions.all(),
+        now=agent.clock.time(),
+        ports=2 * (ports.last - ports.first + 1),
+        free_ports=sum(ports.free(protocol) for protocol in Protocol),
+    )
+    found = violations(seen)
+    assert not found, found
+    recorded = [session.internal_id for session in agent.sessions.all()]
+    assert agent.directories() == sorted(recorded), "I1: directories"
+
+
+def _containers(engine: FakeEngine, agent_id: str) -> list[SeenContainer]:
+    published = defaultdict(set)
+    for address, container in engine.published.items():
+        published[container].add(address)
+    return [
+        SeenContainer(
+            each.name,
+            each.labels["io.tiltyard.session"],
+            running=each.is_running,
+            ports=frozenset(published[each.container]),
+        )
+        for each in engine.containers(agent_id)
+    ]

@@ -1,0 +1,211 @@
+"""What must hold of an agent's process, the engine below it and the kernel below both."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import docker
+import grpc
+
+from agent.engine import LABEL_AGENT, LABEL_SESSION
+from agent.sessions.record import decode_session
+from agent.sessions.session import Process, Session, State
+from tests.faults.invariants import (
+    Address,
+    Observation,
+    SeenContainer,
+    doubled,
+    leftovers,
+    log_violations,
+    violations,
+)
+from tests.faults.ledger import ledger
+from tests.harness import AgentProcess
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+_PATIENCE = 30.0
+"""Seconds in which whatever was broken has come to rest."""
+_DNAT = re.compile(r"-p (tcp|udp) .*--dport (\d+) -j DNAT")
+_STATES = {
+    pb.STATE_CREATED: State.CREATED,
+    pb.STATE_RUNNING: State.RUNNING,
+    pb.STATE_RESTARTING: State.RESTARTING,
+    pb.STATE_SHUTTINGDOWN: State.SHUTTINGDOWN,
+    pb.STATE_EXITED: State.EXITED,
+    pb.STATE_DEAD: State.DEAD,
+}
+
+Traces = Mapping[str, frozenset[str]]
+
+
+class RealHost:
+    """One agent's process, its engine, and how to run a command where that engine is.
+
+    `traces` tells, kind by kind, what an engine of a test's own leaves in the kernel; an engine
+    that others use too has none that could be told apart.
+    """
+
+    def __init__(
+        self,
+        agent: AgentProcess,
+        engine: docker.DockerClient,
+        inside: Callable[..., list[str]] = lambda *command: list(command),
+        traces: Callable[[], Traces] = dict,
+    ) -> None:
+        self._agent = agent
+        self._engine = engine
+        self._inside = inside
+        self._traces = traces
+        self._before = traces()
+        self._wrapper = agent.wrapper
+        self._restarts: dict[str, int] = {}
+
+    def note_restarts(self) -> None:
+        """Remember how often each session was started again, which never becomes less."""
+        self._restarts.update({each.internal_id: each.restart_count for each in self.sessions()})
+
+    def sessions(self) -> list[Session]:
+        """Every session that the host has recorded."""
+        paths = (self._agent.state_dir / "sessions").glob("*/record.json")
+        found = []
+        for path in sorted(paths):
+            with suppress(FileNotFoundError):  # that of a start which is just being undone
+                found.append(decode_session(path.read_bytes()))
+        return found
+
+    def assert_survived(self) -> None:
+        """All is as it must be, now and when every session has ended, and then nothing is left."""
+        if not ledger.wants_checks:
+            return
+        self._revive()
+        with self._stub() as stub:
+            _settled(lambda: violations(self._observed(stub)))
+            for session in stub.ListSessions(_LIVE, timeout=_PATIENCE).sessions:
+                stop = pb.StopSessionRequest(internal_id=session.internal_id)
+                stub.StopSession(stop, timeout=_PATIENCE)
+            _settled(lambda: self._wrong_after_the_end(stub))
+            ended = self.sessions()
+            assert doubled(ended) == []
+            logs = {each.internal_id: _log(stub, each) for each in ended if each.log_sealed}
+        assert [wrong for who, log in logs.items() for wrong in log_violations(who, log)] == []
+        for container in self._containers():
+            container.remove(force=True)
+        _settled(self._left)
+        ledger.checked = True
+
+    def _revive(self) -> None:
+        """Have the agent run as on any host, whatever the test did to it."""
+        settings = self._agent.settings
+        odd = bool(settings.get("failpoint")) or self._agent.wrapper != self._wrapper
+        if odd or not self._agent.process.is_running:
+            settings["failpoint"] = ""
+            self._agent.wrapper = self._wrapper
+            self._agent.kill()
+            self._agent.start()
+
+    @contextmanager
+    def _stub(self) -> Iterator[Any]:
+        with grpc.insecure_channel(self._agent.address) as channel:
+            yield agent_pb2_grpc.AgentServiceStub(channel)
+
+    def _observed(self, stub: Any) -> Observation:
+        sessions = self.sessions()
+        processes = [each.process for each in sessions if each.process is not None]
+        host = stub.GetHost(pb.GetHostRequest(), timeout=_PATIENCE).host
+        told = stub.ListSessions(pb.ListSessionsRequest(), timeout=_PATIENCE).sessions
+        first, last = self._port_range()
+        return Observation(
+            now=time.time(),
+            sessions=sessions,
+            containers=[_seen(container) for container in self._containers()],
+            living=frozenset(filter(self._lives, processes)),
+            told={each.internal_id: _STATES[each.state] for each in told},
+            ports=2 * (last - first + 1),
+            free_ports=host.free_tcp_ports + host.free_udp_ports,
+            rules=self._rules(),
+            restarts_before=self._restarts,
+            clocks_moved=self._agent.clocks_moved,
+        )
+
+    def _wrong_after_the_end(self, stub: Any) -> list[str]:
+        seen = self._observed(stub)
+        there = {container.internal_id for container in seen.containers}
+        return violations(seen) + [
+            f"{each.internal_id} is {each.state.value}, its log is sealed: {each.log_sealed}"
+            for each in seen.sessions
+            if not each.state.ended or (each.internal_id in there and not each.log_sealed)
+        ]
+
+    def _left(self) -> list[str]:
+        spool = self._agent.state_dir / "spool"
+        now = {**self._traces(), "spool": frozenset(path.name for path in spool.iterdir())}
+        return leftovers(self._before, now)
+
+    def _containers(self) -> Sequence[Any]:
+        agent_id = (self._agent.state_dir / "agent_id").read_text().strip()
+        return self._engine.containers.list(
+            all=True, filters={"label": f"{LABEL_AGENT}={agent_id}"}, ignore_removed=True
+        )
+
+    def _lives(self, process: Process) -> bool:
+        try:
+            stat = Path(f"/proc/{process.pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        state, *fields = stat.rpartition(")")[2].split()
+        # One who sees another boot time sees processes start at other ticks.
+        same = self._agent.clocks_moved or int(fields[18]) == process.start_ticks
+        return state not in "ZX" and same
+
+    def _port_range(self) -> tuple[int, int]:
+        first, last = str(self._agent.settings.get("port_range", "20000-30000")).split("-")
+        return int(first), int(last)
+
+    def _rules(self) -> frozenset[Address]:
+        first, last = self._port_range()
+        done = subprocess.run(
+            self._inside("iptables", "-w", "-t", "nat", "-S", "DOCKER"),
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        found = ((protocol, int(port)) for protocol, port in _DNAT.findall(done.stdout))
+        return frozenset(each for each in found if first <= each[1] <= last)
+
+
+_LIVE = pb.ListSessionsRequest(live_only=True)
+
+
+def _seen(container: Any) -> SeenContainer:
+    return SeenContainer(
+        container.name,
+        container.labels[LABEL_SESSION],
+        running=container.status == "running",
+        ports=frozenset(
+            (port.partition("/")[2], int(binding["HostPort"]))
+            for port, bindings in container.ports.items()
+            for binding in bindings or ()
+        ),
+    )
+
+
+def _log(stub: Any, session: Session) -> bytes:
+    request = pb.StreamLogsRequest(internal_id=session.internal_id)
+    return b"".join(part.data for part in stub.StreamLogs(request, timeout=_PATIENCE))
+
+
+def _settled(wrong: Callable[[], list[str]]) -> None:
+    """Wait until nothing is wrong; the bound is for what stays wrong."""
+    deadline = time.monotonic() + _PATIENCE
+    while found := wrong():
+        assert time.monotonic() < deadline, json.dumps(found, indent=1)
+        time.sleep(0.05)

@@ -1,0 +1,37 @@
+"""Every fault has its test, and the list of faults is whole."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.faults.catalogue import FAULTS, NOT_YET
+from tests.faults.ledger import fault_of
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def _tests_of_faults() -> Iterator[tuple[int, str]]:
+    """The number and the decorators of each test of a fault, as written."""
+    for path in TESTS.rglob("test_*.py"):
+        source = path.read_text()
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                fault = fault_of(node.name)
+                if fault is not None:
+                    yield fault, " ".join(map(ast.unparse, node.decorator_list))
+
+
+def test_the_list_is_whole() -> None:
+    assert list(FAULTS) == list(range(1, 49))
+
+
+def test_every_fault_has_a_test_that_looks_at_a_host_or_a_reason_why_not() -> None:
+    tested = {number for number, marks in _tests_of_faults() if "part_alone" not in marks}
+    assert tested | set(NOT_YET) == set(FAULTS)
+    assert not tested & set(NOT_YET), "these have tests, and no reason to have none"
+
+
+def test_no_test_is_of_a_fault_that_is_not_in_the_list() -> None:
+    assert {number for number, _ in _tests_of_faults()} <= set(FAULTS)

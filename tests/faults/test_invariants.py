@@ -1,0 +1,165 @@
+"""Whatever an invariant forbids is found by looking."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agent.sessions.session import (
+    Deadline,
+    EndReason,
+    Port,
+    Process,
+    Protocol,
+    Session,
+    State,
+)
+from tests.agent.samples import a_session, a_spec
+from tests.faults.invariants import (
+    Observation,
+    SeenContainer,
+    beyond_quota,
+    doubled,
+    leftovers,
+    log_violations,
+    violations,
+)
+
+NOW = 1_800_000_000.0
+PROCESS = Process(100, 7)
+PORTS = (Port(7777, Protocol.UDP, 20000), Port(7778, Protocol.TCP, 20000))
+ADDRESSES = frozenset({("udp", 20000), ("tcp", 20000)})
+RUNNING = a_session(
+    state=State.RUNNING, ports=PORTS, process=PROCESS, start_time=NOW - 100, create_time=NOW - 101
+)
+CONTAINER = SeenContainer("one", RUNNING.internal_id, running=True, ports=ADDRESSES)
+GOOD = Observation(
+    now=NOW,
+    sessions=[RUNNING],
+    containers=[CONTAINER],
+    living=frozenset({PROCESS}),
+    told={RUNNING.internal_id: State.RUNNING},
+    ports=200,
+    free_ports=198,
+    rules=ADDRESSES,
+)
+ENDED = dataclasses.replace(RUNNING, state=State.EXITED, end_time=NOW - 50)
+AFTER = dataclasses.replace(
+    GOOD,
+    sessions=[ENDED],
+    containers=[dataclasses.replace(CONTAINER, running=False, ports=frozenset())],
+    living=frozenset(),
+    told={ENDED.internal_id: State.EXITED},
+    free_ports=200,
+    rules=frozenset(),
+)
+
+
+def _session(**changes: Any) -> Callable[[Observation], Observation]:
+    def change(seen: Observation) -> Observation:
+        changed = dataclasses.replace(seen.sessions[0], **changes)
+        told = {changed.internal_id: changed.state}
+        return dataclasses.replace(seen, sessions=[changed], told=told)
+
+    return change
+
+
+def _seen(**changes: Any) -> Callable[[Observation], Observation]:
+    return lambda seen: dataclasses.replace(seen, **changes)
+
+
+def test_a_host_that_is_well_is_found_to_be() -> None:
+    assert violations(GOOD) == []
+    assert violations(AFTER) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "seen", "change"),
+    [
+        ("I1", GOOD, _seen(containers=[])),
+        ("I1", GOOD, _seen(containers=[CONTAINER, dataclasses.replace(CONTAINER, name="two")])),
+        ("I1", AFTER, _seen(containers=[SeenContainer("x", "another", running=False)])),
+        ("I1", AFTER, _seen(told={})),
+        ("I1", AFTER, _seen(told={ENDED.internal_id: State.RUNNING})),
+        ("I1", AFTER, _seen(told={ENDED.internal_id: State.EXITED, "x": State.RUNNING})),
+        ("I1", AFTER, _session(state=State.CREATED, ports=())),
+        ("I2", GOOD, _seen(free_ports=197)),
+        ("I2", AFTER, _seen(free_ports=199)),
+        ("I2", GOOD, _seen(rules=frozenset())),
+        ("I2", AFTER, _seen(rules=ADDRESSES)),
+        ("I2", GOOD, _seen(containers=[dataclasses.replace(CONTAINER, ports=frozenset())])),
+        ("I2", GOOD, _session(ports=(*PORTS, PORTS[0]))),
+        ("I3", GOOD, _seen(living=frozenset())),
+        ("I3", GOOD, _seen(living=frozenset({Process(100, 8)}))),
+        ("I3", AFTER, _seen(living=frozenset({PROCESS}))),
+        ("I3", AFTER, _seen(containers=[dataclasses.replace(CONTAINER, ports=frozenset())])),
+        ("I4", GOOD, _session(deadline=Deadline(NOW - 11, "boot", 1.0))),
+        (
+            "I4",
+            AFTER,
+            _session(deadline=Deadline(NOW - 48, "boot", 1.0), end_reason=EndReason.TTL),
+        ),
+        ("I5", GOOD, _session(stop_reason=EndReason.STOPPED)),
+        ("I5", GOOD, _seen(restarts_before={RUNNING.internal_id: 1})),
+    ],
+)
+def test_what_cannot_be_is_told(
+    number: str, seen: Observation, change: Callable[[Observation], Observation]
+) -> None:
+    found = violations(change(seen))
+    assert found
+    assert {one.partition(":")[0] for one in found} >= {number}
+
+
+def _between(begin: float, end: float | None, **spec: Any) -> Session:
+    state = State.RUNNING if end is None else State.EXITED
+    return a_session(spec=a_spec(**spec), state=state, start_time=begin, end_time=end)
+
+
+def test_two_sessions_of_one_id_may_follow_each_other_and_not_overlap() -> None:
+    assert doubled([_between(0, 10), _between(10, None)]) == []
+    assert doubled([_between(0, 20), _between(10, None)])
+    assert doubled([_between(0, None), _between(100, None)])
+
+
+def test_a_quota_counts_those_that_live_at_one_time() -> None:
+    assert beyond_quota([_between(0, 10), _between(10, 20)], {"acme": 1}) == []
+    assert beyond_quota([_between(0, 10), _between(5, None)], {"acme": 1})
+    assert beyond_quota([_between(0, 10), _between(5, None)], {"acme": 2, "other": 0}) == []
+
+
+def _log(*numbers: int) -> bytes:
+    return b"".join(b"%06d 2026-01-01T00:00:00.000Z tick\n" % number for number in numbers)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        b"",
+        _log(1, 2, 3),
+        _log(1, 2, 1, 2, 3),
+        _log(1, 3, 2, 4),
+        b"[tiltyard: 100 bytes were dropped]\n" + _log(7, 8),
+        b"xxx" + _log(1, 2) + b"\x00\xff\n",
+        _log(999_999, 1_000_000),
+    ],
+)
+def test_a_whole_log_is_found_to_be(log: bytes) -> None:
+    assert log_violations("x", log) == []
+
+
+@pytest.mark.parametrize("log", [_log(1, 3), _log(1, 2, 2, 3), _log(1, 4, 3, 2), _log(2, 1, 4)])
+def test_a_line_lost_doubled_or_out_of_order_is_told(log: bytes) -> None:
+    assert log_violations("x", log)
+
+
+def test_what_is_left_behind_is_told() -> None:
+    before = {"links": frozenset({"lo"}), "rules": frozenset({"a"})}
+    assert leftovers(before, {"links": frozenset({"lo"}), "rules": frozenset()}) == []
+    assert leftovers(before, {"links": frozenset({"lo", "veth0"})}) == [
+        "I11: links left: ['veth0']"
+    ]
+    assert leftovers(before, {"spool": frozenset({"x"})}) == ["I11: spool left: ['x']"]

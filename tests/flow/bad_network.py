@@ -1,0 +1,237 @@
+"""A network between a control plane and agents of one process that drops, delays and doubles.
+
+`MemoryClient` is the control plane's client with such a line in place of gRPC; behind it are the
+agent's own handlers, and every message is the contract's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any, NoReturn, cast
+
+import grpc
+from grpc.aio import AioRpcError, Metadata
+
+from agent.rpc import AgentService
+from controlplane.fleet.agent_client import AgentClient, Credentials
+from tests.flow.virtual_time import VirtualLoop
+
+LATE = 3.0
+"""Seconds by which a request comes late that is delayed, or comes once more."""
+SYN_SECONDS = 1.0
+"""After which a kernel knocks again at a host that does not answer."""
+BROKEN = 8.0
+"""Seconds after which a connection that carries nothing shows that it is broken."""
+
+
+class Fate(enum.Enum):
+    """What becomes of a request."""
+
+    PASSED = enum.auto()
+    LOST = enum.auto()
+    ANSWER_LOST = enum.auto()
+    DELAYED = enum.auto()
+    DOUBLED = enum.auto()
+
+
+class _AbortedError(Exception):
+    """A handler has ended its call."""
+
+    def __init__(self, error: AioRpcError) -> None:
+        super().__init__(error.details())
+        self.error = error
+
+
+class _Context:
+    """What handlers ask of a call."""
+
+    async def abort(
+        self, code: grpc.StatusCode, details: str, trailing_metadata: Any = ()
+    ) -> NoReturn:
+        raise _AbortedError(_error(code, details, trailing_metadata))
+
+
+class Line:
+    """What leads to one agent, whoever calls."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._service: AgentService | None = None
+        self._program: object = None
+        self._cut = False
+        self._broken = loop.create_future()
+        self.fates: deque[Fate] = deque()
+        """Of the next starts and stops."""
+
+    def connect(self, service: AgentService, program: object) -> None:
+        """Lead to an agent that serves; its handlers belong to its program."""
+        self._service, self._program = service, program
+
+    async def close(self) -> None:
+        """Lose what is still on its way."""
+        await self._loop.end(self)
+
+    def disconnect(self) -> None:
+        """The agent is gone, and its kernel says so."""
+        self._service = None
+        self._break()
+
+    @property
+    def is_cut(self) -> bool:
+        """True while nothing is carried."""
+        return self._cut
+
+    def cut(self) -> None:
+        """Carry nothing from now on, without a word."""
+        self._cut = True
+
+    def mend(self) -> None:
+        """Carry what is sent from now on; what was under way is lost."""
+        if self._cut:
+            self._cut = False
+            self._break()
+
+    async def call(self, method: str, request: Any, timeout: float) -> Any:
+        """Make a unary call."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._call(method, request)
+        except TimeoutError:
+            raise _error(grpc.StatusCode.DEADLINE_EXCEEDED, "too late") from None
+
+    async def _call(self, method: str, request: Any) -> Any:
+        if self._cut:
+            await self._hang()
+        fate = self.fates.popleft() if self.fates else Fate.PASSED
+        if fate in {Fate.DELAYED, Fate.DOUBLED}:
+            self._loop.spawn(self, self._deliver_late(method, request), f"late {method}")
+        if fate in {Fate.LOST, Fate.DELAYED}:
+            await self._hang()
+        broken, handled = self._broken, self._deliver(method, request)
+        await asyncio.wait({handled, broken}, return_when=asyncio.FIRST_COMPLETED)
+        if self.is_cut or fate is Fate.ANSWER_LOST:
+            await self._hang()
+        if not handled.done() or handled.cancelled():
+            raise _unavailable()
+        try:
+            return handled.result()
+        except _AbortedError as aborted:
+            raise aborted.error from None
+
+    async def watch(self, request: Any) -> AsyncIterator[Any]:
+        """Follow the agent until the line breaks."""
+        while self._cut:
+            await asyncio.sleep(SYN_SECONDS)
+        if self._service is None:
+            raise _unavailable()
+        broken, queue = self._broken, asyncio.Queue[Any]()
+
+        async def pump(handler: Any) -> None:
+            async with aclosing(handler) as messages:
+                async for message in messages:
+                    if not self._cut and not broken.done():
+                        queue.put_nowait(message)
+
+        handler = self._service.Watch(request, cast("Any", _Context()))
+        pumping = self._loop.spawn(self._program, pump(handler), "pump")
+        try:
+            while True:
+                coming = asyncio.ensure_future(queue.get())
+                try:
+                    await asyncio.wait(
+                        {coming, broken, pumping}, return_when=asyncio.FIRST_COMPLETED
+                    )
+                    if not coming.done():
+                        raise _unavailable()
+                    yield coming.result()
+                finally:
+                    coming.cancel()
+        finally:
+            pumping.cancel()
+
+    def _deliver(self, method: str, request: Any) -> asyncio.Task[Any]:
+        if self._service is None:
+            raise _unavailable()
+        handler = getattr(self._service, method)(request, _Context())
+        task = self._loop.spawn(self._program, handler, method)
+        task.add_done_callback(_look_at)  # who called may have gone
+        return task
+
+    async def _deliver_late(self, method: str, request: Any) -> None:
+        await asyncio.sleep(LATE)
+        if self._service is not None and not self._cut:
+            self._deliver(method, request)
+
+    async def _hang(self) -> NoReturn:
+        await asyncio.sleep(BROKEN)
+        raise _unavailable()
+
+    def _break(self) -> None:
+        self._broken.set_result(None)
+        self._broken = self._loop.create_future()
+
+
+class _Stub:
+    def __init__(self, line: Line, alive: Callable[[], bool]) -> None:
+        self._line = line
+        self._alive = alive
+
+    def __getattr__(self, method: str) -> Any:
+        async def call(request: Any, timeout: float) -> Any:
+            if not self._alive():
+                raise asyncio.CancelledError
+            answer = await self._line.call(method, request, timeout)
+            if not self._alive():
+                raise asyncio.CancelledError
+            return answer
+
+        return call
+
+    def Watch(self, request: Any, timeout: float) -> Any:  # noqa: N802
+        return _Stream(self._line.watch(request))
+
+
+class _Stream:
+    def __init__(self, messages: Any) -> None:
+        self._messages = messages
+
+    def __aiter__(self) -> Any:
+        return self._messages
+
+    def cancel(self) -> None:
+        """Its reader has closed it."""
+
+
+class MemoryClient(AgentClient):
+    """A client of an agent in this process, of a control plane while that is alive."""
+
+    def __init__(self, line: Line, alive: Callable[[], bool]) -> None:
+        self._line = line
+        self._alive = alive
+        super().__init__("")
+
+    def redial(self, credentials: Credentials | None = None) -> None:
+        """Every call has a connection of its own."""
+
+    async def close(self) -> None:
+        """Calls end with the tasks that make them."""
+
+    def _dial(self, credentials: Credentials | None) -> None:
+        self._stub = cast("Any", _Stub(self._line, self._alive))
+
+
+def _look_at(done: asyncio.Task[Any]) -> None:
+    if not done.cancelled():
+        done.exception()
+
+
+def _unavailable() -> AioRpcError:
+    return _error(grpc.StatusCode.UNAVAILABLE, "the connection is broken")
+
+
+def _error(code: grpc.StatusCode, details: str, trailing: Any = ()) -> AioRpcError:
+    return AioRpcError(code, Metadata(), Metadata(*trailing), details)

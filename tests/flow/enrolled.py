@@ -1,0 +1,92 @@
+"""A control plane that enrols hosts, and hosts that it reaches by mutual TLS alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent.enrolment import Enrolled, Token, enrol
+from agent.identity import FILE, Identity
+from controlplane.config import Config
+from tests.controlplane.system import System, eventually
+from tests.flow.whole import WholeAgent, _Everything
+from tests.harness import free_port
+
+
+class Enrolling(System):
+    """Both programs in one process; hosts join as they do for operators."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        super().__init__(folder, agents=0, **{"enrol_listen": "127.0.0.1:0", **settings})
+        self.hosts: dict[str, WholeAgent] = {}
+
+    @property
+    def config(self) -> Config:
+        """The settings declare no agent: what `agents` has was enrolled."""
+        return replace(super().config, agents=())
+
+    async def token(self, **body: str) -> str:
+        """Have the operator make an enrolment token; of the region `local` by default."""
+        path, asked = "/operator/agent/token", body or {"region": "local"}
+        answer = await self.call("POST", path, token=self.operator_token, json=asked)
+        assert answer.status == 201, answer.text
+        return str(answer.json["token"])
+
+    async def token_again(self, agent: str) -> str:
+        """Have the operator make a token with which an agent enrols again."""
+        path = f"/operator/agent/{agent}/token"
+        answer = await self.call("POST", path, token=self.operator_token)
+        assert answer.status == 201, answer.text
+        return str(answer.json["token"])
+
+    async def host(self, name: str) -> WholeAgent:
+        """Start an agent that is not enrolled yet."""
+        made = WholeAgent(self.folder, name, rpc_listen=f"127.0.0.1:{free_port()}")
+        made.engine.registry = _Everything()
+        self._stack.push_async_callback(made.stop)
+        await made.start()
+        self.hosts[name] = made
+        return made
+
+    async def enrol(self, host: WholeAgent, token: str, **more: str) -> Enrolled:
+        """Do what `tiltyard-agent enrol` does."""
+        url, wanted = self.control_plane.enrol_url, {"name": host.name}
+        wanted |= {"address": host.config.rpc_listen, **more}
+        enrolled = await enrol(url, Token.parse(token), wanted, time.time())
+        await asyncio.to_thread(enrolled.identity.save, host.config.state_dir / FILE)
+        return enrolled
+
+    async def identity(self, host: WholeAgent) -> Identity:
+        """Read who a host is."""
+        found = await asyncio.to_thread(Identity.read, host.config.state_dir / FILE)
+        assert found is not None
+        return found
+
+    async def joined(self, name: str) -> WholeAgent:
+        """A host that is enrolled and ready."""
+        host = await self.host(name)
+        await self.enrol(host, await self.token())
+        await self.reaches(name, "ready")
+        self.agents.append(host)  # type: ignore[arg-type]  # it has what System asks of one
+        return host
+
+    async def shown(self, name: str) -> dict[str, Any]:
+        """An agent as operators see it."""
+        path = f"/operator/agent/{name}"
+        answer = await self.call("GET", path, token=self.operator_token)
+        assert answer.status == 200, answer.text
+        return dict(answer.json)
+
+    async def reaches(self, name: str, state: str) -> None:
+        async def holds() -> bool:
+            return str((await self.shown(name))["state"]) == state
+
+        await eventually(holds)
+
+    async def make_game(self) -> str:
+        """Make the application `game` and have its tag pulled by every host; return the image."""
+        small = {"cpu": 1, "ram": 64}
+        return await self.make_application(reservation=small, limits=small)

@@ -1,0 +1,336 @@
+"""Agents on engines in memory and a control plane on a real database, all in virtual time.
+
+Each can be killed at any moment. What a killed program was about to do is not done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar, cast
+
+from sqlite_utils import Database
+
+from agent.host import HostReport
+from agent.rpc import AgentService, Services
+from agent.sessions.session import Protocol, Session
+from controlplane.config import AgentConfig, Config
+from controlplane.errors import TiltyardError
+from controlplane.fleet.contract import NetworkMode, PortRequest, Resources
+from controlplane.fleet.contract import Protocol as WireProtocol
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.placement import Wanted
+from controlplane.sessions import Sessions
+from controlplane.start_rate import StartRate
+from controlplane.start_request import StartRequest
+from controlplane.starts import Starts
+from controlplane.storage.account_store import Caller
+from controlplane.storage.application_store import Application
+from controlplane.storage.fleet_store import FleetStore
+from controlplane.storage.report_store import ReportStore
+from controlplane.storage.session_list_store import SessionListStore
+from controlplane.storage.session_store import Attempt, SessionStore
+from controlplane.storage.store import Store, _commit, _connect, _job
+from controlplane.storage.tag_store import Tag
+from controlplane.ticket_key import TicketKey
+from tests.agent import hosts
+from tests.agent.samples import IMAGE
+from tests.fakes import FakeEngine
+from tests.flow.bad_network import Line, MemoryClient
+from tests.flow.virtual_time import VirtualClock, VirtualLoop
+
+_T = TypeVar("_T")
+
+ACCOUNTS = ("alice", "bob")
+GAME = "game"
+
+
+class LoopStore(Store):
+    """The store without its thread; dead with its program."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._db: Database | None = None
+
+    async def open(self) -> None:
+        self._db = _connect(self._path)
+
+    async def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+        self._reading.shutdown()
+
+    async def run(
+        self, transaction: Callable[[Database], _T], then: Callable[[_T], None] | None = None
+    ) -> _T:
+        await asyncio.sleep(0)
+        if self._db is None:
+            raise asyncio.CancelledError
+        future: Any = asyncio.get_running_loop().create_future()
+        _commit(self._db, [_job(transaction, future)])
+        await asyncio.sleep(0)
+        if self._db is None:
+            raise asyncio.CancelledError
+        return cast("_T", future.result())
+
+    def copy(self, to: Path) -> None:
+        assert self._db is not None
+        to.unlink(missing_ok=True)
+        self._db.execute("VACUUM INTO ?", (str(to),))
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        assert self._db is not None
+        return self._db.execute(sql).fetchall()
+
+
+class Box:
+    """A host: its engine and its disk, which stay, and its agent, which comes and goes."""
+
+    def __init__(self, loop: VirtualLoop, folder: Path, name: str, skew: float) -> None:
+        self.name = name
+        self.line = Line(loop)
+        self._loop = loop
+        self._folder = folder
+        self._clock = cast("Any", VirtualClock(loop, skew))
+        self.engine = FakeEngine(self._clock)
+        self._agent: hosts.Agent | None = None
+        self._stack = AsyncExitStack()
+
+    @property
+    def is_up(self) -> bool:
+        return self._agent is not None
+
+    @property
+    def agent(self) -> hosts.Agent:
+        assert self._agent is not None
+        return self._agent
+
+    @property
+    def live(self) -> list[Session]:
+        return [each for each in self.agent.sessions.all() if not each.state.ended]
+
+    @property
+    def running(self) -> set[str]:
+        """Internal ids of containers that run."""
+        return {
+            held.spec.internal_id
+            for held in self.engine._containers.values()
+            if held.process is not None
+        }
+
+    async def boot(self) -> None:
+        if self._agent is None:
+            await self._loop.spawn(self, self._boot(), f"boot {self.name}")
+
+    async def kill(self) -> None:
+        """As by SIGKILL."""
+        if self._agent is not None:
+            self._agent = None
+            self.line.disconnect()
+            await self._loop.end(self)
+            await self._stack.aclose()
+
+    async def _boot(self) -> None:
+        agent = await self._stack.enter_async_context(
+            hosts.an_agent(self._folder, self.engine, self._clock, max_sessions=20)
+        )
+        services = Services(
+            sessions=agent.sessions,
+            images=agent.images,
+            artifacts=cast("Any", None),
+            engine=self.engine,
+            records=agent.records,
+            clock=self._clock,
+            feed=agent.host.feed,
+            describe_host=lambda: _report(agent),
+            identity=cast("Any", None),
+        )
+        self._agent = agent
+        self.line.connect(AgentService(services), self)
+
+
+def _report(agent: hosts.Agent) -> HostReport:
+    host = agent.host
+    return HostReport(
+        agent_id=host.settings.agent_id,
+        version="0",
+        public_address=host.settings.public_address,
+        latency_addresses=(),
+        capacity=host.capacity.total,
+        reserved=host.capacity.reserved,
+        free_sessions=host.capacity.free_sessions,
+        port_range=(host.ports.first, host.ports.last),
+        free_tcp_ports=host.ports.free(Protocol.TCP),
+        free_udp_ports=host.ports.free(Protocol.UDP),
+        images=(IMAGE,),
+        engine_available=True,
+        engine_version="",
+        start_slots=host.settings.start_slots,
+        warnings=(),
+        drain=host.drain.now,
+    )
+
+
+class _Applications:
+    async def get(self, caller: Caller, name: str) -> Application:
+        return Application(
+            account=caller.account,
+            name=name,
+            registry="local",
+            repository="studio/game",
+            tag_keep=5,
+            network_mode=NetworkMode.BRIDGE,
+            node_pool="default",
+            regions=("local",),
+            limits=Resources(10**9, 64 * 2**20),
+            reservation=Resources(10**8, 32 * 2**20),
+            ports=(PortRequest(7777, WireProtocol.UDP),),
+        )
+
+
+class _Tags:
+    async def choose(self, *_: object) -> Tag:
+        return Tag("v1", IMAGE.partition("@")[2], IMAGE)
+
+
+class _Sessions(SessionStore):
+    """Tells which attempts were given up, once that is committed."""
+
+    def __init__(self, store: Store, given_up: Callable[[str], object]) -> None:
+        super().__init__(store)
+        self._given_up = given_up
+
+    async def end_attempt(self, *key: Any, abandon: bool) -> None:
+        await super().end_attempt(*key, abandon=abandon)
+        if abandon:
+            self._given_up(key[2].internal_id)
+
+    async def free(self, *key: Any, attempt: Attempt | None, attempted: bool) -> None:
+        await super().free(*key, attempt=attempt, attempted=attempted)
+        if attempt is not None:
+            self._given_up(attempt.internal_id)
+
+
+def _nobody(_: str) -> None:
+    """Nobody asks."""
+
+
+class Control:
+    """The part of a control plane that starts, stops and settles sessions."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        state: Path,
+        boxes: list[Box],
+        given_up: Callable[[str], object] = _nobody,
+    ) -> None:
+        self._loop = loop
+        self.alive = True
+        self.store = store = LoopStore(state / "controlplane.db")
+        self._config = Config(
+            state_dir=state, agents=tuple(AgentConfig(b.name, "unix:/x", "local") for b in boxes)
+        )
+        lines = {box.name: box.line for box in boxes}
+        clock, self._key = cast("Any", VirtualClock(loop)), TicketKey(state / "ticket.key")
+        reports = ReportStore(store, is_ours=self._key.is_ours, keep_ended=timedelta(days=7))
+        self._fleet_store, self._sessions = FleetStore(store), _Sessions(store, given_up)
+        self.fleet = Fleet(
+            self._fleet_store,
+            reports,
+            dial=lambda row: MemoryClient(lines[row.name], lambda: self.alive),
+            placement_silence=5.0,
+            unreachable_after=30.0,
+            clock=clock,
+            random=Random(0),
+        )
+        self.starts = Starts(
+            applications=cast("Any", _Applications()),
+            tags=cast("Any", _Tags()),
+            sessions=self._sessions,
+            reports=reports,
+            fleet=self.fleet,
+            start_timeout=8.0,
+            rate=StartRate(1000.0, 1000),
+            ticket_key=self._key,
+            clock=clock,
+        )
+        self._stops = Sessions(
+            store=self._sessions,
+            lists=SessionListStore(store),
+            fleet=self.fleet,
+            starts=self.starts,
+            clock=clock,
+        )
+
+    async def open(self) -> None:
+        await self._loop.spawn(self, self._open(), "open")
+
+    async def _open(self) -> None:
+        await self.store.open()
+        for account in ACCOUNTS:
+            sql = "INSERT OR IGNORE INTO account(name, created_ms) VALUES (?, 0)"
+            await self.store.run(partial(Database.execute, sql=sql, parameters=(account,)))
+        await self._fleet_store.declare(self._config)
+        await self._sessions.drop_unattempted()
+        await self._key.open()
+        await self.fleet.load()
+        self._loop.spawn(self, self.fleet.run(), "fleet")
+
+    def start(self, account: str, session_id: str) -> asyncio.Task[bool]:
+        """POST /session; whether the answer is 201."""
+        request = StartRequest(location="local", image=GAME, id=session_id)
+        work = self._answered(self.starts.start(_caller(account), request))
+        return self._loop.spawn(self, work, "POST")
+
+    def stop(self, account: str, session_id: str) -> asyncio.Task[bool]:
+        """DELETE /session; whether the answer is 204."""
+        work = self._answered(self._stops.stop(_caller(account), session_id))
+        return self._loop.spawn(self, work, "DELETE")
+
+    async def status(self, account: str, session_id: str) -> str:
+        """GET /session/{id}: its status."""
+        return (await self._stops.get(_caller(account), session_id)).status
+
+    def may_place(self) -> bool:
+        """Tell whether a host has room for one more session."""
+        wanted = Wanted(IMAGE, Resources(), ())
+        return bool(self.fleet.hosts_with_room("local", "default", wanted))
+
+    async def _answered(self, work: Any) -> bool:
+        try:
+            await work
+        except TiltyardError:
+            return False
+        return True
+
+    async def crash(self) -> None:
+        """As by SIGKILL."""
+        self.alive = False
+        await self.store.close()
+        await self._loop.end(self)
+
+
+def _caller(account: str) -> Caller:
+    return Caller(account, "token", frozenset())
+
+
+def remove_database(state: Path) -> None:
+    for path in state.glob("controlplane.db*"):
+        path.unlink()
+
+
+def put_back(copy: Path, state: Path) -> None:
+    """Have the database be as it was when it was copied."""
+    remove_database(state)
+    with sqlite3.connect(copy) as source, sqlite3.connect(state / "controlplane.db") as target:
+        source.backup(target)
+    source.close()
+    target.close()

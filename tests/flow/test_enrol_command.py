@@ -1,0 +1,185 @@
+"""`tiltyard-agent enrol`, against a control plane and against whoever poses as one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from click.testing import CliRunner, Result
+
+from agent.cli.main import main
+from agent.cli.options import EXIT_CONFIG
+from agent.identity import FILE, Identity
+from tests.certificates import SERVES, Party, Signer
+from tests.controlplane.enrolling import ENROLMENT_HOST, Enrolling
+
+SETTINGS = 'rpc_listen = "0.0.0.0:7444"\npublic_address = "192.0.2.7"\n'
+
+
+class Machine:
+    """A host to be, with its settings."""
+
+    def __init__(self, folder: Path) -> None:
+        self.state = folder / "agent"
+        self.config = folder / "agent.toml"
+        self.config.write_text(f'state_dir = "{self.state}"\n{SETTINGS}')
+
+    async def enrol(self, url: str, token: str, *options: str) -> Result:
+        """Run the command; the token comes from standard input."""
+        command = ["enrol", url, "--config", str(self.config), "--name", "host-1", *options]
+        return await asyncio.to_thread(CliRunner().invoke, main, command, token + "\n")
+
+    async def identity(self) -> Identity | None:
+        return await asyncio.to_thread(Identity.read, self.state / FILE)
+
+    async def refused(self, told: str, url: str, token: str, *options: str) -> None:
+        """It ends with one line that says why, and nothing is kept."""
+        result = await self.enrol(url, token, *options)
+        assert result.exit_code == 1, result.output
+        assert told in result.stderr
+        assert result.stderr.count("\n") == 1
+        assert await self.identity() is None
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Enrolling]:
+    async with Enrolling(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+async def test_a_host_enrols_with_a_token_file(system: Enrolling, machine: Machine) -> None:
+    path = machine.config.with_suffix(".token")
+    await asyncio.to_thread(path.write_text, await system.token())
+    url = system.control_plane.enrol_url
+    result = await machine.enrol(url, "", "--token-file", str(path))
+    assert result.output == (
+        "enrolled as host-1 in region local, node pool default; called at 192.0.2.7:7444\n"
+    )
+    assert (await system.shown())["address"] == "192.0.2.7:7444"
+    identity = await machine.identity()
+    assert identity is not None
+    assert identity.authority == system.control_plane._enrolment.authority
+    [(agent_id,)] = await system.rows("SELECT id FROM agent")
+    assert identity.uri == f"tiltyard://agent/{agent_id}"
+    assert (machine.state / FILE).stat().st_mode & 0o777 == 0o600
+
+
+async def test_why_a_host_is_not_enrolled(system: Enrolling, machine: Machine) -> None:
+    url, token = system.control_plane.enrol_url, await system.token()
+    text, _, fingerprint = token.partition(".")
+    for told, asked, shown, *options in (
+        ("no enrolment token", url, "nothing"),
+        ("no enrolment token", url, text),
+        ("has not the form https://HOST:7443", url.replace("https", "http"), token),
+        ("has not the form https://HOST:7443", f"{url}/session", token),
+        ("cannot reach", "https://127.0.0.1:1", token),
+        ("nothing was told", url, f"{text}.{fingerprint[::-1]}"),
+        ("cannot read", url, "", "--token-file", "/nowhere"),
+        ("422 region: the token is for local", url, token, "--region", "eu"),
+        ("422 nodePool: the token is for default", url, token, "--node-pool", "big"),
+    ):
+        await machine.refused(told, asked, shown, *options)
+    assert (await machine.enrol(url, token)).exit_code == 0
+    await machine.identity()
+    (machine.state / FILE).unlink()
+    await machine.refused("401 bearer token incorrect", url, token)
+
+
+async def test_a_host_that_nobody_could_call_is_not_enrolled(
+    system: Enrolling, machine: Machine
+) -> None:
+    machine.config.write_text('public_address = "192.0.2.7"\n')
+    result = await machine.enrol(system.control_plane.enrol_url, await system.token())
+    assert result.exit_code == EXIT_CONFIG
+    assert "rpc_listen must be set" in result.stderr
+
+
+@asynccontextmanager
+async def posing(
+    folder: Path, party: Party, answer: Callable[[Any], dict[str, str]]
+) -> AsyncIterator[tuple[str, list[Any]]]:
+    """Serve as somebody who poses as a control plane; give its address and what it was told."""
+    told: list[Any] = []
+
+    async def enrol(request: web.Request) -> web.Response:
+        told.append(await request.json())
+        return web.json_response(answer(told[-1]))
+
+    def context() -> ssl.SSLContext:
+        pem = folder / "party.pem"
+        pem.write_bytes(party.key + party.certificate)
+        made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        made.load_cert_chain(pem)
+        return made
+
+    app = web.Application()
+    app.router.add_post("/enrol", enrol)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    tls = await asyncio.to_thread(context)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    try:
+        yield f"https://127.0.0.1:{runner.addresses[0][1]}", told
+    finally:
+        await runner.cleanup()
+
+
+Pose = Callable[[Signer], Party]
+POSES: dict[str, Pose] = {
+    "an agent": lambda ours: ours.sign(SERVES, ["tiltyard://agent/x"], ["x.agent.example"]),
+    "another authority's": lambda _: Signer.new().sign(SERVES, hosts=[ENROLMENT_HOST]),
+}
+
+
+async def signer_of(system: Enrolling) -> Signer:
+    path = system.config.state_dir / "authority.pem"
+    return Signer.of(await asyncio.to_thread(path.read_bytes))
+
+
+@pytest.mark.parametrize("kind", POSES)
+async def test_who_poses_as_the_control_plane_is_not_told_the_token(
+    system: Enrolling, machine: Machine, tmp_path: Path, kind: str
+) -> None:
+    """It has the authority's certificate, which is no secret, and even one of its signatures."""
+    ours, token = await signer_of(system), await system.token()
+    authority = {"authority": ours.certificate.decode()}
+    async with posing(tmp_path, POSES[kind](ours), lambda _: authority) as (url, told):
+        await machine.refused("cannot reach", url, token)
+    assert token.partition(".")[0] not in json.dumps(told)
+    assert len(told) == 1
+
+
+async def test_a_certificate_for_another_key_is_not_kept(
+    system: Enrolling, machine: Machine, tmp_path: Path
+) -> None:
+    ours, token = await signer_of(system), await system.token()
+    authority = ours.certificate.decode()
+    another = ours.sign(SERVES, ["tiltyard://agent/x"]).certificate.decode()
+    answers: list[tuple[str, dict[str, str]]] = [
+        ("for another key", {"certificate": another}),
+        ("something else", {"certificate": another, "name": "host-1"}),
+        ("something else", {}),
+    ]
+    party = ours.sign(SERVES, hosts=[ENROLMENT_HOST])
+    complete = {"name": "host-1", "region": "local", "nodePool": "default"}
+    for cause, answer in answers:
+        whole = answer | complete if cause == "for another key" else answer
+
+        def reply(body: Any, whole: dict[str, str] = whole) -> dict[str, str]:
+            return whole if body else {"authority": authority}
+
+        async with posing(tmp_path, party, reply) as (url, _):
+            await machine.refused("" if "name" in answer else cause, url, token)

@@ -1,0 +1,213 @@
+"""Hosts that join by mutual TLS: they play, their certificates are renewed, they are revoked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from agent.enrolment import NotEnrolled
+from agent.identity import FILE
+from controlplane import authority
+from controlplane.clock import Clock
+from tests.controlplane.system import eventually
+from tests.flow.enrolled import Enrolling
+from tests.flow.whole import WholeAgent
+
+REVOKED_WITHIN = 5.0
+"""Seconds in which a revocation must be effective, as promised."""
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.transport.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("agent.rpc.HEARTBEAT_SECONDS", 0.05)
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Enrolling]:
+    async with Enrolling(tmp_path) as running:
+        yield running
+
+
+@asynccontextmanager
+async def followed(system: Enrolling, session_id: str) -> AsyncIterator[aiohttp.StreamReader]:
+    """A caller who follows the log of a session."""
+    url = f"{system.control_plane.base_url}/logs?id={session_id}&follow=true"
+    headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
+    async with system.http.get(url, headers=headers) as response:
+        assert response.status == 200
+        yield response.content
+
+
+def followers(host: WholeAgent) -> int:
+    """How many streams the control plane keeps to a host, or tries to."""
+    return sum(task.get_name() == f"watch {host.name}" for task in asyncio.all_tasks())
+
+
+def later(seconds: float) -> Clock:
+    return Clock(wall=lambda: time.time() + seconds)
+
+
+async def still_heard(system: Enrolling) -> None:
+    """Wait until every host was heard once more."""
+    links = system.control_plane.fleet.links
+    before = [(link, link.heard_at or 0.0) for link in links]
+    await eventually(lambda: all((link.heard_at or 0.0) > at for link, at in before))
+
+
+async def test_an_enrolled_host_plays(system: Enrolling) -> None:
+    await system.joined("host-1")
+    await system.make_game()
+    started = await system.start(id="match")
+    assert started.status == 201, started.text
+    assert await system.status_of("match") == "running"
+    assert (await system.call("DELETE", "/session/match")).status == 204
+    await system.restart()
+    await system.reaches("host-1", "ready")
+    assert (await system.start()).status == 201
+
+
+async def test_a_token_of_another_deployment_is_not_told(
+    system: Enrolling, tmp_path: Path
+) -> None:
+    """The fingerprint in it is not that of whoever answers: nothing else is sent."""
+    host = await system.host("host-1")
+    token = await system.token()
+    text, _, fingerprint = token.partition(".")
+    other = f"{text}.{fingerprint[::-1]}"
+    with pytest.raises(NotEnrolled, match="nothing was told"):
+        await system.enrol(host, other)
+    assert not (host.config.state_dir / FILE).exists()
+    await system.enrol(host, token)  # it is as good as before
+
+
+async def test_certificates_are_renewed_and_no_stream_is_dropped(
+    system: Enrolling, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = [await system.joined(name) for name in ("host-1", "host-2")]
+    await system.make_game()
+    for name in ("one", "two"):
+        assert (await system.start(id=name)).status == 201
+    plane = system.control_plane
+    before = {host.name: await system.identity(host) for host in (first, second)}
+    old_caller = plane._issuer.caller
+    expire_ms = {link.row.name: link.row.certificate_expire_ms for link in plane.fleet.links}
+    async with followed(system, "one") as one, followed(system, "two") as two:
+        await plane.renewal.renew()  # nothing is due
+        assert {host.name: await system.identity(host) for host in (first, second)} == before
+        caplog.clear()
+        turned = 21 * 24 * 3600
+        monkeypatch.setattr(plane.renewal, "_clock", later(turned))
+        monkeypatch.setattr(plane._issuer, "_clock", later(turned))
+        # The hosts' clocks are not turned: what is signed then is not valid for them yet.
+        monkeypatch.setattr(authority, "BACKDATED", timedelta(seconds=turned + 600))
+        await plane.renewal.renew()
+        assert plane._issuer.caller != old_caller
+        # Whoever is dialled again sees the new one; the streams are on the channels of before.
+        assert all(link.client._left for link in plane.fleet.links)
+        for host in (first, second):
+            renewed = await system.identity(host)
+            assert renewed.key != before[host.name].key
+            assert renewed.uri == before[host.name].uri
+            shown = await system.shown(host.name)
+            assert shown["certificateExpires"] > (expire_ms[host.name] or 0)
+        # Heard again after the renewal, on the stream of before it.
+        await still_heard(system)
+        assert not [r for r in caplog.records if "stream broke" in r.getMessage()]
+        assert not one.at_eof()
+        assert not two.at_eof()
+        # And new calls are made with the new certificates.
+        assert (await system.start(id="three")).status == 201
+    await system.restart()
+    await system.reaches("host-1", "ready")
+    await system.reaches("host-2", "ready")
+    events = await system.rows("SELECT actor, object FROM event WHERE kind='agent.renewed'")
+    assert sorted(events) == [("controlplane", "host-1"), ("controlplane", "host-2")]
+
+
+async def test_an_agent_that_cannot_be_renewed_is_tried_again(
+    system: Enrolling, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = [await system.joined(name) for name in ("host-1", "host-2")]
+    before = await system.identity(second)
+    await first.stop()
+    plane = system.control_plane
+    monkeypatch.setattr(plane.renewal, "_clock", later(21 * 24 * 3600))
+    await plane.renewal.renew()
+    assert "agent host-1: cannot renew its certificate" in caplog.text
+    assert await system.identity(second) != before
+    monkeypatch.setattr(plane.renewal, "_clock", later(31 * 24 * 3600))
+    await plane.renewal.renew()
+    assert "agent host-1: its certificate has expired: enrol it again" in caplog.text
+
+
+async def test_an_agent_past_its_expiry_enrols_again_and_keeps_its_sessions(
+    system: Enrolling,
+) -> None:
+    host = await system.joined("host-1")
+    await system.make_game()
+    assert (await system.start(id="match")).status == 201
+    old = await system.identity(host)
+    await system.enrol(host, await system.token_again("host-1"))
+    assert (await system.identity(host)).uri != old.uri
+    await system.reaches("host-1", "ready")
+    await eventually(lambda: followers(host) == 1)
+    assert await system.status_of("match") == "running"
+    assert (await system.call("DELETE", "/session/match")).status == 204
+    # With the certificate of before it is nobody.
+    await asyncio.to_thread(old.save, host.config.state_dir / FILE)
+    await system.restart()
+    assert (await system.shown("host-1"))["state"] == "connecting"
+
+
+async def test_a_revoked_agent_is_hung_up_on_at_once_and_the_others_play_on(
+    system: Enrolling,
+) -> None:
+    first = await system.joined("host-1")
+    image = await system.make_game()
+    assert (await system.start(id="lost")).status == 201
+    second = await system.joined("host-2")
+    await eventually(lambda: system.has("host-2", image))
+    async with followed(system, "lost") as stream:
+        begun = time.monotonic()
+        path = "/operator/agent/host-1/revoke"
+        assert (await system.call("POST", path, token=system.operator_token)).status == 204
+        with pytest.raises(aiohttp.ClientError):
+            await stream.read()
+        await eventually(lambda: followers(first) == 0)
+        assert time.monotonic() - begun < REVOKED_WITHIN
+    shown = await system.shown("host-1")
+    assert (shown["state"], shown["sessions"]) == ("revoked", None)
+    assert shown["revoked"] is not None
+    assert await system.status_of("lost") == "dead"
+    [(reason,)] = await system.rows("SELECT end_reason FROM session WHERE id='lost'")
+    assert reason == "host_lost"
+    system.agents.remove(first)  # type: ignore[arg-type]  # as it was put there
+    held = len(first.engine._containers)
+    for _ in range(3):
+        assert (await system.start()).status == 201
+    assert len(first.engine._containers) == held  # nothing is placed there
+    assert followers(second) == 1
+    await system.restart()
+    assert (await system.shown("host-1"))["state"] == "revoked"
+    assert system.control_plane.fleet.link("host-1") is None
+    # It may be removed although it never said what runs there; then its name is free.
+    path = "/operator/agent/host-1"
+    assert (await system.call("DELETE", path, token=system.operator_token)).status == 204
+    await system.enrol(first, await system.token())
+    await system.reaches("host-1", "ready")
+    # What it still ran is not taken back.
+    assert await system.status_of("lost") == "dead"
+
+    def nothing_lives() -> bool:
+        link = system.control_plane.fleet.link("host-1")
+        return link is not None and link.live_sessions == 0
+
+    await eventually(nothing_lives)

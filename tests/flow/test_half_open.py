@@ -1,0 +1,88 @@
+"""A peer that is gone without a word: found by each side, over real connections."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+
+from agent.clock import SystemClock
+from controlplane.config import Config
+from controlplane.errors import AgentSilentError
+from controlplane.fleet.agent_client import AgentClient
+from tests.agent.served import served
+from tests.controlplane.fake_agent import FakeAgent
+from tests.controlplane.system import System, eventually
+from tests.fakes import FakeEngine
+from tests.flow.relay import a_relay
+from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
+
+CLOCK = SystemClock()
+
+
+class Relayed(System):
+    """A control plane that reaches its agent by a relay."""
+
+    @property
+    def config(self) -> Config:
+        config = super().config
+        [agent] = config.agents
+        return replace(config, agents=(replace(agent, address=f"unix:{self.folder}/relay.sock"),))
+
+
+async def test_a_host_is_heard_again_though_its_connection_is_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a new connection: the old one does not tell for long that nothing comes through."""
+    monkeypatch.setattr("controlplane.fleet.watch.MESSAGE_TIMEOUT", 0.5)
+    monkeypatch.setattr("controlplane.fleet.agent_client._OPTIONS", ())  # no pings of gRPC's
+    system = Relayed(tmp_path)
+    system.agent.beat = 0.1
+    socket = Path(system.agent.address.removeprefix("unix:"))
+    async with a_relay(tmp_path / "relay.sock", socket) as relay, system:
+        link = system.control_plane.fleet.link(system.agent.name)
+        assert link is not None
+        relay.go_dumb()
+        await eventually(lambda: relay.connections == 2)
+        heard_at = link.heard_at
+        await eventually(lambda: link.heard_at != heard_at)
+        await system.make_application()
+        assert (await system.start()).status == 201
+
+
+@pytest.mark.slow
+async def test_an_agent_lets_go_of_a_control_plane_that_is_gone_without_a_word(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path, FakeEngine(), CLOCK) as agent:
+        feed, path = agent.daemon._feed, tmp_path / "relay.sock"
+        async with (
+            a_relay(path, agent.config.socket) as relay,
+            grpc.aio.insecure_channel(f"unix:{path}") as channel,
+        ):
+            stream = agent_pb2_grpc.AgentServiceStub(channel).Watch(agent_pb2.WatchRequest())
+            await stream.read()
+            assert len(feed._subscriptions) == 1
+            relay.go_dumb()
+            await eventually(lambda: not feed._subscriptions)
+            stream.cancel()
+
+
+@pytest.mark.slow
+async def test_a_call_on_a_dead_connection_ends_long_before_its_time(tmp_path: Path) -> None:
+    agent = FakeAgent(tmp_path)
+    agent.before_stop = agent.hang
+    await agent.start()
+    path = tmp_path / "relay.sock"
+    async with a_relay(path, Path(agent.address.removeprefix("unix:"))) as relay:
+        client = AgentClient(f"unix:{path}")
+        call = asyncio.create_task(client.stop_session("i", 3600.0, discard=False), name="call")
+        await eventually(lambda: relay.connections == 1 and bool(relay._carriers))
+        relay.go_dumb()
+        with pytest.raises(AgentSilentError):
+            await call
+        await client.close()
+    await agent.stop()

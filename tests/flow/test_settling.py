@@ -1,0 +1,341 @@
+"""Settling, as a property: whatever is lost, late or doubled, and whoever is killed.
+
+Once all are connected and reconciled, an (account, id) has at most one live session, no session
+runs that nobody can see, and what was answered with 201 is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import tempfile
+import uuid
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    rule,
+    run_state_machine_as_test,
+)
+
+from agent.engine import container_name
+from tests.agent.samples import a_spec
+from tests.flow.bad_network import Fate
+from tests.flow.small_fleet import ACCOUNTS, Box, Control, put_back, remove_database
+from tests.flow.virtual_time import VirtualLoop
+
+Key = tuple[str, str]
+
+HOSTS = 3
+SETTLED_SECONDS = 45.0
+"""More than a stop, a dial, a snapshot and a start take together."""
+
+IDS = ("x", "y")
+keys = st.sampled_from(
+    (*[(ACCOUNTS[0], IDS[0])] * 3, (ACCOUNTS[1], IDS[0]), (ACCOUNTS[0], IDS[1]))
+)
+boxes = st.integers(0, HOSTS - 1)
+fates = st.sampled_from(([], [], *([fate] * 2 for fate in Fate), list(Fate)))
+pauses = st.sampled_from((1.0, 0.0, 0.001, 0.1, 3.5, 7.0))
+skews = st.sampled_from((0.0, 0.0, 40.0, -40.0))
+
+
+class Settling(RuleBasedStateMachine):
+    """Three hosts, their control plane and what happens to them."""
+
+    @initialize(skews=st.tuples(*[skews] * HOSTS))
+    def begin(self, skews: tuple[float, ...]) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.state = Path(self.folder.name) / "state"
+        self.copied: set[Key] | None = None
+        self.loop = VirtualLoop()
+        asyncio.set_event_loop(self.loop)
+        self.boxes: list[Box] = []
+        for number, skew in enumerate(skews):
+            folder = Path(self.folder.name) / f"h{number}"
+            folder.mkdir()
+            self.boxes.append(Box(self.loop, folder, f"h{number}", skew))
+        self.posts: dict[asyncio.Task[bool], Key] = {}
+        self.deletes: dict[asyncio.Task[bool], str | None] = {}
+        self.answered: set[Key] = set()
+        """What this database owes: it was answered with 201, and the hosts know it."""
+        self.may_live: set[Key] = set()
+        """All others were refused, each time: nothing may come of them any more."""
+        self.over: dict[str, int] = {}
+        """Attempts that the ledger says can no longer start, and how often each had been."""
+        self.given_up: set[str] = set()
+        """Attempts that another was made in place of, or that ended in a refusal."""
+        self.stopped: set[str] = set()
+        self.ended: set[Key] = set()
+        self.invented: dict[str, Box] = {}
+        for box in self.boxes:
+            self.run(box.boot())
+        self.serve()
+        self.wait(1.0)
+
+    def serve(self) -> None:
+        self.control = Control(self.loop, self.state, self.boxes, self.given_up.add)
+        self.run(self.control.open())
+
+    @rule(starts=st.lists(keys, min_size=1, max_size=3), fates=fates, pause=pauses)
+    def start(self, starts: list[Key], fates: list[Fate], pause: float) -> None:
+        self.spoil(fates)
+        for key in starts:
+            self.posts[self.control.start(*key)] = key
+        self.wait(pause)
+
+    @rule(key=keys, fates=fates, pause=pauses)
+    def stop(self, key: Key, fates: list[Fate], pause: float) -> None:
+        self.spoil(fates)
+        self.deletes[self.control.stop(*key)] = self.internal_id_of(key)
+        self.wait(pause)
+
+    @rule(key=keys, fates=fates, pause=pauses)
+    def stop_and_start(self, key: Key, fates: list[Fate], pause: float) -> None:
+        self.stop(key, fates, 0.001)
+        self.start([key], fates, pause)
+
+    @rule(number=boxes, deed=st.sampled_from(("cut", "mend", "kill", "boot")), pause=pauses)
+    def trouble_a_host(self, number: int, deed: str, pause: float) -> None:
+        box = self.boxes[number]
+        if deed == "cut":
+            box.line.cut()
+        elif deed == "mend":
+            box.line.mend()
+        else:
+            self.run(box.kill() if deed == "kill" else box.boot())
+        self.wait(pause)
+
+    @rule(number=boxes, pause=pauses)
+    def leave_one_host(self, number: int, pause: float) -> None:
+        """Have all others cut off, so that what is started next is not where they have it."""
+        for box in self.boxes:
+            (box.line.mend if box is self.boxes[number] else box.line.cut)()
+        self.wait(pause)
+
+    @rule(key=keys, fates=fates, number=boxes, cut=st.booleans(), pause=pauses)
+    def start_and_crash(
+        self, key: Key, fates: list[Fate], number: int, cut: bool, pause: float
+    ) -> None:
+        """Crash during or after a start on one host, which may be out of reach by then."""
+        self.leave_one_host(number, 10.0)
+        self.start([key], fates, pause)
+        if cut:
+            self.boxes[number].line.cut()
+            self.wait(10.0)
+        self.crash("kept", pause)
+
+    @rule(key=keys, fates=fates, number=boxes, others=st.booleans(), pause=pauses)
+    def start_anew_elsewhere(
+        self, key: Key, fates: list[Fate], number: int, others: bool, pause: float
+    ) -> None:
+        """Lose the database, and start on a host while another, which may return, has it."""
+        self.leave_one_host((number + 1) % HOSTS, 10.0)
+        self.start([key], [], 1.0)
+        self.lose_and_hear_one(number)
+        self.start([key], fates, 0.1)
+        for box in self.boxes if others else []:
+            box.line.mend()
+        self.wait(pause)
+
+    @rule(number=boxes)
+    def lose_and_hear_one(self, number: int) -> None:
+        self.leave_one_host(number, 0.0)
+        self.crash("lost", 3.5)
+
+    @rule(database=st.sampled_from(("kept", "kept", "lost", "old")), pause=pauses)
+    def crash(self, database: str, pause: float) -> None:
+        self.run(self.control.crash())
+        self.note()
+        if database == "lost":
+            remove_database(self.state)
+            self.forget(set())
+        elif database == "old" and self.copied is not None:
+            put_back(Path(self.folder.name) / "copy.db", self.state)
+            self.forget(self.copied)
+        self.run(asyncio.sleep(pause))
+        self.serve()
+        self.wait(pause)
+
+    @rule()
+    def copy_database(self) -> None:
+        self.control.store.copy(Path(self.folder.name) / "copy.db")
+        self.copied = self.answered & self.rows()
+
+    @rule(number=boxes, key=keys)
+    def invent(self, number: int, key: Key) -> None:
+        """Have a host say that it runs a session which it was not told to start."""
+        box = self.boxes[number]
+        if box.is_up and len(self.invented) < HOSTS:
+            spec, internal_id = a_spec(), str(uuid.uuid4())
+            identity = dataclasses.replace(
+                spec.identity, account=key[0], session_id=key[1], ticket="00" * 32
+            )
+            spec = dataclasses.replace(spec, identity=identity)
+            self.run(self.started(box, internal_id, spec))
+            self.invented[internal_id] = box
+
+    def teardown(self) -> None:
+        if not hasattr(self, "loop"):
+            return
+        try:
+            self.reconcile()
+            self.check()
+        finally:
+            self.run(self.control.crash())
+            for box in self.boxes:
+                self.run(box.kill())
+                self.run(box.line.close())
+            self.loop.close()
+            asyncio.set_event_loop(None)
+            self.folder.cleanup()
+
+    def reconcile(self) -> None:
+        for box in self.boxes:
+            box.line.fates.clear()
+            box.line.mend()
+            self.run(box.boot())
+        self.wait(SETTLED_SECONDS)
+
+    def check(self) -> None:
+        live = {
+            (box.name, each.internal_id): (
+                each.spec.identity.account,
+                each.spec.identity.session_id,
+            )
+            for box in self.boxes
+            for each in box.live
+            if each.internal_id not in self.invented
+        }
+        assert len(set(live.values())) == len(live), f"two sessions of one id: {live}"
+        rows = self.control.store.rows(
+            "SELECT agent, internal_id, account, id FROM session WHERE ended_ms IS NULL"
+        )
+        assert {(a, i): (account, key) for a, i, account, key in rows} == live
+        for box in self.boxes:
+            recorded = {each.internal_id for each in box.live}
+            assert box.running == recorded, f"containers of {box.name}"
+            mine = {i for i, where in self.invented.items() if where is box}
+            link = self.control.fleet.link(box.name)
+            assert link is not None
+            assert link.unclaimed == mine & recorded == mine, "invented sessions are let be"
+            assert link.in_flight == 0, f"{box.name} holds what no start has"
+        assert set(live.values()) <= self.may_live, "it was refused, and runs"
+        assert not {i for _, i in live} & self.given_up, "it was given up, and runs"
+        assert not {i for _, i in live} & self.stopped, "it was stopped, and runs"
+        assert self.answered <= self.rows(), "it was answered with 201, and is gone"
+        back = {key for key in self.ended if key in live.values()}
+        assert not back, f"{back} had ended"
+        owed = self.control.store.rows("SELECT * FROM abandoned WHERE stopped_ms IS NULL")
+        assert not owed, "a stop is owed"
+
+    # What the rules are made of.
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> None:
+        self.loop.run_until_complete(work)
+
+    async def started(self, box: Box, internal_id: str, spec: Any) -> None:
+        work = box.agent.sessions.start(internal_id, spec)
+        await self.loop.spawn(box, work, "invent")
+
+    def wait(self, pause: float) -> None:
+        self.run(asyncio.sleep(pause))
+        self.note()
+
+    def spoil(self, fates: list[Fate]) -> None:
+        for box in self.boxes:
+            box.line.fates.clear()
+            box.line.fates.extend(fates)
+
+    def note(self) -> None:
+        """Keep what callers were answered since the last time."""
+        for post in [post for post in self.posts if post.done()]:
+            key = self.posts.pop(post)
+            if post.cancelled() or post.result():
+                self.may_live.add(key)
+            if not post.cancelled() and post.result():
+                self.answered.add(key)
+        for delete in [delete for delete in self.deletes if delete.done()]:
+            internal_id = self.deletes.pop(delete)
+            if not delete.cancelled() and delete.result() and internal_id is not None:
+                self.stopped.add(internal_id)
+        if self.control.alive:
+            ended = "SELECT account, id FROM session WHERE ended_ms IS NOT NULL"
+            self.ended |= set(self.control.store.rows(f"{ended} AND NOT adopted_ended"))
+            self.note_over()
+
+    def forget(self, known: set[Key]) -> None:
+        """The database knows only of these: what else was answered, hosts have to tell."""
+        self.note()
+        told = {
+            (each.spec.identity.account, each.spec.identity.session_id)
+            for box in self.boxes
+            for each in self.recorded(box)
+        }
+        self.answered = known | (self.answered & told)
+        self.may_live = {(account, key) for account in ACCOUNTS for key in IDS}
+        self.stopped, self.ended, self.over = set(), set(), {}
+        self.given_up = set()
+
+    def note_over(self) -> None:
+        for internal_id, times in self.over.items():
+            assert times == self.starts_of(internal_id), f"{internal_id} was over, and starts"
+        sql = "SELECT internal_id FROM abandoned WHERE stopped_ms IS NOT NULL"
+        for (internal_id,) in self.control.store.rows(sql):
+            self.over.setdefault(internal_id, self.starts_of(internal_id))
+
+    def starts_of(self, internal_id: str) -> int:
+        call = ("start", container_name(internal_id))
+        return sum(box.engine.calls.count(call) for box in self.boxes)
+
+    def recorded(self, box: Box) -> list[Any]:
+        if not box.is_up:
+            return []
+        return [each for each in box.live if each.internal_id not in self.invented]
+
+    def internal_id_of(self, key: Key) -> str | None:
+        sql = "SELECT account, id, internal_id FROM session WHERE ended_ms IS NULL"
+        found = {
+            (account, id_): internal for account, id_, internal in self.control.store.rows(sql)
+        }
+        return found.get(key)
+
+    def rows(self) -> set[Key]:
+        return set(self.control.store.rows("SELECT account, id FROM session"))
+
+
+def _explore(examples: int, steps: int, *, derandomize: bool) -> None:
+    logging.disable(logging.CRITICAL)  # it is of no use before a failure is found again
+    try:
+        run_state_machine_as_test(
+            Settling,
+            settings=settings(
+                max_examples=examples,
+                stateful_step_count=steps,
+                derandomize=derandomize,
+                database=None,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                phases=(Phase.generate, Phase.shrink),
+                print_blob=True,
+            ),
+        )
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def test_every_session_is_settled_in_the_end() -> None:
+    _explore(20, 15, derandomize=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_every_session_is_settled_in_the_end_over_many_runs() -> None:
+    _explore(120, 30, derandomize=False)

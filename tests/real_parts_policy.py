@@ -2,8 +2,8 @@
 
 A test marked `docker`, `registry` or `root` is skipped where its part cannot be had. With CI set,
 the machine is meant to have everything: a skip of such a test, or of a whole module, is a failure.
-They run one after the other, in one process, when pytest runs tests in several: they share the
-engine, the firewall and the memory of the machine.
+When pytest runs tests in several processes, those of the machine's engine run one after the other
+in one of them, and so do those of a module that has an engine of its own.
 """
 
 from __future__ import annotations
@@ -28,9 +28,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests of the real parts together, and before the others, which go on beside them."""
     real = [item for item in items if any(map(item.get_closest_marker, MARKERS))]
     for item in real:
-        item.add_marker(pytest.mark.xdist_group("real"))
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
     kept = set(real)
     items[:] = real + [item for item in items if item not in kept]
+
+
+def _group(item: pytest.Item) -> str:
+    shares = isinstance(item, pytest.Function) and "docker_engine" in item.fixturenames
+    return "engine" if shares else item.nodeid.partition("::")[0]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

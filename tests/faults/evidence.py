@@ -72,7 +72,8 @@ class Evidence:
 
     def add(self, report: pytest.TestReport) -> None:
         """Take note of one phase of a test."""
-        path, _, name = report.nodeid.partition("::")
+        # Where several processes run tests, a group's name follows that of the test.
+        path, _, name = report.nodeid.partition("@")[0].partition("::")
         fault = fault_of(name)
         if fault is None:
             return

@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Collect what is to be written down."""
-    if config.getoption("evidence"):
+    if config.getoption("evidence") and not hasattr(config, "workerinput"):
         config.stash[_EVIDENCE] = Evidence()
         config.pluginmanager.register(_Collector(config.stash[_EVIDENCE]))
 

@@ -34,7 +34,7 @@ test-ci: everything ## the slow tests; PYTEST_ARGS=...
 	@exec $(PYTEST) -m slow $(PYTEST_ARGS)
 
 test-faults: everything ## every fault as often as promised, half an hour or more; docs/evidence.md
-	@exec $(PYTEST) --numprocesses auto --dist loadgroup --faults --long --evidence docs/evidence.md $(PYTEST_ARGS)
+	@exec $(PYTEST) --numprocesses auto --dist loadgroup --faults --long --evidence=docs/evidence.md $(PYTEST_ARGS)
 
 demo: everything ## play one session through the public API, step by step
 	@exec .venv/bin/python -m tests.demo

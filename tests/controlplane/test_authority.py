@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import stat
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -102,6 +103,16 @@ def test_nothing_outlives_the_authority(authority: Authority) -> None:
     assert authority.sign_agent(a_request(), ID, late).expire_ms == authority.expire_ms
 
 
+def another_version(text: bytes) -> bytes:
+    """The request as one of a version that there is not."""
+    der = x509.load_pem_x509_csr(text).public_bytes(serialization.Encoding.DER)
+    version = bytes.fromhex("020100")
+    assert der.index(version) < 10, "it comes first"
+    told = base64.encodebytes(der.replace(version, bytes.fromhex("020107"), 1))
+    begin, end = (f"-----{edge} CERTIFICATE REQUEST-----\n".encode() for edge in ("BEGIN", "END"))
+    return begin + told + end
+
+
 HOSTILE: dict[str, Callable[[], bytes]] = {
     "CA:TRUE": lambda: a_request(extensions=[x509.BasicConstraints(ca=True, path_length=None)]),
     "another id": lambda: a_request(
@@ -117,6 +128,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "another curve": lambda: a_request(ec.generate_private_key(ec.SECP384R1())),
     "no request": lambda: b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n",
     "a certificate": lambda: Signer.new().sign(SERVES, ["tiltyard://agent/x"]).certificate,
+    "another version": lambda: another_version(a_request()),
     "nothing": lambda: b"",
     "too much": lambda: a_request() + b"#" * 9000,
 }
@@ -179,7 +191,19 @@ async def test_a_lost_authority_is_not_replaced_in_silence(tmp_path: Path) -> No
     assert not path.exists()
 
 
-@pytest.mark.parametrize("text", [b"", b"no key", None])
+def with_a_changed_bit(text: bytes) -> bytes:
+    """An authority's file whose key is of an unknown kind."""
+    key, mark, rest = text.partition(b"-----BEGIN CERT")
+    der = base64.b64decode(b"".join(key.splitlines()[1:-1]))
+    kind = bytes.fromhex("06072a8648ce3d0201")  # an elliptic curve
+    assert kind in der
+    changed = base64.encodebytes(der.replace(kind, kind[:-1] + b"\x00"))
+    return b"-----BEGIN PRIVATE KEY-----\n" + changed + b"-----END PRIVATE KEY-----\n" + mark + rest
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"no key", with_a_changed_bit(Authority.create(NOW_MS).to_pem()), None]
+)
 async def test_a_damaged_authority_is_told_and_stays(tmp_path: Path, text: bytes | None) -> None:
     path = tmp_path / "authority.pem"
     if text is None:  # the key of one and the certificate of another

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import subprocess
 import tarfile
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ def compile_game() -> Path:
     program = ROOT / "build" / f"demo-game-{key}"
     if not program.exists():
         program.parent.mkdir(exist_ok=True)
-        partial = program.with_suffix(".part")
+        partial = program.with_suffix(f".{os.getpid()}.part")
         subprocess.run(
             [*_COMPILE, "-o", str(partial), str(SOURCE)], check=True, timeout=_COMPILE_TIMEOUT
         )

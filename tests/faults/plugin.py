@@ -34,7 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Collect what is to be written down."""
-    if config.getoption("evidence") and not hasattr(config, "workerinput"):
+    collects = not hasattr(config, "workerinput") and not config.option.collectonly
+    if config.getoption("evidence") and collects:
         config.stash[_EVIDENCE] = Evidence()
         config.pluginmanager.register(_Collector(config.stash[_EVIDENCE]))
 

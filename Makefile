@@ -6,6 +6,8 @@ MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 
 PYTEST := .venv/bin/python -m pytest
+# As many processes as cores; what shares a real part stays in one.
+BESIDE := --numprocesses auto --dist loadgroup
 STAMP := .venv/.tiltyard-installed
 
 help: ## show what there is
@@ -28,13 +30,13 @@ lint: install ## ruff and mypy
 	.venv/bin/mypy
 
 test: everything ## all tests but the slow ones, real Docker included; PYTEST_ARGS=...
-	@exec $(PYTEST) --numprocesses auto --dist loadgroup -m "not slow" $(PYTEST_ARGS)
+	@exec $(PYTEST) $(BESIDE) -m "not slow" $(PYTEST_ARGS)
 
 test-ci: everything ## the slow tests; PYTEST_ARGS=...
-	@exec $(PYTEST) -m slow $(PYTEST_ARGS)
+	@exec $(PYTEST) $(BESIDE) -m slow $(PYTEST_ARGS)
 
 test-faults: everything ## every fault as often as promised, half an hour or more; docs/evidence.md
-	@exec $(PYTEST) --numprocesses auto --dist loadgroup --faults --long --evidence=docs/evidence.md $(PYTEST_ARGS)
+	@exec $(PYTEST) $(BESIDE) --faults --long --evidence=docs/evidence.md $(PYTEST_ARGS)
 
 demo: everything ## play one session through the public API, step by step
 	@exec .venv/bin/python -m tests.demo

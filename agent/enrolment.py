@@ -65,8 +65,7 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
         timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS), trust_env=False
     ) as http:
         found = await _ask(http, address, {}, _trusting_nobody())
-        authority = str(found.get("authority", ""))
-        _compare(authority, token)
+        authority = _compared(str(found.get("authority", "")), token)
         body = {"token": token.text, "request": request.decode(), **wanted}
         answer = await _ask(http, address, body, ssl.create_default_context(cadata=authority))
     try:
@@ -82,21 +81,29 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
     if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
         raise NotEnrolled(f"{url} has not the form https://HOST:7443")
     return f"https://{parts.netloc}/enrol"
 
 
-def _compare(authority: str, token: Token) -> None:
+def _compared(authority: str, token: Token) -> str:
+    """Give the certificate that the token names, as PEM text, and nothing that came with it.
+
+    Reading PEM stops at the padding: what stands behind would be trusted, and was not compared.
+    """
     try:
-        found = hashlib.sha256(ssl.PEM_cert_to_DER_cert(authority)).hexdigest()
+        certificate = ssl.PEM_cert_to_DER_cert(authority)
     except ValueError:
-        found = ""
-    if found != token.fingerprint:
+        certificate = b""
+    if hashlib.sha256(certificate).hexdigest() != token.fingerprint:
         raise NotEnrolled(
             "whoever answers there is not the control plane that the token is of: nothing was told"
         )
+    return ssl.DER_cert_to_PEM_cert(certificate)
 
 
 def _trusting_nobody() -> ssl.SSLContext:
@@ -124,7 +131,7 @@ async def _ask(
             return answer
     except TimeoutError as error:
         raise NotEnrolled(f"{address} did not answer within {TIMEOUT_SECONDS:g} s") from error
-    except aiohttp.ClientError as error:
+    except (aiohttp.ClientError, UnicodeError) as error:  # the latter of a name that is none
         raise NotEnrolled(f"cannot reach {address}: {error}") from error
 
 

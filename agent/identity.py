@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -25,6 +25,16 @@ FILE = "identity.pem"
 """In the state directory."""
 
 MAX_BYTES = 64 * 1024
+
+_UNREADABLE = (
+    TypeError,
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.ExtensionNotFound,
+)
+"""What `cryptography` says of texts in which a bit has changed."""
 
 
 class UnfitIdentity(ValueError):
@@ -50,7 +60,7 @@ class Identity:
         try:
             key = serialization.load_pem_private_key(text, None)
             certificate, authority = x509.load_pem_x509_certificates(text)
-        except (TypeError, ValueError) as error:
+        except _UNREADABLE as error:
             raise UnfitIdentity(f"{path} is damaged") from error
         return cls(_key_pem(key), _pem(certificate), _pem(authority))
 
@@ -58,10 +68,10 @@ class Identity:
         """Put it in its place, for the user whose folder that is. DiskFull. Blocks."""
         with disk(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write(path, self.key + self.certificate + self.authority, 0o600)
-            owner = path.parent.stat()
-            if os.geteuid() == 0:  # whoever enrols may be root, and the agent another user
-                os.chown(path, owner.st_uid, owner.st_gid)
+            folder, text = path.parent.stat(), self.key + self.certificate + self.authority
+            # Whoever enrols may be root, and the agent another user.
+            owner = (folder.st_uid, folder.st_gid) if os.geteuid() == 0 else None
+            write(path, text, 0o600, owner=owner)
 
     def with_certificate(self, key: bytes, certificate: bytes, now: float) -> Identity:
         """Give the same host with another key and certificate; UnfitIdentity when that is not it.
@@ -82,7 +92,7 @@ class Identity:
             uri = _uri(leaf)
         except InvalidSignature:
             raise UnfitIdentity("another authority has signed it") from None
-        except (TypeError, ValueError, x509.ExtensionNotFound) as error:
+        except _UNREADABLE as error:
             raise UnfitIdentity("it is not a certificate for a host") from error
         if leaf.public_key() != key.public_key():
             raise UnfitIdentity("it is for another key")

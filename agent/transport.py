@@ -24,7 +24,11 @@ from agent.statuses import Context
 log = logging.getLogger(__name__)
 
 CALLER_URI = b"tiltyard://controlplane"
+MAX_CONNECTIONS = 256
+"""The control plane has one or two. Without a bound strangers take all the agent's open files, and
+with them its engine's socket; what is over it is closed at once."""
 OPTIONS = (
+    ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_metadata_size", 16 * 1024),
 )
@@ -53,9 +57,10 @@ class Certificates:
         """Read the file if it is another than the last time; NotYet when it cannot be. Blocks."""
         try:
             now = self._path.stat()
-            if (now.st_ino, now.st_mtime_ns) == self._seen:
+            # Its change, not its text's: who could not read it may have been allowed to by now.
+            if (now.st_ino, now.st_ctime_ns) == self._seen:
                 return None
-            self._seen = now.st_ino, now.st_mtime_ns
+            self._seen = now.st_ino, now.st_ctime_ns
             identity = Identity.read(self._path)
         except FileNotFoundError:
             identity = None

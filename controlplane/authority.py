@@ -97,8 +97,11 @@ class Authority:
         Raises:
             ValueError: It is something else.
         """
-        key = serialization.load_pem_private_key(text, password=None)
-        certificate = x509.load_pem_x509_certificate(text)
+        try:
+            key = serialization.load_pem_private_key(text, password=None)
+            certificate = x509.load_pem_x509_certificate(text)
+        except (TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+            raise ValueError(str(error)) from error
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ValueError("its key is of another kind")  # noqa: TRY004  # as all else here
         if certificate.public_key() != key.public_key():
@@ -125,8 +128,14 @@ class Authority:
         return _milliseconds(self._certificate.not_valid_after_utc)
 
     def is_due(self, expire_ms: int, now_ms: int) -> bool:
-        """Tell whether two thirds of the life of what it signed are over."""
-        return now_ms >= expire_ms - self._life // timedelta(milliseconds=1) // 3
+        """Tell whether two thirds of the life of what it signed are over.
+
+        Or whether that has not begun: a clock that was ahead, and is set back, leaves such ones.
+        """
+        life_ms, backdated_ms = (
+            span // timedelta(milliseconds=1) for span in (self._life, BACKDATED)
+        )
+        return not expire_ms - life_ms - backdated_ms <= now_ms < expire_ms - life_ms // 3
 
     def sign_agent(self, request: bytes, agent_id: str, now_ms: int) -> Issued:
         """Sign the key of a request for an agent, if the request asks for nothing more.
@@ -191,7 +200,7 @@ def _requested_key(text: bytes) -> ec.EllipticCurvePublicKey:
         key = request.public_key()
         is_signed = request.is_signature_valid
         is_plain = not request.subject.rdns and not len(request.attributes)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
         raise UnfitRequestError("is no signing request in PEM") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != _CURVE.name:
         raise UnfitRequestError("has a key other than one on P-256")

@@ -72,6 +72,10 @@ def engine_unavailable() -> str:
     return ""
 
 
+_for_others: list[subprocess.Popen[bytes] | None] = []
+"""Engines started here that others go on with and stop: Python complains of one that is let go."""
+
+
 class DockerEngine:
     """Uses the engine that runs and leaves it as it is, else starts one and stops it at the end.
 
@@ -103,7 +107,8 @@ class DockerEngine:
             return
         with self._lock as lock:
             if not _try_lock(lock, fcntl.LOCK_EX):
-                return  # somebody else still needs it
+                _for_others.append(self._daemon)  # somebody else still needs it
+                return
             lock.seek(0)
             note = lock.read()
             if note:

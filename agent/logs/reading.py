@@ -58,13 +58,11 @@ async def seal(
     """
     path = records.log_path(session.internal_id)
     try:
-        async with (
-            records.opened(lambda: SealedLog(path)) as log,
-            engine.logs(name_of(session)) as answer,
-        ):
+        async with records.opened(lambda: SealedLog(path)) as log:
             try:
-                async for pieces in answer:
-                    await records.run(log.add, pieces)
+                async with engine.logs(name_of(session)) as answer:
+                    async for pieces in answer:
+                        await records.run(log.add, pieces)
             except EngineError as error:
                 if not partly:
                     raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 
 from agent.back_off import RETRY_LONGEST_SECONDS, BackOff
 from agent.engine import LABEL_SESSION, Container, EngineInfo
@@ -27,6 +28,10 @@ PASS_APART_SECONDS = 1.0
 """Between two passes, however much is heard."""
 ORPHAN_GRACE_SECONDS = 60.0
 """How long a container without a record is left alone: a call of ours may still be on its way."""
+REMOVED_AT_ONCE = 4
+"""Of what ended sessions left; an engine takes 0.1 s for each (M20), and starts go on meanwhile.
+
+One that cannot be removed holds its turn as long as the engine holds up the call."""
 
 
 class Reconciler:
@@ -51,6 +56,9 @@ class Reconciler:
         self._rules = rules
         self._orphans: dict[str, float] = {}
         self._chores: dict[str, asyncio.Task[None]] = {}
+        self._removals = asyncio.Semaphore(REMOVED_AT_ONCE)
+        self._stuck: set[str] = set()
+        """Sessions of which something could not be removed the last time."""
         self._heard = asyncio.Event()
         self.engine_available = False
         """True when the engine answered the last pass."""
@@ -169,24 +177,38 @@ class Reconciler:
         await host.records.run(host.disks.look)
         ended = retention.with_ages(self._sessions.ended(), host.clock)
         shortage = host.disks.take_shortage()
-        found = retention.due(ended, self._rules, shortage, host.records.is_read)
+        self._stuck &= {session.internal_id for _, session in ended}
+        found = retention.due(ended, self._rules, shortage, host.records.is_read, self._stuck)
         host.disks.nothing_left = found.nothing_left
         for internal_id in found.containers:
             life = self._sessions.life(internal_id)
-            self._remove(found, internal_id, leftovers.remove_container(host, life))
+            self._remove(found, internal_id, partial(leftovers.remove_container, host, life))
         for internal_id in found.logs:
             life = self._sessions.life(internal_id)
-            self._remove(found, internal_id, leftovers.drop_log(host, life))
+            self._remove(found, internal_id, partial(leftovers.drop_log, host, life))
         for internal_id in found.sessions:
-            self._remove(found, internal_id, self._sessions.forget(internal_id))
+            self._remove(found, internal_id, partial(self._sessions.forget, internal_id))
         if len(host.disks.warnings) != told:
             host.feed.tell_host()
 
-    def _remove(self, due: Due, internal_id: str, work: Coroutine[None, None, None]) -> None:
+    def _remove(
+        self, due: Due, internal_id: str, work: Callable[[], Coroutine[None, None, None]]
+    ) -> None:
         """Remove something of an ended session, and say so when it is before its time."""
-        if self._do(internal_id, work) and internal_id in due.early:
+        if self._do(internal_id, self._in_turn(internal_id, work)) and internal_id in due.early:
             what = "container" if internal_id in due.containers else "log"
             log.warning("session %s: its %s goes before its time, to make room", internal_id, what)
+
+    async def _in_turn(
+        self, internal_id: str, work: Callable[[], Coroutine[None, None, None]]
+    ) -> None:
+        async with self._removals:
+            try:
+                await work()
+            except Exception:
+                self._stuck.add(internal_id)
+                raise
+        self._stuck.discard(internal_id)
 
     def _do(self, subject: str, work: Coroutine[None, None, None]) -> bool:
         """Do something about a container or session; False when something is done already."""

@@ -12,12 +12,24 @@ from pathlib import Path
 from agent.errors import DiskFull
 
 
-def write(path: Path, data: bytes, mode: int, *, durable: bool = True) -> None:
-    """Write a file beside its place and put it there; `durable` also after a power cut."""
+def write(
+    path: Path,
+    data: bytes,
+    mode: int,
+    *,
+    durable: bool = True,
+    owner: tuple[int, int] | None = None,
+) -> None:
+    """Write a file beside its place and put it there; `durable` also after a power cut.
+
+    It is its `owner`'s, a user's and a group's number, before anybody can find it.
+    """
     beside = path.with_name(f".{path.name}.new")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as file:
         os.fchmod(descriptor, mode)
+        if owner is not None:
+            os.fchown(descriptor, *owner)
         file.write(data)
         file.flush()
         if durable:

@@ -51,10 +51,10 @@ async def kill_process(host: Host, session: Session, process: Process) -> bool:
 async def _ends_within(host: Host, process: Process, seconds: float) -> bool:
     """Wait for the end of a process, at most so long; True when it has ended."""
     name = f"end-{process.pid}"
-    return await comes_first(_end_of(host, process), host.clock.sleep(seconds), name)
+    return await comes_first(end_of(host, process), host.clock.sleep(seconds), name)
 
 
-async def _end_of(host: Host, process: Process) -> None:
+async def end_of(host: Host, process: Process) -> None:
     """Wait for the end of a process; while that fails, what became of it is unknown."""
     while True:
         try:

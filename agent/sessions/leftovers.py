@@ -1,11 +1,13 @@
 """What an ended session leaves on its host: its container, its log, its report; and how they go.
 
 In this order: the log and the report are sealed, the container is removed, the log is. A session
-has one of these done at a time; what was broken off is done again, from the record.
+has one of these done at a time, and none once it was forgotten; what was broken off is done again,
+from the record.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Protocol
 
@@ -18,7 +20,13 @@ log = logging.getLogger(__name__)
 
 
 class Ended(Protocol):
-    """An ended session whose record can be changed; `Lifecycle` is one."""
+    """An ended session whose record can be changed; `Lifecycle` is one.
+
+    `leaving` is held by whoever removes something of it; `gone` is set once nothing is left.
+    """
+
+    leaving: asyncio.Lock
+    gone: asyncio.Event
 
     @property
     def session(self) -> Session:
@@ -46,15 +54,21 @@ async def seal(host: Host, life: Ended) -> None:
 
 async def remove_container(host: Host, life: Ended) -> None:
     """Remove the container of a session whose log is sealed; raises the engine's errors."""
-    await host.engine.remove(name_of(life.session))
-    await host.reach("container.removed")
-    await life.save_and_set(life.session.with_changes(container_removed=True))
+    async with life.leaving:
+        if life.session.container_removed or life.gone.is_set():
+            return
+        await host.engine.remove(name_of(life.session))
+        await host.reach("container.removed")
+        await life.save_and_set(life.session.with_changes(container_removed=True))
 
 
 async def drop_log(host: Host, life: Ended) -> None:
     """Remove the log of a session whose container is gone; raises DiskFull."""
-    await host.records.drop_log(life.session.internal_id)
-    await life.save_and_set(life.session.with_changes(log_sealed=False))
+    async with life.leaving:
+        if life.gone.is_set():
+            return
+        await host.records.drop_log(life.session.internal_id)
+        await life.save_and_set(life.session.with_changes(log_sealed=False))
 
 
 async def take_back(host: Host, life: Ended, container: str) -> None:

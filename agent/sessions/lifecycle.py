@@ -53,7 +53,9 @@ class Lifecycle:
         if self.settled:
             self._start_settled.set()
         self.gone = asyncio.Event()
-        """Set once a failed start has left nothing behind."""
+        """Set once nothing is left of it: its start failed, or it was forgotten."""
+        self.leaving = asyncio.Lock()
+        """Held by whoever removes something of what it left at its end."""
         self.unkillable = False
         """True while a dead session's process survives SIGKILL."""
 
@@ -150,14 +152,8 @@ class Lifecycle:
         if not session.spec.restart:
             self.ask_stop(EndReason.HOST_RESTART)
         elif session.state is State.RUNNING:
-            await self.save_and_set(
-                ending.failed(
-                    session,
-                    container,
-                    delay=restarts.FIRST_DELAY_SECONDS,
-                    now=self._host.clock.time(),
-                )
-            )
+            now, delay = self._host.clock.time(), restarts.FIRST_DELAY_SECONDS
+            await self.save_and_set(ending.failed(session, container, delay=delay, now=now))
 
     # -- from state to state -------------------------------------------------------------------
 
@@ -207,7 +203,7 @@ class Lifecycle:
         """Wait for the end of the process, or for a stop; then restart or finish."""
         process = self._session.process
         if process is not None:
-            if not await self._unless_stopped(self._host.engine.wait_end(process)):
+            if not await self._unless_stopped(ending.end_of(self._host, process)):
                 return
             await self._measure(process, last=True)
         session = self._session
@@ -247,6 +243,9 @@ class Lifecycle:
             return
         self._refusals = 0
         if container.is_running and container.process is None:
+            # It failed at once, and the engine sees an end later than the kernel does (M29).
+            container = await ending.ended_container(host, session)
+        if container is None or (container.is_running and container.process is None):
             await self._finish(container)  # the engine takes a process that is gone for live
             return
         await self.save_and_set(starting.running_again(host, session, container))
@@ -255,7 +254,8 @@ class Lifecycle:
     async def _refused(self, error: AgentError) -> None:
         """Wait before the engine is asked again; dead when it has refused too often."""
         self._refusals += 1
-        if isinstance(error, PortTaken | EngineError) and self._refusals < restarts.TRIES:
+        may_pass = isinstance(error, PortTaken | EngineError | DiskFull)
+        if may_pass and self._refusals < restarts.TRIES:
             log.warning("session %s: cannot restart yet: %s", self._session.internal_id, error)
             delay = restarts.delay_after_refusals(self._refusals)
             await self._unless_stopped(self._host.clock.sleep(delay))

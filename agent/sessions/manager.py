@@ -266,8 +266,14 @@ class SessionManager:
 
     async def forget(self, internal_id: str) -> None:
         """Remove an ended session's directory and all that is known of it."""
-        self._lives.pop(internal_id, None)
-        await self._host.records.delete(internal_id)
+        life = self._lives.get(internal_id)
+        if life is None:
+            return
+        async with life.leaving:
+            if not life.gone.is_set():
+                del self._lives[internal_id]
+                life.gone.set()
+                await self._host.records.delete(internal_id)
 
     async def close(self) -> None:
         """Let go of all sessions; their containers run on."""

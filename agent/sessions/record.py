@@ -251,11 +251,11 @@ class Records:
 
     def _open(self) -> str:
         with disk(self._root):
-            for path in (self._root, self._root / "sessions", self.tombstones_dir):
+            folders = (self._root / "sessions", self.tombstones_dir, self.spool_dir)
+            for path in (self._root, *folders):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock()
-            shutil.rmtree(self.spool_dir, ignore_errors=True)
-            self.spool_dir.mkdir(mode=0o700, exist_ok=True)
+            _empty(self.spool_dir)
             id_file = self._root / "agent_id"
             if not id_file.exists():
                 write(id_file, str(uuid.uuid4()).encode() + b"\n", 0o600)
@@ -344,6 +344,13 @@ class Records:
 def _remove_unfinished(directory: Path) -> None:
     """Remove files that a killed agent was about to put into their place."""
     for path in [*directory.glob(".*.new"), *directory.glob("public/.*.new")]:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _empty(folder: Path) -> None:
+    """Remove what is in a folder, which stays: a full disk has no room for a new one."""
+    for path in folder.iterdir():
         with contextlib.suppress(OSError):
             path.unlink()
 

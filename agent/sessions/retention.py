@@ -11,7 +11,7 @@ The oldest goes first, nothing before its log is sealed, and no log or record th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from agent.clock import Clock
@@ -71,8 +71,13 @@ def due(
     rules: Rules,
     shortage: Shortage,
     is_read: Callable[[str], bool],
+    stuck: Collection[str] = (),
 ) -> Due:
-    """What shall go now of these ended sessions, each with its age in seconds."""
+    """What shall go now of these ended sessions, each with its age in seconds.
+
+    What could not be removed the last time is `stuck`: it goes after the others, and none waits
+    for the room that it takes.
+    """
     oldest_first = sorted(ended, key=lambda each: -each[0])
     ages = {session.internal_id: seconds for seconds, session in oldest_first}
     surplus = set(list(ages)[: max(0, len(ages) - ENDED_KEPT)])
@@ -87,9 +92,11 @@ def due(
             if session.log_sealed:
                 logs.append(internal_id)
 
-    spared = set(sealed[:SPARED_AT_ONCE] if shortage.containers else ())
+    by_hope = sorted(sealed, key=lambda each: each in stuck)
+    spared = set(by_hope[:SPARED_AT_ONCE] if shortage.containers else ())
+    makes_room = not spared.issubset(stuck)
     # On one disk, what is kept for the shorter time goes first.
-    takes_logs = shortage.logs and not (shortage.shared and spared)
+    takes_logs = shortage.logs and not (shortage.shared and makes_room)
     spared_logs = logs[:SPARED_AT_ONCE] if takes_logs else []
 
     def goes(internal_id: str, kept_seconds: float) -> bool:
@@ -104,5 +111,5 @@ def due(
         logs=tuple(each for each in spared_logs if each not in sessions),
         sessions=tuple(sessions),
         early=frozenset({*containers, *spared_logs, *sessions} - in_time),
-        nothing_left=shortage.logs and not (spared or spared_logs),
+        nothing_left=shortage.logs and not (makes_room or spared_logs),
     )

@@ -131,7 +131,7 @@ class AgentClient:
         request = agent_pb2.StartSessionRequest(internal_id=internal_id, spec=spec_out(spec))
         with _translated():
             response = await self._stub.StartSession(request, timeout=timeout)
-            return Answer(session_in(response.session), response.incarnation)
+            return _answer(response, internal_id)
 
     async def stop_session(self, internal_id: str, timeout: float, *, discard: bool) -> Answer:
         """Stop a session and wait for its end, at most `timeout` seconds. Raises as `watch`.
@@ -143,7 +143,7 @@ class AgentClient:
         )
         with _translated():
             response = await self._stub.StopSession(request, timeout=timeout)
-            return Answer(session_in(response.session), response.incarnation)
+            return _answer(response, internal_id)
 
     async def stream_logs(self, internal_id: str, *, follow: bool) -> AsyncGenerator[bytes, None]:
         """Read a log from its beginning. Closing cancels the call. Raises as `watch`."""
@@ -210,6 +210,14 @@ class AgentClient:
         self._stub = agent_pb2_grpc.AgentServiceStub(self._channel)
 
 
+def _answer(
+    response: agent_pb2.StartSessionResponse | agent_pb2.StopSessionResponse, internal_id: str
+) -> Answer:
+    if response.session.internal_id != internal_id:
+        raise ValueError("another session than it was asked for")
+    return Answer(session_in(response.session), response.incarnation)
+
+
 def _channel(address: str, credentials: Credentials | None) -> grpc.aio.Channel:
     if credentials is None:
         return grpc.aio.insecure_channel(address, options=_OPTIONS)
@@ -218,7 +226,8 @@ def _channel(address: str, credentials: Credentials | None) -> grpc.aio.Channel:
     )
     # Its certificate is for this name, wherever the agent is reached.
     options = (*_OPTIONS, ("grpc.ssl_target_name_override", credentials.host))
-    return grpc.aio.secure_channel(address, shown, options=options)
+    # The scheme keeps a host from being one itself: `unix:7444` is a socket here otherwise.
+    return grpc.aio.secure_channel(f"dns:///{address}", shown, options=options)
 
 
 @contextmanager

@@ -29,6 +29,9 @@ from controlplane.fleet.session_report import FailedRun, Moment, SessionReport
 from tiltyard.agent.v1 import agent_pb2
 
 FORMAT = 1
+MAX_NANO_CPUS, MAX_MEMORY_BYTES = 2**46, 2**50
+"""70,000 cores and a PiB. With more, what a host makes up could overflow the database's sums, and
+with them every start of an account."""
 _PROTOCOLS = {
     Protocol.TCP: agent_pb2.PROTOCOL_TCP,
     Protocol.UDP: agent_pb2.PROTOCOL_UDP,
@@ -201,6 +204,12 @@ def _milliseconds(time: Timestamp, present: bool) -> int | None:
 
 
 def _resources_in(resources: agent_pb2.Resources) -> Resources:
+    is_known = (
+        0 <= resources.nano_cpus <= MAX_NANO_CPUS
+        and 0 <= resources.memory_bytes <= MAX_MEMORY_BYTES
+    )
+    if not is_known:
+        raise ValueError("resources that no host has")
     return Resources(resources.nano_cpus, resources.memory_bytes, resources.gpus)
 
 

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from controlplane.authority import UnfitRequestError
 from controlplane.clock import Clock
 from controlplane.errors import AgentRefusedError, AgentSilentError, StoreError
 from controlplane.fleet.dialling import Dialler
@@ -46,7 +45,7 @@ class Renewal:
 
     async def renew(self) -> None:
         """Renew what is due now; an agent that cannot be reached is asked another time."""
-        if await self._issuer.renew_own():
+        if await self._renew_own():
             for link in self._fleet.links:
                 if link.row.id is not None:
                     link.client.redial(self._dialler.credentials(link.row.id))
@@ -57,6 +56,16 @@ class Renewal:
                     name = f"renew the certificate of {link.row.name}"
                     group.create_task(self._renew_in_turn(link, slots), name=name)
 
+    async def _renew_own(self) -> bool:
+        try:
+            return await self._issuer.renew_own()
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # a full disk, or a clock beyond the authority's end
+            _log.error("cannot renew the control plane's own certificates: %s", error)
+            return False
+
     def _is_due(self, link: HostLink) -> bool:
         expire_ms = link.row.certificate_expire_ms
         now_ms = self._clock.now_ms()
@@ -66,7 +75,7 @@ class Renewal:
         async with slots:
             try:
                 await self._renew(link)
-            except (AgentRefusedError, AgentSilentError, UnfitRequestError, StoreError) as error:
+            except (AgentRefusedError, AgentSilentError, ValueError, StoreError) as error:
                 name, expire_ms = link.row.name, link.row.certificate_expire_ms or 0
                 if expire_ms <= self._clock.now_ms():
                     _log.error("agent %s: its certificate has expired: enrol it again", name)

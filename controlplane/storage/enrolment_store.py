@@ -196,6 +196,14 @@ class EnrolmentStore:
         await self._store.run(transaction)
 
 
+def void_tokens(db: Database, agent: str, now_ms: int) -> None:
+    """Have the tokens for an agent enrol nobody: neither it once more nor another of its name."""
+    db.execute(
+        "UPDATE enrolment_token SET expire_ms=? WHERE agent=? AND expire_ms>?",
+        (now_ms, agent, now_ms),
+    )
+
+
 def _unknown(db: Database, place: Place) -> Unknown | None:
     if not db.execute("SELECT 1 FROM region WHERE name=?", (place.region,)).fetchone():
         return Unknown("region", place.region)
@@ -215,6 +223,7 @@ def _enrol(
         return refusal
     row = _write(db, place, newcomer)
     db.execute("UPDATE enrolment_token SET used_ms=? WHERE id=?", (now_ms, presented.token_id))
+    void_tokens(db, row.name, now_ms)
     event = Event(now_ms, "agent.enrolled", "", Actor(presented.token_id, address), newcomer.name)
     named = {"region": row.region, "nodePool": row.node_pool, "serial": newcomer.serial}
     record_event(db, event, named)
@@ -302,5 +311,6 @@ def _revoke(
         revoked_ms = now_ms
         db.execute("UPDATE agent SET revoked_ms=? WHERE name=?", (now_ms, name))
         lose_sessions(db, name, now_ms)
+        void_tokens(db, name, now_ms)
         record_event(db, Event(now_ms, "agent.revoked", "", actor, name))
     return RevokedAgent(row, revoked_ms)

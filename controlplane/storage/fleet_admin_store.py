@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from sqlite_utils import Database
 
 from controlplane.fleet.placement import Strategy
+from controlplane.storage.enrolment_store import void_tokens
 from controlplane.storage.fleet_store import (
     ALL_REGISTRIES,
     REGISTRY_COLUMNS,
@@ -219,6 +220,7 @@ def _remove_agent(db: Database, name: str, actor: Actor, now_ms: int) -> Removal
         " certificate_serial=NULL, certificate_expire_ms=NULL WHERE name=?",
         (now_ms, name),
     )
+    void_tokens(db, name, now_ms)
     record_event(db, Event(now_ms, "agent.removed", "", actor, name))
     return Removed()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.back_off import RETRY_LONGEST_SECONDS
-from agent.errors import DiskFull, LogGone
+from agent.errors import DiskFull, EngineError, LogGone
 from agent.logs import reading as logs
 from agent.logs.sealed import SealedLog
 from agent.sessions import sealed_report
@@ -220,6 +220,23 @@ async def test_of_one_disk_containers_go_before_logs(agent: Agent, filling: Fill
     assert _logs(agent) == {old, young}
     await agent.pass_over()
     assert _logs(agent) == set()
+
+
+async def test_of_one_disk_logs_go_while_the_engine_keeps_a_container(
+    agent: Agent, filling: Filling
+) -> None:
+    filling.shared = True
+    old = await _ended(agent)
+    await agent.clock.advance(4 * 3600)
+    await agent.pass_over()
+    kept = await _ended(agent)
+    filling.free = {"docker": 0, "state": 0}
+    for _ in range(2):
+        agent.engine.fail_next("remove", EngineError("remove", "device or resource busy"))
+        await agent.pass_over()
+    assert (_removed(agent), _logs(agent)) == ({old}, {kept})
+    await agent.pass_over()
+    assert _removed(agent) == {old, kept}
 
 
 @pytest.mark.parametrize("writer", [SealedLog, sealed_report], ids=["log", "report"])

@@ -169,6 +169,19 @@ async def test_a_log_that_cannot_be_read_to_its_end_is_kept_as_far_as_it_can(
     assert sealed == b"one\ntwo\n" + UNREADABLE % b"cannot logs: invalid header"
 
 
+async def test_a_log_that_cannot_be_opened_does_not_keep_its_container_for_ever(
+    agent: Agent,
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    for _ in range(SEAL_TRIES + 1):
+        agent.engine.fail_next("logs", EngineError("logs", "failed to get its reader"))
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.clock.advance(RETRY_FIRST_SECONDS * 2**SEAL_TRIES)
+    await until_sealed(agent, session.internal_id)
+    sealed = agent.records.log_path(session.internal_id).read_bytes()
+    assert sealed == UNREADABLE % b"cannot logs: failed to get its reader"
+
+
 async def test_a_discard_goes_on_when_nobody_waits_any_more(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.hold("remove")

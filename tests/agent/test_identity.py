@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,7 +13,7 @@ import pytest
 from cryptography import x509
 
 from agent.errors import InvalidArgument
-from agent.identity import FILE, HostIdentity, Identity, make_request
+from agent.identity import FILE, HostIdentity, Identity, UnfitIdentity, make_request
 from tests.agent.test_transport import HOST, OURS, URI, an_identity
 from tests.certificates import SERVES, Signer
 
@@ -87,6 +88,31 @@ async def test_what_is_not_for_this_host_is_not_installed(host: HostIdentity, ki
 async def test_nothing_is_installed_that_was_not_asked_for(host: HostIdentity) -> None:
     with pytest.raises(InvalidArgument, match="none was asked for"):
         await host.install(OURS.sign(SERVES, [URI], [HOST]).certificate)
+
+
+CHANGED = {
+    "the kind of the key": ("06072a8648ce3d0201", "06072a8648ce3d0200"),
+    "the curve": ("06082a8648ce3d030107", "06082a8648ce3d030100"),
+    "the version of the certificate": ("a003020102", "a003020142"),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+def test_an_identity_in_which_a_bit_has_changed_is_damaged(tmp_path: Path, kind: str) -> None:
+    """And is no other error, which the agent would end with."""
+    path, (old, new) = tmp_path / FILE, map(bytes.fromhex, CHANGED[kind])
+    identity = an_identity()
+    key, certificate = (_changed(text, old, new) for text in (identity.key, identity.certificate))
+    assert (key, certificate) != (identity.key, identity.certificate)
+    Identity(key, certificate, identity.authority).save(path)
+    with pytest.raises(UnfitIdentity, match="damaged"):
+        Identity.read(path)
+
+
+def _changed(text: bytes, old: bytes, new: bytes) -> bytes:
+    begin, *lines, end = text.splitlines()
+    der = base64.b64decode(b"".join(lines)).replace(old, new)
+    return b"\n".join([begin, base64.b64encode(der), end, b""])
 
 
 async def test_a_host_that_is_not_enrolled_has_nothing_to_renew(tmp_path: Path) -> None:

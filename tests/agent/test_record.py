@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -60,6 +62,27 @@ async def test_the_agents_id_is_made_once(tmp_path: Path) -> None:
     await first.close()
     second = Records(tmp_path / "state")
     assert await second.open() == agent_id
+    await second.close()
+
+
+async def test_an_agent_begins_on_a_full_disk_and_empties_its_spool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Records(tmp_path / "state")
+    agent_id = await first.open()
+    (first.spool_dir / "left").touch()
+    await first.close()
+    real = os.mkdir
+
+    def full(path: Path, mode: int = 0o777) -> None:
+        if not Path(path).exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        real(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", full)
+    second = Records(tmp_path / "state")
+    assert await second.open() == agent_id
+    assert list(second.spool_dir.iterdir()) == []
     await second.close()
 
 

@@ -80,6 +80,25 @@ def test_nothing_is_left_when_neither_container_nor_log_could_go() -> None:
     assert not gone(*ended, shortage=only_engine).nothing_left
 
 
+def test_nothing_waits_for_the_room_of_containers_that_cannot_be_removed() -> None:
+    one_disk = Shortage(containers=True, logs=True, shared=True)
+    stuck, old = an_ended("stuck"), without_container("old")
+    found = due([(3, stuck), (2, old)], RULES, one_disk, lambda _: False, {"stuck"})
+    assert (found.containers, found.logs) == (("stuck",), ("old",))
+    found = due([(3, stuck)], RULES, one_disk, lambda _: False, {"stuck"})
+    assert (found.containers, found.nothing_left) == (("stuck",), True)
+
+
+def test_what_could_not_be_removed_gives_way_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retention, "SPARED_AT_ONCE", 1)
+    ended = [(3, an_ended("stuck")), (2, an_ended("next"))]
+    engines = Shortage(containers=True)
+    assert due(ended, RULES, engines, lambda _: False).containers == ("stuck",)
+    assert due(ended, RULES, engines, lambda _: False, {"stuck"}).containers == ("next",)
+
+
 async def _ended(agent: Agent) -> str:
     session = await agent.sessions.start(an_id(), a_spec())
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)

@@ -22,6 +22,7 @@ from agent.clock import SystemClock
 from agent.config import AgentConfig
 from agent.daemon import Daemon
 from agent.identity import FILE, Identity
+from agent.transport import MAX_CONNECTIONS, OPTIONS, Certificates
 from tests.agent.hosts import nobody_else
 from tests.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
 from tests.fakes import FakeEngine
@@ -32,6 +33,7 @@ from tiltyard.agent.v1 import agent_pb2_grpc
 HOST = "one.agent.tiltyard.internal"
 URI = "tiltyard://agent/one"
 DEADLINE = 20.0
+TOO_MANY = MAX_CONNECTIONS + 8
 CLOCK = SystemClock()
 
 OURS = Signer.new("ours")
@@ -300,6 +302,48 @@ async def test_a_damaged_identity_leaves_the_last_one_in_use(
     assert caplog.text.count("stays in use") == 1
 
 
+async def test_an_identity_that_could_not_be_read_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was put back from a copy, and given to the agent's user only then."""
+    path = tmp_path / FILE
+    await asyncio.to_thread(an_identity().save, path)
+    certificates = Certificates(path)
+
+    def refused(path: Path) -> Identity:
+        raise PermissionError(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Identity, "read", refused)
+        assert await asyncio.to_thread(certificates.newer) is None
+    assert await asyncio.to_thread(certificates.newer) is None  # it has not changed
+    await asyncio.to_thread(path.chmod, 0o400)
+    assert await asyncio.to_thread(certificates.newer) is not None
+
+
+async def test_strangers_cannot_take_all_the_agents_files(
+    tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who keeps silent keeps a connection, without a certificate, until its handshake is late."""
+    never = {"grpc.server_handshake_timeout_ms": 600_000}
+    monkeypatch.setattr("agent.transport.OPTIONS", tuple((dict(OPTIONS) | never).items()))
+    async with listening(tmp_path, engine, enrolled=True) as agent:
+        await agent.is_open()
+        host, _, port = agent.config.rpc_listen.partition(":")
+        async with agent.called_by(CALLER) as stub:
+            await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
+            opened = [await asyncio.open_connection(host, int(port)) for _ in range(TOO_MANY)]
+            silent = {asyncio.create_task(reader.read()) for reader, _ in opened}
+            while len(silent) >= MAX_CONNECTIONS:  # the control plane's own counts, too
+                _, silent = await asyncio.wait(silent, return_when=asyncio.FIRST_COMPLETED)
+            await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
+        for _, writer in opened:
+            writer.close()
+        await asyncio.wait(silent)
+        while await agent.answers(CALLER) is not grpc.StatusCode.OK:
+            pass
+
+
 def test_only_the_owner_reads_the_identity(tmp_path: Path) -> None:
     path = tmp_path / "state" / FILE
     identity = an_identity()
@@ -312,9 +356,19 @@ def test_only_the_owner_reads_the_identity(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-def test_the_agents_own_user_can_read_what_root_enrolled(tmp_path: Path) -> None:
+def test_the_agents_own_user_can_read_what_root_enrolled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
     os.chown(folder, 65534, 65534)
+    owners, replace = [], Path.replace
+
+    def watched(beside: Path, path: Path) -> Path:
+        owners.append(beside.stat().st_uid)
+        return replace(beside, path)
+
+    monkeypatch.setattr(Path, "replace", watched)
     an_identity().save(folder / FILE)
     assert (folder / FILE).stat().st_uid == 65534
+    assert owners == [65534]  # a running agent may look for it in that moment

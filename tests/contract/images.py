@@ -29,7 +29,7 @@ def build(socket: Path, address: str, folder: Path, name: str, line: str = "") -
     subprocess.run([*command, str(SOURCE)], check=True, timeout=60)
     client = docker.APIClient(f"unix://{socket}", version="1.41", timeout=60)
     repository = f"{address}/{name}"
-    dockerfile = f"{_DOCKERFILE}{line}\nLABEL run={uuid.uuid4()}\n"
+    dockerfile = f"{_DOCKERFILE}{line}\nMAINTAINER {uuid.uuid4()}\n"
     try:
         steps = client.build(
             fileobj=io.BytesIO(_context(program.read_bytes(), dockerfile, name)),

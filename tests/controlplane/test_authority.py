@@ -156,6 +156,14 @@ def test_certificates_are_due_after_two_thirds_of_their_life(authority: Authorit
     assert authority.is_due(expire_ms, due_ms)
 
 
+def test_what_is_not_valid_yet_is_due(authority: Authority) -> None:
+    """The clock was ahead when it was signed, and was set back."""
+    made = authority.sign_agent(a_request(), ID, NOW_MS)
+    begin_ms = int(read(made.certificate).not_valid_before_utc.timestamp() * 1000)
+    assert authority.is_due(made.expire_ms, begin_ms - 1)
+    assert not authority.is_due(made.expire_ms, begin_ms)
+
+
 async def opened(path: Path, enrolled: int = 0) -> Issuer:
     issuer = Issuer(path, Clock())
     try:
@@ -198,7 +206,9 @@ def with_a_changed_bit(text: bytes) -> bytes:
     kind = bytes.fromhex("06072a8648ce3d0201")  # an elliptic curve
     assert kind in der
     changed = base64.encodebytes(der.replace(kind, kind[:-1] + b"\x00"))
-    return b"-----BEGIN PRIVATE KEY-----\n" + changed + b"-----END PRIVATE KEY-----\n" + mark + rest
+    return (
+        b"-----BEGIN PRIVATE KEY-----\n" + changed + b"-----END PRIVATE KEY-----\n" + mark + rest
+    )
 
 
 @pytest.mark.parametrize(

@@ -48,18 +48,20 @@ async def deployment(tmp_path: Path) -> AsyncIterator[Deployment]:
 
 
 @asynccontextmanager
-async def serving(folder: Path, party: Party | None, trusted: bytes) -> AsyncIterator[FakeAgent]:
+async def serving(
+    folder: Path, party: Party | None, trusted: bytes, address: str = "127.0.0.1:0"
+) -> AsyncIterator[FakeAgent]:
     """A host on a port that shows a certificate, or speaks in clear."""
     agent, server = FakeAgent(folder), grpc.aio.server()
     agent_pb2_grpc.add_AgentServiceServicer_to_server(agent, server)
     if party is None:
-        port = server.add_insecure_port("127.0.0.1:0")
+        port = server.add_insecure_port(address)
     else:
         shown = grpc.ssl_server_credentials(
             [(party.key, party.certificate)], trusted, require_client_auth=True
         )
-        port = server.add_secure_port("127.0.0.1:0", shown)
-    agent.address = f"127.0.0.1:{port}"
+        port = server.add_secure_port(address, shown)
+    agent.address = address.replace("127.0.0.1:0", f"127.0.0.1:{port}")
     await server.start()
     try:
         yield agent
@@ -85,6 +87,17 @@ async def test_the_host_that_was_dialled_is_heard(deployment: Deployment, tmp_pa
         assert await heard(deployment.client(agent.address))
         with pytest.raises(AgentSilentError):  # by its address alone it is nobody
             await heard(deployment.client(agent.address, OTHER))
+
+
+async def test_a_host_is_never_dialled_on_this_machine_by_a_scheme(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """gRPC reads `unix-abstract:1` as a socket; it has the form of a host and a port, too."""
+    authority = deployment.issuer.authority.certificate
+    async with serving(tmp_path, deployment.host(ONE), authority, "unix-abstract:64999") as agent:
+        client = deployment.client(agent.address)
+        with pytest.raises(AgentSilentError):
+            await heard(client)
 
 
 IMPOSTORS: dict[str, Callable[[Deployment], Party | None]] = {

@@ -259,6 +259,39 @@ async def test_an_agent_enrols_again_with_a_token_for_it_alone(system: Enrolling
     assert_error(await system.enrol(token), 401)
 
 
+async def gone_by(system: Enrolling, kind: str) -> None:
+    """Have the agent's place taken by another of its name, or by itself once more."""
+    if kind == "it enrolled again":
+        assert (await system.enrol(await system.token_again("host-1"))).status == 201
+        return
+    if kind == "revoked":
+        assert (await system.operate("POST", "/agent/host-1/revoke")).status == 204
+        assert (await system.operate("DELETE", "/agent/host-1")).status == 204
+    else:
+        assert (await system.operate("DELETE", "/agent/host-1")).status == 204
+    assert (await system.enrol()).status == 201
+
+
+@pytest.mark.parametrize("kind", ["revoked", "removed", "it enrolled again"])
+async def test_a_token_for_an_agent_does_not_take_over_what_comes_after_it(
+    system: Enrolling, kind: str
+) -> None:
+    assert (await system.enrol()).status == 201
+    kept = await system.token_again("host-1")
+    await gone_by(system, kind)
+    before = await system.rows("SELECT id, address FROM agent WHERE name='host-1'")
+    assert_error(await system.enrol(kept, address="192.0.2.66:1"), 401)
+    assert await system.rows("SELECT id, address FROM agent WHERE name='host-1'") == before
+
+
+async def test_a_clock_far_ahead_does_not_stop_the_control_plane(
+    system: Enrolling, caplog: pytest.LogCaptureFixture
+) -> None:
+    system.later = 20 * 365 * 24 * 3600.0  # the authority has ended by then
+    await system.control_plane.renewal.renew()
+    assert "cannot renew the control plane's own certificates" in caplog.text
+
+
 async def test_a_token_names_what_is_there(system: Enrolling) -> None:
     async def make(**body: Any) -> Answer:
         return await system.operate("POST", "/agent/token", json=body)

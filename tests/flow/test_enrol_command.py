@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -84,7 +85,9 @@ async def test_why_a_host_is_not_enrolled(system: Enrolling, machine: Machine) -
         ("no enrolment token", url, text),
         ("has not the form https://HOST:7443", url.replace("https", "http"), token),
         ("has not the form https://HOST:7443", f"{url}/session", token),
+        ("has not the form https://HOST:7443", "https://[::1:7443", token),
         ("cannot reach", "https://127.0.0.1:1", token),
+        ("cannot reach", "https://a..b:1", token),
         ("nothing was told", url, f"{text}.{fingerprint[::-1]}"),
         ("cannot read", url, "", "--token-file", "/nowhere"),
         ("422 region: the token is for local", url, token, "--region", "eu"),
@@ -160,6 +163,22 @@ async def test_who_poses_as_the_control_plane_is_not_told_the_token(
         await machine.refused("cannot reach", url, token)
     assert token.partition(".")[0] not in json.dumps(told)
     assert len(told) == 1
+
+
+async def test_what_stands_behind_the_authority_is_not_trusted(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """Base64 ends at its padding, and PEM does not: the rest was never compared."""
+    ours = next(one for one in map(Signer.new, "abcdefgh" * 9) if b"=" in one.certificate)
+    theirs = Signer.new("whoever sits in between")
+    both = {"authority": (ours.certificate + theirs.certificate).decode()}
+    der = ssl.PEM_cert_to_DER_cert(ours.certificate.decode())
+    secret = f"ty_{'0' * 16}_{'1' * 72}"
+    party = theirs.sign(SERVES, hosts=[ENROLMENT_HOST])
+    async with posing(tmp_path, party, lambda _: both) as (url, told):
+        token = f"{secret}.{hashlib.sha256(der).hexdigest()}"
+        await machine.refused("cannot reach", url, token)
+    assert told == [{}]
 
 
 async def test_a_certificate_for_another_key_is_not_kept(

@@ -1,0 +1,76 @@
+"""What a host says is read with care: it may be in anybody's hands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controlplane.errors import AgentSilentError
+from controlplane.fleet.agent_client import AgentClient
+from controlplane.fleet.agent_wire import MAX_MEMORY_BYTES, MAX_NANO_CPUS, session_in
+from controlplane.fleet.contract import Identity, NetworkMode, Resources, SessionSpec
+from tests.controlplane.fake_agent import FakeAgent
+from tiltyard.agent.v1 import agent_pb2
+
+SPEC = SessionSpec(
+    identity=Identity("alice", "match", "game", "1", "local", {}),
+    image="game@sha256:0",
+    args=(),
+    env={},
+    restart=False,
+    ttl=None,
+    network_mode=NetworkMode.BRIDGE,
+    reservation=Resources(),
+    limits=Resources(),
+    ports=(),
+)
+DEADLINE = 20.0
+
+
+def a_session(**reserved: int) -> agent_pb2.Session:
+    return agent_pb2.Session(
+        state=agent_pb2.STATE_RUNNING, reservation=agent_pb2.Resources(**reserved)
+    )
+
+
+@pytest.mark.parametrize(
+    "reserved",
+    [
+        {"nano_cpus": -1},
+        {"nano_cpus": MAX_NANO_CPUS + 1},
+        {"memory_bytes": -1},
+        {"memory_bytes": 2**63 - 1},
+    ],
+    ids=str,
+)
+def test_resources_that_no_host_has_are_not_read(reserved: dict[str, int]) -> None:
+    """An account whose sums overflow could start nothing any more."""
+    with pytest.raises(ValueError, match="no host has"):
+        session_in(a_session(**reserved))
+
+
+def test_the_largest_resources_are_read() -> None:
+    most = a_session(nano_cpus=MAX_NANO_CPUS, memory_bytes=MAX_MEMORY_BYTES)
+    assert session_in(most).reservation.memory_bytes == MAX_MEMORY_BYTES
+
+
+class Mistaken(FakeAgent):
+    """It answers with another session than the one that it was asked for."""
+
+    def _make(self, request: agent_pb2.StartSessionRequest) -> agent_pb2.Session:
+        made = super()._make(request)
+        self.sessions[request.internal_id].internal_id = made.internal_id = "another"
+        return made
+
+
+async def test_an_answer_for_another_session_is_none(tmp_path: Path) -> None:
+    agent = Mistaken(tmp_path)
+    await agent.start()
+    client = AgentClient(agent.address)
+    with pytest.raises(AgentSilentError, match="another session"):
+        await client.start_session("one", SPEC, DEADLINE)
+    with pytest.raises(AgentSilentError, match="another session"):
+        await client.stop_session("one", DEADLINE, discard=False)
+    await client.close()
+    await agent.stop()

@@ -65,6 +65,8 @@ class PrivateEngine:
         self._dockerd = Process("dockerd", self.folder / "dockerd.log")
         self._containerd = Process("containerd", self.folder / "containerd.log")
         self._is_on = False
+        self.ends = 0
+        """How often dockerd was ended."""
 
     @property
     def namespace(self) -> str:
@@ -152,10 +154,12 @@ class PrivateEngine:
 
     def stop(self) -> None:
         """Stop dockerd by SIGTERM; with live-restore its containers run on."""
+        self.ends += 1
         self._dockerd.stop()
 
     def kill(self) -> None:
         """End dockerd by SIGKILL, and wait until it is gone."""
+        self.ends += 1
         self._dockerd.kill()
 
     def pause(self) -> None:
@@ -169,7 +173,7 @@ class PrivateEngine:
     def power_off(self) -> None:
         """End everything at once, containers included; a `start` then is that after a reboot."""
         self._is_on = False
-        self._dockerd.kill()
+        self.kill()
         state = self.folder / "containerd"
         for freezer in Path("/sys/fs/cgroup").glob(f"freezer/{self.folder.name}/*/freezer.state"):
             freezer.write_text("THAWED")  # else a container that is paused would not end

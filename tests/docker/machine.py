@@ -139,7 +139,13 @@ class Agent(AgentProcess):
         self.machine = machine
         self.ports = ports
         self.wrapper = machine.engine.inside() if wrapper is None else wrapper
-        self._watched = RealHost(self, machine.client, machine.engine.inside, machine.traces)
+        self._watched = RealHost(
+            self,
+            machine.client,
+            machine.engine.inside,
+            machine.traces,
+            lambda: machine.engine.ends,
+        )
 
     def start(self) -> None:
         super().start()

@@ -163,3 +163,10 @@ def test_what_is_left_behind_is_told() -> None:
         "I11: links left: ['veth0']"
     ]
     assert leftovers(before, {"spool": frozenset({"x"})}) == ["I11: spool left: ['x']"]
+
+
+def test_an_engine_that_ended_may_have_taken_a_line_with_it_and_doubled_none() -> None:
+    assert log_violations("x", _log(1, 3), may_lack=1) == []
+    assert log_violations("x", _log(1, 4), may_lack=1)
+    assert log_violations("x", _log(1, 2, 2, 4), may_lack=1)
+    assert log_violations("x", _log(1, 5, 3), may_lack=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,15 +20,16 @@ from tests.faults.ledger import fault_of
 _PAGE = """\
 # Evidence
 
-What one run of `make test-faults` showed. The run writes this page; nothing in it is by hand.
+What `make test-faults` showed. It writes this page; nothing in it is by hand. Each row is of the
+newest run of its test, at the commit that it names; `PYTEST_ARGS="-k f24"` renews those of F24.
 After each test the [invariants](#what-is-looked-at-after-each) are looked at, unless it is marked
 with †: it is of one part, without a host. What chance decides begins with the seed: a run of the
 test with `--seed` does the same again.
 
 {about}
 
-| fault | | tests | rounds | seed | result |
-|---|---|---|---|---|---|
+| fault | | tests | rounds | seed | result | commit |
+|---|---|---|---|---|---|---|
 {rows}
 
 ## What is looked at after each
@@ -55,6 +57,12 @@ and taken away, but nothing that was written is undone.
 """
 
 
+_ROW = re.compile(
+    r"\| .* \| `(?P<name>[^`]+)`(?P<part> †)? \| (?P<rounds>\d+) \| (?P<seeds>[\d, ]*) \|"
+    r" (?P<outcome>\w+) \| (?P<commit>\S+) \|"
+)
+
+
 @dataclass
 class _Test:
     outcome: str = "passed"
@@ -62,6 +70,7 @@ class _Test:
     rounds: int = 0
     seeds: list[str] = field(default_factory=list)
     is_part: bool = False
+    commit: str = ""
 
 
 class Evidence:
@@ -69,6 +78,7 @@ class Evidence:
 
     def __init__(self) -> None:
         self._tests: dict[int, dict[str, _Test]] = defaultdict(lambda: defaultdict(_Test))
+        self._commit = _commit()
 
     def add(self, report: pytest.TestReport) -> None:
         """Take note of one phase of a test."""
@@ -78,6 +88,7 @@ class Evidence:
         if fault is None:
             return
         test = self._tests[fault][f"{path}::{name.partition('[')[0]}"]
+        test.commit = self._commit
         test.is_part = "part_alone" in report.keywords
         if report.failed:
             test.outcome = "failed"
@@ -90,7 +101,9 @@ class Evidence:
             test.seeds += [str(properties["seed"])] if "seed" in properties else []
 
     def write(self, page: Path) -> None:
-        """Write the page."""
+        """Write the page; what did not run now stays as it was."""
+        for fault, name, test in _written(page):
+            self._tests[fault].setdefault(name, test)
         rows = "\n".join(line for fault in FAULTS for line in self._rows(fault))
         text = _PAGE.format(about=_about(), rows=rows, cgroups=_cgroups(), iptables=_iptables())
         page.write_text(text)
@@ -99,13 +112,38 @@ class Evidence:
         tests: Mapping[str, _Test] = self._tests.get(fault, {})
         if not tests:
             why = NOT_YET.get(fault, "did not run")
-            yield f"| F{fault:02} | {FAULTS[fault]} | none: {why} | | | |"
+            yield f"| F{fault:02} | {FAULTS[fault]} | none: {why} | | | | |"
         first = f"F{fault:02} | {FAULTS[fault]}"
         for name, test in tests.items():
             dagger = " †" if test.is_part else ""
-            seeds = ", ".join(test.seeds)
-            yield f"| {first} | `{name}`{dagger} | {test.rounds} | {seeds} | {test.outcome} |"
+            shown = f"{test.rounds} | {', '.join(test.seeds)} | {test.outcome} | {test.commit}"
+            yield f"| {first} | `{name}`{dagger} | {shown} |"
             first = " | "
+
+
+def _written(page: Path) -> Iterator[tuple[int, str, _Test]]:
+    """The tests of a page that was written before: their fault, their name, what they showed."""
+    if not page.exists():
+        return
+    for row in page.read_text().splitlines():
+        found = _ROW.fullmatch(row)
+        fault = fault_of(found["name"].partition("::")[2]) if found else None
+        if found and fault is not None:
+            yield (
+                fault,
+                found["name"],
+                _Test(
+                    outcome=found["outcome"],
+                    rounds=int(found["rounds"]),
+                    seeds=list(filter(None, found["seeds"].split(", "))),
+                    is_part=bool(found["part"]),
+                    commit=found["commit"],
+                ),
+            )
+
+
+def _commit() -> str:
+    return _first_line("git", "describe", "--always", "--dirty")
 
 
 def _about() -> str:
@@ -114,7 +152,6 @@ def _about() -> str:
 
 def _versions() -> Iterable[tuple[str, str]]:
     yield "date", datetime.now(UTC).strftime("%Y-%m-%d")
-    yield "commit", _first_line("git", "describe", "--always", "--dirty")
     yield "machine", f"{platform.machine()}, Linux {platform.release()}"
     yield "Docker Engine", _first_line("dockerd", "--version")
     yield "containerd", _first_line("containerd", "--version")

@@ -184,8 +184,14 @@ class RealHost:
             text=True,
             timeout=30,
         )
-        found = ((protocol, int(port)) for protocol, port in _DNAT.findall(done.stdout))
-        return frozenset(each for each in found if first <= each[1] <= last)
+        found = {(protocol, int(port)) for protocol, port in _DNAT.findall(done.stdout)}
+        return frozenset(each for each in found - self._others() if first <= each[1] <= last)
+
+    def _others(self) -> set[Address]:
+        """Host ports of containers that are another agent's, or nobody's."""
+        ours = {container.id for container in self._containers()}
+        there = self._engine.containers.list(ignore_removed=True)
+        return {port for each in there if each.id not in ours for port in _published(each)}
 
 
 _LIVE = pb.ListSessionsRequest(live_only=True)
@@ -196,11 +202,15 @@ def _seen(container: Any) -> SeenContainer:
         container.name,
         container.labels[LABEL_SESSION],
         running=container.status == "running",
-        ports=frozenset(
-            (port.partition("/")[2], int(binding["HostPort"]))
-            for port, bindings in container.ports.items()
-            for binding in bindings or ()
-        ),
+        ports=_published(container),
+    )
+
+
+def _published(container: Any) -> frozenset[Address]:
+    return frozenset(
+        (port.partition("/")[2], int(binding["HostPort"]))
+        for port, bindings in container.ports.items()
+        for binding in bindings or ()
     )
 
 

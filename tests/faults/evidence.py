@@ -16,6 +16,7 @@ import pytest
 
 from tests.faults.catalogue import FAULTS, NOT_YET
 from tests.faults.ledger import fault_of
+from tests.harness import ROOT
 
 _PAGE = """\
 # Evidence
@@ -128,7 +129,7 @@ def _written(page: Path) -> Iterator[tuple[int, str, _Test]]:
     for row in page.read_text().splitlines():
         found = _ROW.fullmatch(row)
         fault = fault_of(found["name"].partition("::")[2]) if found else None
-        if found and fault is not None:
+        if found and fault is not None and _exists(found["name"]):
             yield (
                 fault,
                 found["name"],
@@ -140,6 +141,12 @@ def _written(page: Path) -> Iterator[tuple[int, str, _Test]]:
                     commit=found["commit"],
                 ),
             )
+
+
+def _exists(test: str) -> bool:
+    path, _, name = test.partition("::")
+    module = ROOT / path
+    return module.is_file() and f"def {name}(" in module.read_text()
 
 
 def _commit() -> str:

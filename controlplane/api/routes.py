@@ -113,7 +113,7 @@ ROUTES: tuple[Route, ...] = (
     Route("DELETE", "/operator/registry/{registry}", Scope.OPERATOR_WRITE, remove_registry,
           {401, 403, 404, 409}),
     Route("GET", "/operator/agent", Scope.OPERATOR_READ, list_agents, {401, 403}),
-    Route("POST", "/operator/agent/token", Scope.OPERATOR_WRITE, create_enrolment_token,
+    Route("POST", "/operator/enrolment-token", Scope.OPERATOR_WRITE, create_enrolment_token,
           {401, 403, 404, 413, 422}),
     Route("GET", "/operator/agent/{agent}", Scope.OPERATOR_READ, get_agent, {401, 403, 404}),
     Route("DELETE", "/operator/agent/{agent}", Scope.OPERATOR_WRITE, remove_agent,

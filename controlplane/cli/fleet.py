@@ -219,7 +219,7 @@ def create_token(api: Api, region: str | None, node_pool: str | None, again: str
         reply = api.post("operator", "agent", again, "token", body=None)
     else:
         body = {"region": region, "nodePool": node_pool}
-        reply = api.post("operator", "agent", "token", body=body)
+        reply = api.post("operator", "enrolment-token", body=body)
     api.print(reply, lambda content: [str(content["token"])])
 
 

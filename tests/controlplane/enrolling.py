@@ -35,7 +35,7 @@ class Enrolling(System):
 
     async def token(self, **body: str) -> str:
         """Have the operator make an enrolment token; of the region `local` by default."""
-        answer = await self.operate("POST", "/agent/token", json=body or {"region": "local"})
+        answer = await self.operate("POST", "/enrolment-token", json=body or {"region": "local"})
         assert answer.status == 201, answer.text
         assert answer.headers["Cache-Control"] == "no-store"
         return str(answer.json["token"])

@@ -227,8 +227,8 @@ CASES: dict[tuple[str, str], Case] = {
         204, _at("/operator/registry/{}"), World.registry_of
     ),
     ("GET", "/operator/agent"): Case(200, _at("/operator/agent")),
-    ("POST", "/operator/agent/token"): Case(
-        201, _at("/operator/agent/token", json={"region": "local"})
+    ("POST", "/operator/enrolment-token"): Case(
+        201, _at("/operator/enrolment-token", json={"region": "local"})
     ),
     ("GET", "/operator/agent/{agent}"): Case(200, _at("/operator/agent/{}"), World.agent_of),
     ("DELETE", "/operator/agent/{agent}"): Case(204, _at("/operator/agent/{}"), World.agent_of),

@@ -294,7 +294,7 @@ async def test_a_clock_far_ahead_does_not_stop_the_control_plane(
 
 async def test_a_token_names_what_is_there(system: Enrolling) -> None:
     async def make(**body: Any) -> Answer:
-        return await system.operate("POST", "/agent/token", json=body)
+        return await system.operate("POST", "/enrolment-token", json=body)
 
     for body in ({"region": "nowhere"}, {"region": "local", "nodePool": "no"}):
         assert_error(await make(**body), 404)

@@ -163,7 +163,7 @@ async def test_headers_that_the_document_promises_are_sent(tmp_path: Path) -> No
             ("GET", "/available-location/game", None, None),
             ("POST", "/operator/account", operator, {"name": "carol"}),
             ("POST", "/operator/token", operator, {"name": "t", "scopes": scopes}),
-            ("POST", "/operator/agent/token", operator, {"region": "local"}),
+            ("POST", "/operator/enrolment-token", operator, {"region": "local"}),
         ):
             answer = await system.call(method, path, token=token, json=body)
             assert answer.headers["Cache-Control"] == "no-store"

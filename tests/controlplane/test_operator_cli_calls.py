@@ -90,9 +90,9 @@ async def test_a_token_for_a_host_and_a_revocation(tmp_path: Path) -> None:
             return await run("agent", *arguments, url=api.url, token_file=token)
 
         made = {"id": "0123456789abcdef", "token": "ty_for_one_host", "expires": 1767226500000}
-        api.answers["POST", "/operator/agent/token"] = made
+        api.answers["POST", "/operator/enrolment-token"] = made
         api.answers["POST", "/operator/agent/a/0/token"] = made
-        token_of = "/operator/agent/token"
+        token_of = "/operator/enrolment-token"
         for options, path, body in (
             ("--region eu", token_of, {"region": "eu", "nodePool": None}),
             ("--region eu --node-pool big", token_of, {"region": "eu", "nodePool": "big"}),

@@ -30,7 +30,7 @@ class Enrolling(System):
 
     async def token(self, **body: str) -> str:
         """Have the operator make an enrolment token; of the region `local` by default."""
-        path, asked = "/operator/agent/token", body or {"region": "local"}
+        path, asked = "/operator/enrolment-token", body or {"region": "local"}
         answer = await self.call("POST", path, token=self.operator_token, json=asked)
         assert answer.status == 201, answer.text
         return str(answer.json["token"])

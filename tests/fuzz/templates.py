@@ -206,7 +206,7 @@ TEMPLATES: dict[tuple[str, str], Template] = {
         }),
     ("DELETE", "/operator/registry/{registry}"): Template(204),
     ("GET", "/operator/agent"): Template(200),
-    ("POST", "/operator/agent/token"): Template(
+    ("POST", "/operator/enrolment-token"): Template(
         201, {"region": "local", "nodePool": "default"},
         closed({"region": text()}, {"nodePool": text()})),
     ("GET", "/operator/agent/{agent}"): Template(200),

@@ -116,7 +116,7 @@ async def remove_agent(request: web.Request) -> None:
 
 
 class EnrolmentTokenBody(Body):
-    """The body of POST /operator/agent/token: where a new host belongs."""
+    """The body of POST /operator/enrolment-token: where a new host belongs."""
 
     region: Text
     nodePool: Text | None = None  # noqa: N815  # the name in JSON

@@ -30,6 +30,8 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 OPERATORS = re.compile("^/operator/")
 NO_SUCCESS = {
     ("DELETE", "/operator/agent/{agent}"): "the only agent is in the settings file: 409",
+    ("POST", "/operator/agent/{agent}/token"): "the only agent was never enrolled: 404 or 409",
+    ("POST", "/operator/agent/{agent}/revoke"): "the only agent was never enrolled: 404 or 409",
 }
 """Routes that succeed for nobody here."""
 

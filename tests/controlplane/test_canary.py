@@ -116,6 +116,7 @@ class FirstStart(ControlPlaneProcess):
         """Leave it to `serve`."""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_the_process_tells_nobody_either(tmp_path: Path) -> None:
     registry, agent = FakeRegistry(), FakeAgent(tmp_path, "a0")

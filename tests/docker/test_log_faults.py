@@ -39,6 +39,7 @@ def whole_log(stack: Stack, session_id: str) -> list[int]:
     return numbered(stack.client.get("/logs", id=session_id).expect(200).body)
 
 
+@pytest.mark.slow
 def test_a_follower_is_cut_off_with_the_agent_and_reads_it_all_again(stack: Stack) -> None:
     made = stack.start(args=["--lines-per-second", "200"])
     for _ in range(3):

@@ -44,6 +44,7 @@ async def test_a_session_is_played_with_a_generated_client(tmp_path: Path) -> No
         )
 
 
+@pytest.mark.slow
 @pytest.mark.docker
 @pytest.mark.registry
 @pytest.mark.root

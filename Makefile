@@ -3,15 +3,17 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help lint test test-ci test-faults demo up bench fuzz clean lock install
+.PHONY: wheel install-agent install-controlplane uninstall-agent uninstall-controlplane
 .DELETE_ON_ERROR:
 
 PYTEST := .venv/bin/python -m pytest
 # As many processes as cores; what shares a real part stays in one.
 BESIDE := --numprocesses auto --dist loadgroup
 STAMP := .venv/.tiltyard-installed
+BUILDER := build/wheel-venv/bin/python
 
 help: ## show what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 24
 
 # A .venv whose Python is gone, as after an upgrade of the system, is made anew.
 define VENV
@@ -28,6 +30,7 @@ lint: install ## ruff and mypy
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/mypy docs/examples/*.py
 
 test: everything ## all tests but the slow ones, real Docker included; PYTEST_ARGS=...
 	@exec $(PYTEST) $(BESIDE) -m "not slow" $(PYTEST_ARGS)
@@ -59,6 +62,34 @@ lock: install ## resolve the dependencies of pyproject.toml anew
 	  --no-emit-find-links --no-emit-index-url --no-emit-options \
 	  --extra=dev --constraint=requirements.txt \
 	  --output-file=requirements-dev.txt pyproject.toml
+
+wheel: ## build the package that the two targets below install, into dist/
+	@.ci/prerequisites python
+	@$(BUILDER) -c 'import setuptools' 2>/dev/null || $(MAKE) --silent build/wheel-venv
+	@rm -rf build/lib build/bdist.* dist/tiltyard-*.whl
+	@$(BUILDER) -m pip wheel --quiet --disable-pip-version-check --no-input --no-deps \
+	  --no-build-isolation --no-index --wheel-dir dist .
+
+# What `wheel` builds with: setuptools as it is locked, and nothing else.
+.PHONY: build/wheel-venv
+build/wheel-venv:
+	@rm -rf $@; "$$(.ci/prerequisites find-python)" -m venv $@
+	@awk '/^[^ #]/ {wanted = /^setuptools==/} wanted' requirements-dev.txt >$@/requirements.txt
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+	  --require-hashes -r $@/requirements.txt
+
+install-agent: wheel ## put the agent on this machine as a service, or upgrade it; Docker, too
+	@.ci/prerequisites host
+	@systemd/install install agent dist/tiltyard-*.whl
+
+install-controlplane: wheel ## put the control plane on this machine as a service, or upgrade it
+	@systemd/install install controlplane dist/tiltyard-*.whl
+
+uninstall-agent: ## remove the agent from this machine; PURGE=1 with its data
+	@systemd/install uninstall agent
+
+uninstall-controlplane: ## remove the control plane from this machine; PURGE=1 with its data
+	@systemd/install uninstall controlplane
 
 clean: ## remove what these targets made in this folder, .venv included
 	@[ ! -e .tiltyard/dev.json ] || { echo 'make up is running here: end it first' >&2; exit 1; }

@@ -6,10 +6,9 @@ import ipaddress
 import os
 import re
 import socket
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -18,23 +17,31 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    model_validator,
+    ValidationInfo,
 )
 
 from agent.network import firewall_rules
+from agent.network.tls_certificate import CertificateFiles
+from agent.validation import mistakes_of
+from tiltyard.service.supervision import Supervision, read_supervision
+from tiltyard.settings.mistakes import Mistake, SettingsError, in_order
+from tiltyard.settings.source import Reading, read_source, unknown_variables
 
 LARGEST_SPOOL_BYTES = 101_000_000
 """The largest artifact as it waits on disk: bytes that cannot be packed grow by 0.04 %."""
 ENVIRONMENT_PREFIX = "TILTYARD_AGENT_"
 SMALLEST_PORT = 1024
+MOST_CORES = 100_000
+MOST_MEBIBYTES = 1 << 30
+"""No host has as much, and the contract with control planes can say it."""
 DEFAULT_CONFIG = Path("/etc/tiltyard/agent.toml")
 
 _PORT_RANGE = re.compile(r"([0-9]{1,5})-([0-9]{1,5})", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
-class ConfigError(Exception):
-    """A setting is unknown or does not fit; the text names it and the mend."""
+class ConfigError(SettingsError):
+    """Settings are unknown or do not fit; the text names each and its mend."""
 
 
 def _address(value: str) -> str:
@@ -67,16 +74,60 @@ def _prefix(value: str) -> str:
 
 
 def _rpc_address(value: str) -> str:
-    host, _, port = value.rpartition(":")
-    fits = host and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535
-    if value and not fits:
-        raise ValueError(f"{value!r} has not the form host:port")
+    if value:
+        host_and_port(value)
+    return value
+
+
+def _port_range(value: str) -> str:
+    ports_of(value)
+    return value
+
+
+def _prefixes(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value:
+        raise ValueError("must name at least one prefix")
+    return value
+
+
+def _public_address(value: Any) -> Any:
+    return value or default_public_address()
+
+
+def _reachable(value: str) -> str:
+    if ipaddress.ip_address(value).is_unspecified:
+        raise ValueError("must be an address that players can reach")
+    return value
+
+
+def _both_or_none(value: Path | None, info: ValidationInfo) -> Path | None:
+    if "tls_certificate" in info.data and (info.data["tls_certificate"] is None) != (
+        value is None
+    ):
+        raise ValueError("goes together with tls_certificate: set both or none")
     return value
 
 
 def _split(value: Any) -> Any:
     """Lists come from the environment as words parted by commas."""
     return [word for word in value.split(",") if word] if isinstance(value, str) else value
+
+
+def ports_of(text: str) -> tuple[int, int]:
+    """The first and the last of a range of ports; ValueError when it is none for sessions."""
+    found = _PORT_RANGE.fullmatch(text)
+    first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not SMALLEST_PORT <= first <= last <= 65535:
+        raise ValueError(f"must be FIRST-LAST within {SMALLEST_PORT}-65535")
+    return first, last
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """The host and the port of an address to listen on or to dial; ValueError when it is none."""
+    host, _, port = text.rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+        raise ValueError(f"{text!r} has not the form host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def default_public_address() -> str:
@@ -86,7 +137,7 @@ def default_public_address() -> str:
             # Connecting a datagram socket sends nothing; it only asks the routing table.
             probe.connect(("192.0.2.1", 9))
         except OSError:
-            raise ValueError("public_address must be set: there is no default route") from None
+            raise ValueError("must be set: there is no default route") from None
         return str(probe.getsockname()[0])
 
 
@@ -107,15 +158,20 @@ class AgentConfig(BaseModel):
     socket: Absolute = Path("/run/tiltyard/agent.sock")
     rpc_listen: Annotated[str, AfterValidator(_rpc_address)] = ""
     rpc_address: Annotated[str, AfterValidator(_rpc_address)] = ""
+    metrics_listen: Annotated[str, AfterValidator(_rpc_address)] = "127.0.0.1:7445"
     docker_socket: Absolute = Path("/run/docker.sock")
-    public_address: Address = Field(default_factory=default_public_address)
+    public_address: Annotated[
+        Address, BeforeValidator(_public_address), AfterValidator(_reachable)
+    ] = Field(default="", validate_default=True)
     bind_address: Address = "0.0.0.0"  # noqa: S104 - games are played from outside
     latency_addresses: Annotated[
         tuple[Annotated[str, AfterValidator(_ipv4)], ...], BeforeValidator(_split)
     ] = ()
-    port_range: str = "20000-30000"
+    port_range: Annotated[str, AfterValidator(_port_range)] = "20000-30000"
     env_prefixes: Annotated[
-        tuple[Annotated[str, AfterValidator(_prefix)], ...], BeforeValidator(_split)
+        tuple[Annotated[str, AfterValidator(_prefix)], ...],
+        BeforeValidator(_split),
+        AfterValidator(_prefixes),
     ] = ("TILTYARD",)
     firewall_bridges: Annotated[
         tuple[Annotated[str, AfterValidator(firewall_rules.checked_bridge)], ...],
@@ -127,12 +183,19 @@ class AgentConfig(BaseModel):
     firewall_allowed: Annotated[
         tuple[Annotated[str, AfterValidator(_service)], ...], BeforeValidator(_split)
     ] = ()
-    cpu: Annotated[float, Field(gt=0)] | None = None
-    ram: Annotated[int, Field(gt=0)] | None = None
+    cpu: Annotated[float, Field(gt=0, le=MOST_CORES)] | None = None
+    ram: Annotated[int, Field(gt=0, le=MOST_MEBIBYTES)] | None = None
     gpus: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
     policy: Absolute | None = None
+    tls_certificate: Absolute | None = None
+    tls_key: Annotated[Absolute | None, AfterValidator(_both_or_none)] = Field(
+        default=None, validate_default=True
+    )
+    tls_max_connections: Annotated[int, Field(ge=1)] = 4096
+    tls_max_connections_per_port: Annotated[int, Field(ge=1)] = 1024
+    tls_max_connections_per_address: Annotated[int, Field(ge=1)] = 128
     max_sessions: Annotated[int, Field(ge=1, le=1000)] = 1000
-    start_slots: Annotated[int, Field(ge=1)] = Field(
+    start_slots: Annotated[int, Field(ge=1, le=MOST_CORES)] = Field(
         default_factory=lambda: 2 * (os.cpu_count() or 1)
     )
     stop_grace: Annotated[float, Field(ge=0, le=3600)] = 10.0
@@ -141,30 +204,24 @@ class AgentConfig(BaseModel):
     container_retention_hours: Annotated[float, Field(ge=0)] = 4.0
     log_retention_days: Annotated[float, Field(ge=0)] = 7.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["logfmt", "json"] = "logfmt"
     failpoint: str = ""
 
-    @model_validator(mode="after")
-    def _fits(self) -> AgentConfig:
-        self.ports()
-        if not self.env_prefixes:
-            raise ValueError("env_prefixes must name at least one prefix")
-        if ipaddress.ip_address(self.public_address).is_unspecified:
-            raise ValueError("public_address must be an address that players can reach")
-        return self
-
     def ports(self) -> tuple[int, int]:
-        """The first and the last host port; ValueError when it is no range."""
-        found = _PORT_RANGE.fullmatch(self.port_range)
-        first, last = (int(found[1]), int(found[2])) if found else (0, 0)
-        if not SMALLEST_PORT <= first <= last <= 65535:
-            raise ValueError(f"port_range must be FIRST-LAST within {SMALLEST_PORT}-65535")
-        return first, last
+        """The first and the last host port."""
+        return ports_of(self.port_range)
 
     def announced(self) -> str:
         """Where the control plane dials this host, once it is enrolled."""
         public = self.public_address
         host = f"[{public}]" if ":" in public else public
         return self.rpc_address or f"{host}:{self.rpc_listen.rpartition(':')[2]}"
+
+    def certificate_files(self) -> CertificateFiles | None:
+        """What TLS ports are served with."""
+        if self.tls_certificate is None or self.tls_key is None:
+            return None
+        return CertificateFiles(self.tls_certificate, self.tls_key)
 
     def firewall(self) -> firewall_rules.Plan:
         """What sessions may reach."""
@@ -182,44 +239,45 @@ class AgentConfig(BaseModel):
         return self.latency_addresses or ((str(public),) if public.version == 4 else ())
 
 
-def load_config(path: Path | None, environment: Mapping[str, str] = os.environ) -> AgentConfig:
-    """Read the settings; raises ConfigError. Without a path the defaults and the environment."""
-    settings: dict[str, Any] = {}
-    if path is not None:
-        try:
-            settings = tomllib.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot read {path}: {error}") from error
-    for key in AgentConfig.model_fields:
-        variable = ENVIRONMENT_PREFIX + key.upper()
-        if variable in environment:
-            settings[key] = environment[variable]
-    try:
-        return AgentConfig.model_validate(settings)
-    except ValidationError as error:
-        found = [
-            f"{'.'.join(map(str, one['loc'])) or 'settings'}: {one['msg']}"
-            for one in error.errors()
-        ]
-        raise ConfigError("; ".join(found)) from error
+def read_config(
+    path: Path | None, environment: Mapping[str, str] = os.environ
+) -> Reading[AgentConfig]:
+    """Read the settings; raises ConfigError when the file cannot be read at all. Blocks.
 
-
-class Supervision(NamedTuple):
-    """Where a service manager wants to be told how the agent is; nowhere without a `socket`.
-
-    `watchdog` is after how many seconds of silence it takes the agent for hung.
+    Without a path they are the defaults and the environment.
     """
+    try:
+        source = read_source(path, environment, ENVIRONMENT_PREFIX, AgentConfig.model_fields)
+    except SettingsError as error:
+        raise ConfigError(*error.mistakes) from error
+    values = {**source.table, **source.environment}
+    found = tuple(unknown_variables(environment, ENVIRONMENT_PREFIX, AgentConfig.model_fields))
+    for _ in range(2):  # the second time without what was wrong
+        try:
+            return Reading(source, AgentConfig.model_validate(values), in_order(found))
+        except ValidationError as error:
+            told = (_at_what_is_set(each, values) for each in mistakes_of(error, AgentConfig))
+            found += tuple(map(source.located, told))
+            wrong = {mistake.key[0] for mistake in found}
+            values = {key: value for key, value in values.items() if key not in wrong}
+    return Reading(source, None, in_order(found))
 
-    socket: str = ""
-    watchdog: float | None = None
+
+def _at_what_is_set(mistake: Mistake, values: Mapping[str, Any]) -> Mistake:
+    """Of two keys that go together, tell of the one that is there."""
+    if mistake.key != ("tls_key",) or "tls_key" in values:
+        return mistake
+    return Mistake(("tls_certificate",), "goes together with tls_key", "set both or none")
 
 
-def load_supervision(environment: Mapping[str, str] = os.environ) -> Supervision:
-    """What systemd tells a service of itself; see sd_notify(3) and sd_watchdog_enabled(3)."""
-    asked = environment.get("WATCHDOG_USEC", "")
-    microseconds = int(asked) if asked.isdecimal() else 0
-    is_for_us = environment.get("WATCHDOG_PID") in {None, str(os.getpid())}
-    return Supervision(
-        socket=environment.get("NOTIFY_SOCKET", ""),
-        watchdog=microseconds / 10**6 if microseconds and is_for_us else None,
-    )
+def load_config(path: Path | None, environment: Mapping[str, str] = os.environ) -> AgentConfig:
+    """Read the settings; raises ConfigError with all that is wrong. Blocks."""
+    _, config, mistakes = read_config(path, environment)
+    if config is None or mistakes:
+        raise ConfigError(*mistakes)
+    return config
+
+
+def load_supervision() -> Supervision:
+    """What the service manager asks of this process."""
+    return read_supervision(os.environ)

@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from typing import Protocol as Interface
 
-from agent.sessions.session import FORMAT, NetworkMode, Port, Process, Resources, Session
+from agent.sessions.session import NetworkMode, Port, Process, Resources, Session
 
 LABEL_AGENT = "io.tiltyard.agent"
 """Id of the agent that owns the container; nothing without it is ever touched."""
 LABEL_SESSION = "io.tiltyard.session"
 """Internal id of the session."""
 LABEL_FORMAT = "io.tiltyard.format"
-"""Format number of the labels."""
+"""Format number of the labels but for the record, which has its own."""
 LABEL_RECORD = "io.tiltyard.record"
 """The session's record as of its creation, without arguments and environment."""
+FORMAT = 1
+"""Of the labels that are written."""
 
 LOG_BYTES = 64 * 2**20
 """What is kept of a session's output. An engine drops no older bytes while it holds fewer."""
@@ -88,7 +90,7 @@ class Container:
 
     `process` is set only while a live process with that start time exists on this host: an engine
     may call a container running whose process is gone (M12). `exit_code` and `end_time` are of the
-    last run, None before the first end.
+    last run, None before the first end. `address` is its own on its bridge while it runs.
     """
 
     container: str
@@ -101,22 +103,33 @@ class Container:
     start_time: float | None = None
     end_time: float | None = None
     error: str = ""
+    address: str = ""
 
     @property
     def is_running(self) -> bool:
         """True when the engine says so, whatever became of the process."""
         return self.status is ContainerStatus.RUNNING
 
+    @property
+    def has_lost_process(self) -> bool:
+        """True when the engine calls it running and its process is gone, for now or good (M12)."""
+        return self.is_running and self.process is None
+
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """The engine and its machine; `data_root` is the folder with its containers."""
+    """The engine and its machine; `data_root` is the folder with its containers.
+
+    `runc` and `kernel` are their versions; empty where the engine does not tell them.
+    """
 
     version: str
     cpus: int
     memory_bytes: int
     warnings: tuple[str, ...] = ()
     data_root: str = ""
+    runc: str = ""
+    kernel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +196,8 @@ class Engine(Interface):
         """
         ...
 
-    async def start(self, container: str) -> None:
-        """Start a created or ended container; nothing happens to one that runs.
+    async def start(self, container: str) -> Container:
+        """Start a created or ended container and describe it; one that runs is only described.
 
         Raises PortTaken, ImageCannotRun, ContainerGone. The container stays behind on failure.
         """
@@ -218,6 +231,15 @@ class Engine(Interface):
 
     async def wait_end(self, process: Process) -> None:
         """Return when the process is gone; seen at the process, not asked of the engine."""
+        ...
+
+    async def has_bound(
+        self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
+    ) -> bool:
+        """Tell whether players can reach every port of a container, by its first process.
+
+        False when the process is gone. Raises EngineError when the kernel does not tell.
+        """
         ...
 
     def logs(

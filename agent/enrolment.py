@@ -12,15 +12,19 @@ import json
 import re
 import ssl
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from agent.identity import Identity, UnfitIdentity, make_request
+from tiltyard.service.unreachable import why
 
 ENROLMENT_HOST = "enrolment.tiltyard.internal"
 """The name in the certificate of the listener, wherever it is reached."""
+FORMAT = 1
+"""Of what is sent, and of the answers that can be read; where none stands it is 1."""
 TIMEOUT_SECONDS = 20.0
 LARGEST_ANSWER = 64 * 1024
 
@@ -66,7 +70,7 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
     ) as http:
         found = await _ask(http, address, {}, _trusting_nobody())
         authority = _compared(str(found.get("authority", "")), token)
-        body = {"token": token.text, "request": request.decode(), **wanted}
+        body = {"format": FORMAT, "token": token.text, "request": request.decode(), **wanted}
         answer = await _ask(http, address, body, ssl.create_default_context(cadata=authority))
     try:
         identity = Identity(key, answer["certificate"].encode(), authority.encode())
@@ -115,7 +119,7 @@ def _trusting_nobody() -> ssl.SSLContext:
 
 
 async def _ask(
-    http: aiohttp.ClientSession, address: str, body: dict[str, str], tls: ssl.SSLContext
+    http: aiohttp.ClientSession, address: str, body: dict[str, Any], tls: ssl.SSLContext
 ) -> dict[str, Any]:
     tls.minimum_version = ssl.TLSVersion.TLSv1_3
     try:
@@ -127,12 +131,16 @@ async def _ask(
             answer = _read(await response.read())
             if response.status >= 400:
                 told = answer.get("details") or response.reason
+                if response.status == HTTPStatus.UNAUTHORIZED:
+                    told = f"{told}: it was used, has expired, or is no longer good: make another"
                 raise NotEnrolled(f"{address} refused: {response.status} {told}")
+            if answer.get("format", 1) != FORMAT:
+                raise NotEnrolled(f"{address} is of another version: this agent knows {FORMAT}")
             return answer
     except TimeoutError as error:
         raise NotEnrolled(f"{address} did not answer within {TIMEOUT_SECONDS:g} s") from error
     except (aiohttp.ClientError, UnicodeError) as error:  # the latter of a name that is none
-        raise NotEnrolled(f"cannot reach {address}: {error}") from error
+        raise NotEnrolled(f"cannot reach {address}: {why(error)}") from error
 
 
 def _read(body: bytes) -> dict[str, Any]:

@@ -260,6 +260,14 @@ class NotAllowed(AgentError):
 
 
 @dataclass(eq=False)
+class NoCertificate(AgentError):
+    """A session asks for TLS on a port, and the host has nothing to end it with."""
+
+    reason = ErrorReason.NOT_ALLOWED
+    template = "cannot end TLS: this host has no certificate that is valid now"
+
+
+@dataclass(eq=False)
 class EngineUnavailable(AgentError):
     """The container engine cannot be reached."""
 
@@ -384,9 +392,9 @@ class DiskFull(AgentError):
 
 
 @dataclass(eq=False)
-class Unimplemented(AgentError):
-    """The agent does not offer a method yet."""
+class StandbyNotClaimable(AgentError):
+    """A standby is unknown, not ready, in doubt, ending, or somebody else's."""
 
-    method: str
-    reason = ErrorReason.UNIMPLEMENTED
-    template = "cannot do {method}: this agent does not offer it yet"
+    cause: str
+    reason = ErrorReason.STANDBY_NOT_CLAIMABLE
+    template = "cannot claim the standby: {cause}"

@@ -16,6 +16,7 @@ START_STEPS = (
     "start.started",
     "start.saved",
 )
+CLAIM_STEPS = ("claim.begun", "claim.recorded", "claim.published", "claim.signalled")
 RESTART_STEPS = ("restart.started", "restart.saved")
 STOP_STEPS = (
     "stop.recorded",
@@ -27,7 +28,7 @@ STOP_STEPS = (
     "report.sealed",
 )
 REMOVAL_STEPS = ("container.removed", "discard.buried")
-STEPS = (*START_STEPS, *RESTART_STEPS, *STOP_STEPS, *REMOVAL_STEPS)
+STEPS = (*START_STEPS, *CLAIM_STEPS, *RESTART_STEPS, *STOP_STEPS, *REMOVAL_STEPS)
 """Every step, in the order in which a session goes through them."""
 
 HANG_SECONDS = 3600.0

@@ -78,10 +78,23 @@ class Feed:
         self.incarnation = str(uuid.uuid4())
         self.sequence = 0
         self._subscriptions: set[Subscription] = set()
+        self._changed = asyncio.Event()
+
+    @property
+    def next_change(self) -> asyncio.Event:
+        """What is set at the next change, whatever it is: for who asks then what there is."""
+        return self._changed
+
+    @property
+    def watchers(self) -> int:
+        """How many watch."""
+        return len(self._subscriptions)
 
     def stamp(self) -> int:
         """Count one change."""
         self.sequence += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
         return self.sequence
 
     def tell_session(self, session: Session) -> None:

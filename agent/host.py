@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from agent.clock import Clock
 from agent.engine import Engine
 from agent.feed import Feed
+from agent.metrics.instruments import Metrics
 from agent.network.ports import PortPool
+from agent.network.tls_ports import TlsPorts
 from agent.policy import Policy
 from agent.sessions.capacity import Capacity
 from agent.sessions.deadlines import Deadlines
 from agent.sessions.disks import Disks
 from agent.sessions.drain import HostDrain
+from agent.sessions.pool import WarmPool
 from agent.sessions.record import Records
 from agent.sessions.session import Drain, Port, Resources
+from agent.sessions.start_slots import StartSlots
 from agent.sessions.usage import UsageMeter
 
 Reach = Callable[[str], Awaitable[None]]
@@ -35,28 +38,39 @@ class HostSettings:
     bind_address: str
     env_prefixes: tuple[str, ...]
     stop_grace: float
-    start_slots: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Host:
-    """Everything that the sessions of one host share."""
+    """Everything that the sessions of one host share.
+
+    `settings` and `policy` are others after a reload; whoever needs one twice keeps what it had.
+    """
 
     settings: HostSettings
     engine: Engine
     records: Records
     capacity: Capacity
     ports: PortPool
+    tls_ports: TlsPorts
     deadlines: Deadlines
     drain: HostDrain
     disks: Disks
     feed: Feed
     clock: Clock
-    start_slots: asyncio.Semaphore
+    start_slots: StartSlots
     policy: Policy
     usage: UsageMeter
     forget_flows: ForgetFlows
     reach: Reach
+    metrics: Metrics
+
+    def release(self, internal_id: str) -> None:
+        """Take back what a session holds, and tell of it."""
+        self.capacity.release(internal_id)
+        self.tls_ports.close(internal_id)
+        self.ports.release(internal_id)
+        self.feed.tell_host()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +90,13 @@ class HostReport:
     images: tuple[str, ...]
     engine_available: bool
     engine_version: str
+    runc_version: str
+    kernel_version: str
     start_slots: int
     warnings: tuple[str, ...]
     drain: Drain
+    tls: bool
+    disk_full: bool = False
+    warm_pools: tuple[WarmPool, ...] = ()
+    starting: tuple[str, ...] = ()
+    """Internal ids of sessions that hold a reservation, and whose start has not settled."""

@@ -1,14 +1,16 @@
 """Who this host is to its control plane: a key made here, and the certificate signed for it.
 
 Key, certificate and the authority's certificate are one file, replaced whole, so that they always
-belong together. The key never leaves the host, and a renewed certificate has another one.
+belong together. The key never leaves the host, and a renewed certificate has another one. While
+one authority takes the place of another, both are trusted: the second stands in the same file.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +27,12 @@ FILE = "identity.pem"
 """In the state directory."""
 
 MAX_BYTES = 64 * 1024
+
+_TRUSTED_TOO = b"TILTYARD TRUSTED AUTHORITY"
+"""Label of the second authority: who does not know it reads an identity with the first alone."""
+_LABELLED = re.compile(
+    rb"-----BEGIN %b-----.*?-----END %b-----\n?" % (_TRUSTED_TOO, _TRUSTED_TOO), re.DOTALL
+)
 
 _UNREADABLE = (
     TypeError,
@@ -43,11 +51,15 @@ class UnfitIdentity(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """PEM texts of a key, the certificate for it, and the authority that signed that."""
+    """PEM texts of a key, the certificate for it, and the authority that signed that.
+
+    `trusted_too` is one more whose control plane may call, or empty.
+    """
 
     key: bytes = field(repr=False)
     certificate: bytes
     authority: bytes
+    trusted_too: bytes = b""
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -60,40 +72,53 @@ class Identity:
         try:
             key = serialization.load_pem_private_key(text, None)
             certificate, authority = x509.load_pem_x509_certificates(text)
+            too = b"".join(_LABELLED.findall(text)).replace(_TRUSTED_TOO, b"CERTIFICATE")
+            trusted_too = _pem(x509.load_pem_x509_certificate(too)) if too else b""
         except _UNREADABLE as error:
             raise UnfitIdentity(f"{path} is damaged") from error
-        return cls(_key_pem(key), _pem(certificate), _pem(authority))
+        return cls(_key_pem(key), _pem(certificate), _pem(authority), trusted_too)
 
     def save(self, path: Path) -> None:
         """Put it in its place, for the user whose folder that is. DiskFull. Blocks."""
         with disk(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder, text = path.parent.stat(), self.key + self.certificate + self.authority
+            text = self.key + self.certificate + self.authority
+            text += self.trusted_too.replace(b"CERTIFICATE", _TRUSTED_TOO)
+            folder = path.parent.stat()
             # Whoever enrols may be root, and the agent another user.
             owner = (folder.st_uid, folder.st_gid) if os.geteuid() == 0 else None
             write(path, text, 0o600, owner=owner)
 
-    def with_certificate(self, key: bytes, certificate: bytes, now: float) -> Identity:
-        """Give the same host with another key and certificate; UnfitIdentity when that is not it.
+    def trusting(self, authorities: bytes) -> Identity:
+        """Give the same with one or two authorities, the one that signed the certificate first.
 
-        `now` in Unix time.
+        UnfitIdentity when they are none; whether they go with the certificate is for `check`.
         """
-        made = Identity(key, certificate, self.authority)
-        if made.check(now) != self.uri:
+        try:
+            first, *others = x509.load_pem_x509_certificates(authorities)
+            of_authority = [_is_authority(certificate) for certificate in (first, *others)]
+        except _UNREADABLE as error:
+            raise UnfitIdentity("the authorities are none") from error
+        if not all(of_authority) or len(others) > 1:
+            raise UnfitIdentity("the authorities are none, or more than two")
+        return replace(self, authority=_pem(first), trusted_too=b"".join(map(_pem, others)))
+
+    def check_same_host(self, renewed: Identity, now: float) -> None:
+        """Check that this host may be `renewed` from now on, in Unix time; UnfitIdentity else."""
+        if renewed.check(now) != self.uri:
             raise UnfitIdentity("it names another host")
-        return made
 
     def check(self, now: float) -> str:
         """Give the URI that the certificate names; UnfitIdentity when it is not good now."""
         try:
             leaf = x509.load_pem_x509_certificate(self.certificate)
-            leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(self.authority))
+            authority = x509.load_pem_x509_certificate(self.authority)
             key = serialization.load_pem_private_key(self.key, None)
             uri = _uri(leaf)
-        except InvalidSignature:
-            raise UnfitIdentity("another authority has signed it") from None
         except _UNREADABLE as error:
             raise UnfitIdentity("it is not a certificate for a host") from error
+        if not _has_signed(authority, leaf):
+            raise UnfitIdentity("another authority has signed it")
         if leaf.public_key() != key.public_key():
             raise UnfitIdentity("it is for another key")
         if not leaf.not_valid_before_utc <= _time(now) <= leaf.not_valid_after_utc:
@@ -101,9 +126,17 @@ class Identity:
         return uri
 
     @property
+    def trusted(self) -> bytes:
+        """The authorities whose control plane may call, as PEM text."""
+        return self.authority + self.trusted_too
+
+    @property
     def uri(self) -> str:
-        """The URI that the certificate names."""
-        return _uri(x509.load_pem_x509_certificate(self.certificate))
+        """The URI that the certificate names; UnfitIdentity when it names none."""
+        try:
+            return _uri(x509.load_pem_x509_certificate(self.certificate))
+        except _UNREADABLE as error:
+            raise UnfitIdentity("it is not a certificate for a host") from error
 
     @property
     def expire_time(self) -> float:
@@ -141,22 +174,27 @@ class HostIdentity:
         self._asked, request = make_request()
         return request
 
-    async def install(self, certificate: bytes) -> None:
-        """Be that from the next connection on. Idempotent.
+    async def install(self, certificate: bytes, authorities: bytes = b"") -> None:
+        """Be that, and trust those, from the next connection on. Idempotent.
 
-        InvalidArgument when it is not for this host and the key that was made last.
+        What is empty stays as it is. InvalidArgument when the certificate is not for this host and
+        the key that was made last, or not of the first of the authorities.
         """
         current = await self._current()
-        if certificate == current.certificate:
-            return
-        if self._asked is None:
-            raise InvalidArgument("certificate", "none was asked for")
         try:
-            renewed = current.with_certificate(self._asked, certificate, self._time())
+            renewed = current.trusting(authorities) if authorities else current
+            if certificate not in {b"", current.certificate}:
+                if self._asked is None:
+                    raise InvalidArgument("certificate", "none was asked for")
+                renewed = replace(renewed, key=self._asked, certificate=certificate)
+            if renewed == current:
+                return
+            current.check_same_host(renewed, self._time())
         except UnfitIdentity as error:
             raise InvalidArgument("certificate", str(error)) from error
         await self.run(renewed.save, self.path)
-        self._asked = None
+        if renewed.key == self._asked:  # else another was asked for meanwhile
+            self._asked = None
 
     async def _current(self) -> Identity:
         try:
@@ -174,6 +212,18 @@ def _key_pem(key: Any) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
+
+
+def _has_signed(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, *_UNREADABLE):
+        return False
+    return True
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
 def _uri(certificate: x509.Certificate) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncGenerator, Mapping
 
@@ -18,10 +17,12 @@ from agent.errors import (
     RegistryTimeout,
 )
 from agent.feed import Feed
+from agent.metrics.instruments import Metrics
 from agent.policy import Policy
 from agent.registry_address import LONGEST_HOST, LONGEST_PORT, why_refused
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 CONCURRENT_PULLS = 2
 """More at once slow each other down, and hung engines (reliability.md 1.1, kubelet)."""
@@ -77,11 +78,13 @@ class Images:
         feed: Feed,
         policy: Policy | None = None,
         *,
+        metrics: Metrics | None = None,
         pull_timeout: float = PULL_SECONDS,
     ) -> None:
         self._engine = engine
         self._feed = feed
-        self._policy = policy or Policy()
+        self.policy = policy or Policy()
+        self._metrics = metrics or Metrics()
         self._pull_timeout = pull_timeout
         self._here: frozenset[str] = frozenset()
         self._pulls: dict[str, _Pull] = {}
@@ -102,7 +105,7 @@ class Images:
         try:
             return await self._engine.image_sizes()
         except (EngineError, EngineTimeout, EngineUnavailable) as error:
-            log.info("the sizes of images are not known: %s", error)
+            log.info("the sizes of images are not known", error=str(error))
             return {}
 
     async def refresh(self) -> None:
@@ -119,7 +122,7 @@ class Images:
 
         The pull goes on when the reader goes away. Raises what PullImage of agent.proto names.
         """
-        self._policy.check_image(checked_reference(image))
+        self.policy.check_image(checked_reference(image))
         if image in self._here:
             await self.refresh()
         if image in self._here:
@@ -144,7 +147,7 @@ class Images:
         if image in self._pulls:
             raise ImageInUse(image, "it is being pulled")
         await self._engine.remove_image(image)
-        log.info("removed %s", image)
+        log.info("image removed", image=image)
         await self.refresh()
 
     async def close(self) -> None:
@@ -164,23 +167,27 @@ class Images:
 
     async def _run(self, image: str, credentials: Credentials | None, pull: _Pull) -> None:
         if self._slots.locked():
-            log.info("the pull of %s waits: %d are under way", image, CONCURRENT_PULLS)
+            log.info("pull waits for others", image=image, count=CONCURRENT_PULLS)
             pull.tell(PullProgress(waiting=True))
         async with self._slots:
-            log.info("pulling %s", image)
-            pull.tell(PullProgress())
-            try:
-                async with asyncio.timeout(self._pull_timeout):
-                    async with self._engine.pull(image, credentials) as steps:
-                        async for progress in steps:
-                            pull.tell(progress)
-            except TimeoutError:
-                cause = f"it was given up after {self._pull_timeout:g} s"
-                raise RegistryTimeout(image, cause) from None
-            await self.refresh()
-            if image not in self._here:
-                raise EngineError("pull", f"{image} is not there after it")
-            log.info("pulled %s", image)
+            with self._metrics.pull():
+                await self._fetch(image, credentials, pull)
+
+    async def _fetch(self, image: str, credentials: Credentials | None, pull: _Pull) -> None:
+        log.info("pull begins", image=image)
+        pull.tell(PullProgress())
+        try:
+            async with asyncio.timeout(self._pull_timeout):
+                async with self._engine.pull(image, credentials) as steps:
+                    async for progress in steps:
+                        pull.tell(progress)
+        except TimeoutError:
+            cause = f"it was given up after {self._pull_timeout:g} s"
+            raise RegistryTimeout(image, cause) from None
+        await self.refresh()
+        if image not in self._here:
+            raise EngineError("pull", f"{image} is not there after it")
+        log.info("image pulled", image=image)
 
     def _done(self, image: str, pull: _Pull, task: asyncio.Task[None]) -> None:
         del self._pulls[image]
@@ -189,6 +196,6 @@ class Images:
             return
         error = task.exception()
         if isinstance(error, AgentError):
-            log.warning("the pull of %s failed: %s", image, error)
+            log.warning("pull failed", image=image, error=str(error))
         elif error is not None:
-            log.error("the pull of %s failed by a defect", image, exc_info=error)
+            log.error("pull failed by a defect", image=image, exc_info=error)

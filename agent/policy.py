@@ -8,7 +8,7 @@ host's files, a device or a command in a container.
 from __future__ import annotations
 
 import stat
-import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +17,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from agent.errors import NotAllowed
 from agent.registry_address import why_refused
 from agent.sessions.session import MEBIBYTE, NetworkMode, SessionSpec
+from agent.validation import mistakes_of
+from tiltyard.settings.mistakes import Mistake, SettingsError
+from tiltyard.settings.source import read_source
 
+_KEY = ("policy",)
+"""The setting that names the file."""
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -28,7 +33,7 @@ def _registry(entry: str) -> str:
     return entry.lower()
 
 
-class PolicyError(Exception):
+class PolicyError(SettingsError):
     """The policy cannot be read or does not fit; the text says what to mend."""
 
 
@@ -77,17 +82,16 @@ def load_policy(path: Path | None) -> Policy:
     if path is None:
         return Policy()
     try:
+        source = read_source(path, {}, "", ())
         mode = path.stat().st_mode
-        settings = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise PolicyError(f"policy: cannot read {path}: {error}") from error
+    except SettingsError as error:
+        raise PolicyError(*(replace(each, key=_KEY) for each in error.mistakes)) from error
+    except OSError as error:
+        raise PolicyError(Mistake(_KEY, f"cannot read {path}: {error.strerror}")) from error
     if mode & _WRITABLE_BY_OTHERS:
-        raise PolicyError(f"policy: {path} can be written by others: chmod go-w {path}")
+        told = Mistake(_KEY, f"{path} can be written by others", f"chmod go-w {path}", str(path))
+        raise PolicyError(told)
     try:
-        return Policy.model_validate(settings)
+        return Policy.model_validate(source.table)
     except ValidationError as error:
-        found = [
-            f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}"
-            for one in error.errors()
-        ]
-        raise PolicyError(f"policy: {path}: {'; '.join(found)}") from error
+        raise PolicyError(*map(source.located, mistakes_of(error, Policy))) from error

@@ -19,22 +19,26 @@ from agent.errors import (
     ImageInUse,
     InvalidArgument,
     SessionLive,
-    Unimplemented,
 )
 from agent.feed import Changes, Feed
 from agent.host import HostReport
 from agent.identity import HostIdentity
 from agent.images import Images
 from agent.logs import reading as logs
+from agent.metrics.instruments import Metrics
 from agent.sessions import sealed_report
 from agent.sessions.manager import SessionManager
 from agent.sessions.record import Records
 from agent.sessions.session import EndReason, Session
+from agent.sessions.warm_pools import WarmPools
 from agent.statuses import Context, answers, streams
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
 HEARTBEAT_SECONDS = 2.0
+REST = 9.0
+"""At least so many times as long as some news took to make, the next waits, and is of more: what a
+host lends is counted over all that lives, and a busy one changes a hundred times a second."""
 BATCH_BYTES = 1024 * 1024
 """Of sessions in one message, however many were asked for."""
 PAGE_DEFAULT = 100
@@ -46,6 +50,7 @@ class Services:
     """What the handlers speak to."""
 
     sessions: SessionManager
+    warm_pools: WarmPools
     images: Images
     artifacts: Artifacts
     engine: Engine
@@ -54,13 +59,15 @@ class Services:
     feed: Feed
     describe_host: Callable[[], HostReport]
     identity: HostIdentity
+    metrics: Metrics
 
 
 class AgentService(agent_pb2_grpc.AgentServiceServicer):
-    """AgentService of agent.proto; the methods at its end answer UNIMPLEMENTED for now."""
+    """AgentService of agent.proto."""
 
     def __init__(self, services: Services) -> None:
         self._parts = services
+        self.metrics, self.clock = services.metrics, services.clock
 
     @answers
     async def GetHost(self, request: pb.GetHostRequest, context: Context) -> pb.GetHostResponse:
@@ -78,20 +85,22 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.WatchRequest, context: Context
     ) -> AsyncGenerator[pb.WatchResponse]:
         """Stream a snapshot, then changes."""
-        feed = self._parts.feed
+        feed, clock = self._parts.feed, self._parts.clock
         acked = request.acked_sequence if request.incarnation == feed.incarnation else 0
         with feed.subscribe() as subscription:
             messages = self._snapshot(acked)
             for message in messages:
                 yield message
             while not (changes := await subscription.take(HEARTBEAT_SECONDS)).end:
-                reached = messages[-1].sequence
+                reached, began = messages[-1].sequence, clock.monotonic()
                 messages = self._news(changes)
+                rest = REST * (clock.monotonic() - began)
                 for message in messages[:-1]:
                     # Whoever is cut off in between must not take the rest for heard.
                     message.sequence = message.sequence if changes.snapshot else reached
                 for message in messages:
                     yield message
+                await clock.sleep(rest)
 
     @answers
     async def StartSession(
@@ -161,6 +170,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         output = logs.read(parts.engine, parts.records, parts.clock, life, follow=request.follow)
         async with aclosing(output) as chunks:
             async for chunk in chunks:
+                self.metrics.log_bytes.inc(len(chunk))
                 yield pb.StreamLogsResponse(data=chunk)
 
     @answers
@@ -191,6 +201,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
 
         async def send(chunk: bytes) -> None:
             await context.write(pb.FetchArtifactResponse(data=chunk))
+            self.metrics.artifact_bytes.inc(len(chunk))
 
         await self._parts.artifacts.fetch(container, path, send)
 
@@ -212,7 +223,12 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.ClaimSessionRequest, context: Context
     ) -> pb.ClaimSessionResponse:
         """Claim a standby."""
-        raise Unimplemented("ClaimSession")
+        session = await self._parts.warm_pools.claim(
+            request.internal_id, wire.claim_from_proto(request)
+        )
+        return pb.ClaimSessionResponse(
+            session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
+        )
 
     @answers
     async def ListImages(
@@ -229,6 +245,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         """Remove an image that nothing uses."""
         if self._parts.sessions.uses_image(request.image):
             raise ImageInUse(request.image, "a session uses it, or its container is kept")
+        if self._parts.warm_pools.uses_image(request.image):
+            raise ImageInUse(request.image, "the standbys of a warm pool start from it")
         await self._parts.images.remove(request.image)
         return pb.RemoveImageResponse()
 
@@ -236,8 +254,9 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     async def SetWarmPool(
         self, request: pb.SetWarmPoolRequest, context: Context
     ) -> pb.SetWarmPoolResponse:
-        """Set the size of a warm pool."""
-        raise Unimplemented("SetWarmPool")
+        """Set what a warm pool is, and how large."""
+        await self._parts.warm_pools.set(wire.pool_from_proto(request))
+        return pb.SetWarmPoolResponse()
 
     @answers
     async def SetDrain(self, request: pb.SetDrainRequest, context: Context) -> pb.SetDrainResponse:
@@ -257,12 +276,14 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     async def RenewCertificate(
         self, request: pb.RenewCertificateRequest, context: Context
     ) -> pb.RenewCertificateResponse:
-        """Make a key and ask for a certificate, or install the one for it."""
+        """Make a key and ask for a certificate, or install the one for it, and whom to trust."""
         identity = self._parts.identity
-        if not request.certificate:
-            return pb.RenewCertificateResponse(signing_request=await identity.request())
-        await identity.install(request.certificate)
-        return pb.RenewCertificateResponse()
+        asked = b""
+        if request.certificate or request.authorities:
+            await identity.install(request.certificate, request.authorities)
+        else:
+            asked = await identity.request()
+        return pb.RenewCertificateResponse(signing_request=asked, takes_authorities=True)
 
     def _snapshot(self, acked: int) -> list[pb.WatchResponse]:
         """All that a new watcher is told, as of one moment."""
@@ -284,12 +305,15 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         if changes.snapshot:
             return self._snapshot(acked=0)
         # The host goes first: who has seen a sequence has seen what the host lends by then.
-        news = [self._host_message()] if changes.host else []
+        news = [self._host_message(changes.sessions)] if changes.host else []
         news += self._batches(changes.sessions)
         return news or [self._message(heartbeat=pb.Heartbeat())]
 
-    def _host_message(self) -> pb.WatchResponse:
-        return self._message(host=wire.host_to_proto(self._parts.describe_host()))
+    def _host_message(self, coming: tuple[Session, ...] = ()) -> pb.WatchResponse:
+        """The host; it has counted the sessions that are told of after it, too."""
+        host = wire.host_to_proto(self._parts.describe_host())
+        host.starting.extend(session.internal_id for session in coming)
+        return self._message(host=host)
 
     def _batches(self, sessions: list[Session] | tuple[Session, ...]) -> list[pb.WatchResponse]:
         return [

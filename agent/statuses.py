@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import logging
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, NoReturn
@@ -11,10 +11,15 @@ from typing import Any, NoReturn
 import grpc
 
 from agent.errors import AgentError, ErrorReason
+from tiltyard.journal.context import bind
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 ERROR_REASON_KEY = "tiltyard-error-reason"
+REQUEST_KEY = "tiltyard-request"
+"""The UUID of the request that the control plane was sent, for the log alone."""
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 GRPC_CODES: dict[ErrorReason, grpc.StatusCode] = {
     ErrorReason.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
@@ -63,17 +68,30 @@ async def abort(context: Context, error: AgentError) -> NoReturn:
     )
 
 
+def _log_refusal(method: str, error: AgentError) -> None:
+    log.debug("call refused", method=method, reason=error.reason.name, error=str(error))
+
+
+def _told(context: Context) -> dict[str, str]:
+    """What the log shall carry of a call: the request that it is made for, if that is a UUID."""
+    sent = dict(context.invocation_metadata() or ()).get(REQUEST_KEY, "")
+    return {"request": sent} if isinstance(sent, str) and _UUID.fullmatch(sent) else {}
+
+
 def answers(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """Turn errors of a unary handler into statuses; a defect is logged and tells nothing."""
 
     @functools.wraps(handler)
     async def answer(self: Any, request: Any, context: Context) -> Any:
+        bind(**_told(context))
         try:
-            return await handler(self, request, context)
+            with self.metrics.rpc(handler.__name__, self.clock):
+                return await handler(self, request, context)
         except AgentError as error:
+            _log_refusal(handler.__name__, error)
             await abort(context, error)
         except Exception:
-            log.exception("%s failed by a defect", handler.__name__)
+            log.exception("a call failed by a defect", method=handler.__name__)
             await abort(context, AgentError())
 
     return answer
@@ -84,14 +102,17 @@ def streams(handler: Callable[..., AsyncGenerator[Any]]) -> Callable[..., AsyncG
 
     @functools.wraps(handler)
     async def answer(self: Any, request: Any, context: Context) -> AsyncGenerator[Any]:
+        bind(**_told(context))
         try:
-            async with aclosing(handler(self, request, context)) as messages:
-                async for message in messages:
-                    yield message
+            with self.metrics.stream(handler.__name__):
+                async with aclosing(handler(self, request, context)) as messages:
+                    async for message in messages:
+                        yield message
         except AgentError as error:
+            _log_refusal(handler.__name__, error)
             await abort(context, error)
         except Exception:
-            log.exception("%s failed by a defect", handler.__name__)
+            log.exception("a call failed by a defect", method=handler.__name__)
             await abort(context, AgentError())
 
     return answer

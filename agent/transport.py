@@ -1,7 +1,7 @@
 """AgentService on a network: mutual TLS, and only for the control plane.
 
-gRPC itself refuses every handshake without a client's certificate of our authority, and says why
-on standard error. Whoever gets through is asked for its name on every call: an authority signs for
+gRPC itself refuses every handshake without a client's certificate of our authority; `handshakes`
+counts them. Whoever gets through is asked for its name on every call: an authority signs for
 agents, too.
 """
 
@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from agent.clock import Clock
+from agent.handshakes import Handshakes
 from agent.identity import HostIdentity, Identity, UnfitIdentity
 from agent.statuses import Context
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 CALLER_URI = b"tiltyard://controlplane"
 MAX_CONNECTIONS = 256
@@ -47,11 +49,15 @@ class NotYet(Exception):
 class Certificates:
     """What handshakes are made with: the identity's file as it is now."""
 
-    def __init__(self, path: Path) -> None:
-        """Name the file; made on the event loop, which alone writes the log."""
+    def __init__(self, path: Path, asked: Callable[[], None]) -> None:
+        """Name the file; made on the event loop, on which `asked` is called for each handshake."""
         self._path = path
+        self._asked = asked
         self._loop = asyncio.get_running_loop()
         self._seen: tuple[int, int] | None = None
+        self._host = ""
+        self.enrolled_again = asyncio.Event()
+        """Set once the host is another one than at first."""
 
     def load(self) -> grpc.ServerCertificateConfiguration | None:
         """Read the file if it is another than the last time; NotYet when it cannot be. Blocks."""
@@ -62,14 +68,19 @@ class Certificates:
                 return None
             self._seen = now.st_ino, now.st_ctime_ns
             identity = Identity.read(self._path)
+            host = identity.uri if identity is not None else ""
         except FileNotFoundError:
             identity = None
         except (OSError, UnfitIdentity) as error:
             raise NotYet(str(error)) from error
         if identity is None:
             raise NotYet("this host is not enrolled: `tiltyard-agent enrol` does it")
+        self._host, trusted = self._host or host, identity.trusted
+        if host != self._host:
+            self._loop.call_soon_threadsafe(self.enrolled_again.set)
+            trusted = identity.certificate  # which signs nobody's: none is let in before that
         return grpc.ssl_server_certificate_configuration(
-            [(identity.key, identity.certificate)], identity.authority
+            [(identity.key, identity.certificate)], trusted
         )
 
     def newer(self) -> grpc.ServerCertificateConfiguration | None:
@@ -77,19 +88,21 @@ class Certificates:
 
         gRPC asks before every handshake, on threads of its own.
         """
+        self._loop.call_soon_threadsafe(self._asked)
         try:
             return self.load()
         except NotYet as problem:
-            text = "the last certificate stays in use: %s"
-            self._loop.call_soon_threadsafe(log.warning, text, str(problem))
+            tell = partial(log.warning, "the last certificate stays in use", error=str(problem))
+            self._loop.call_soon_threadsafe(tell)
             return None
 
 
 class OnlyTheControlPlane(grpc.aio.ServerInterceptor):
     """Refuses every call whose certificate does not name the control plane."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, handshakes: Handshakes) -> None:
         self._clock = clock
+        self._handshakes = handshakes
         self._refused = 0
         self._told_at: float | None = None
 
@@ -138,6 +151,7 @@ class OnlyTheControlPlane(grpc.aio.ServerInterceptor):
         return answer
 
     async def _admit(self, context: Context) -> None:
+        self._handshakes.called(context.peer())
         names = context.auth_context().get("peer_uri", [])
         if list(names) == [CALLER_URI]:
             return
@@ -148,7 +162,7 @@ class OnlyTheControlPlane(grpc.aio.ServerInterceptor):
         self._refused += 1
         now = self._clock.monotonic()
         if self._told_at is None or now - self._told_at >= LOG_SECONDS:
-            log.warning("refused %d calls, the last of %s as %s", self._refused, peer, names)
+            log.warning("refused calls", count=self._refused, address=peer, name=names)
             self._refused, self._told_at = 0, now
 
 
@@ -172,36 +186,51 @@ class Transport:
         self._add_services = add_services
         self._options = options
         self._end_streams = end_streams
+        self._problem = ""
+        self.handshakes = Handshakes(address, clock)
         self.serving = asyncio.Event()
         """Set once the port answers."""
 
-    async def run(self) -> None:
-        """Serve until cancelled; wait where the host is not enrolled or the port is taken."""
-        server = await self._opened()
-        log.info("serving on %s", self._address)
-        self.serving.set()
-        try:
-            await asyncio.Event().wait()  # its own wait, cancelled, would spoil `stop`
-        finally:
-            self._end_streams()
-            await server.stop(GRACE_SECONDS)
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What keeps the control plane from calling this host; empty while the port answers."""
+        return (f"not serving at {self._address}: {self._problem}",) if self._problem else ()
 
-    async def _opened(self) -> grpc.aio.Server:
-        told = ""
+    async def run(self) -> None:
+        """Serve until cancelled; wait where the host is not enrolled or the port is taken.
+
+        Once it has enrolled again everybody is hung up on: whoever is connected was let in by an
+        authority that may have been stolen.
+        """
+        while True:
+            server, certificates = await self._opened()
+            log.info("serving", address=self._address)
+            self.serving.set()
+            try:
+                await certificates.enrolled_again.wait()
+                log.info("enrolled again: hanging up on everybody", address=self._address)
+            finally:
+                self._end_streams()
+                await server.stop(GRACE_SECONDS)
+
+    async def _opened(self) -> tuple[grpc.aio.Server, Certificates]:
         while True:
             try:
-                return await self._open()
+                opened = await self._open()
             except NotYet as problem:
-                if str(problem) != told:
-                    told = str(problem)
-                    log.warning("not serving on %s yet: %s", self._address, told)
+                if str(problem) != self._problem:
+                    self._problem = str(problem)
+                    log.warning("not serving yet", address=self._address, error=self._problem)
                 await self._clock.sleep(RETRY_SECONDS)
+            else:
+                self._problem = ""
+                return opened
 
-    async def _open(self) -> grpc.aio.Server:
-        certificates = Certificates(self._identity.path)
+    async def _open(self) -> tuple[grpc.aio.Server, Certificates]:
+        certificates = Certificates(self._identity.path, self.handshakes.began)
         first = await self._identity.run(certificates.load)
         server = grpc.aio.server(
-            interceptors=[OnlyTheControlPlane(self._clock)],
+            interceptors=[OnlyTheControlPlane(self._clock, self.handshakes)],
             options=[*self._options, *OPTIONS],
         )
         self._add_services(server)
@@ -212,7 +241,8 @@ class Transport:
         )
         try:
             server.add_secure_port(self._address, credentials)
-        except RuntimeError as error:
-            raise NotYet(str(error)) from error
+        except RuntimeError as error:  # whose text tells no cause
+            told = "cannot listen there: `ss -lntp` shows who has the port, if it is another's"
+            raise NotYet(told) from error
         await server.start()
-        return server
+        return server, certificates

@@ -12,11 +12,12 @@ from agent.engine import PullProgress
 from agent.errors import InvalidArgument
 from agent.host import HostReport
 from agent.images import checked_reference
+from agent.sessions.claims import ClaimRequest, checked_request
 from agent.sessions.history import Run
+from agent.sessions.pool import WarmPool
 from agent.sessions.report import Report
 from agent.sessions.sealed_report import Tail
 from agent.sessions.session import (
-    FORMAT,
     EndReason,
     Identity,
     NetworkMode,
@@ -30,6 +31,8 @@ from agent.sessions.session import (
 )
 from tiltyard.agent.v1 import agent_pb2 as pb
 
+FORMAT = 1
+"""Of the messages in agent.proto."""
 LONGEST_ID = 256
 LONGEST_TTL_SECONDS = 8760 * 3600
 LARGEST_PORT = 65535
@@ -59,7 +62,7 @@ def spec_from_proto(spec: pb.SessionSpec) -> SessionSpec:
     if any(not name or "=" in name for name in spec.env):
         raise InvalidArgument("spec.env", "a name is empty or holds '='")
     return SessionSpec(
-        identity=_identity(spec.identity),
+        identity=_identity(spec.identity, "spec.identity"),
         image=checked_reference(spec.image),
         network_mode=_MODES[spec.network_mode],
         reservation=reservation,
@@ -67,8 +70,35 @@ def spec_from_proto(spec: pb.SessionSpec) -> SessionSpec:
         args=tuple(spec.args),
         env=dict(spec.env),
         restart=spec.restart,
-        ttl=_ttl(spec),
+        ttl=_ttl(spec, "spec.ttl"),
         ports=_port_requests(spec.ports),
+    )
+
+
+def pool_from_proto(request: pb.SetWarmPoolRequest) -> WarmPool:
+    """Read what is asked of a pool; for one without standbys, a spec is not looked at."""
+    if not request.size:
+        return WarmPool(request.pool_id, request.revision, 0)
+    spec = pb.SessionSpec()
+    spec.CopyFrom(request.spec)
+    spec.identity.session_id = request.pool_id  # each standby has its own
+    spec.ClearField("ttl")
+    return WarmPool(
+        request.pool_id,
+        request.revision,
+        request.size,
+        spec_from_proto(spec),
+        request.claim_signal,
+    )
+
+
+def claim_from_proto(request: pb.ClaimSessionRequest) -> ClaimRequest:
+    """Read a claim; InvalidArgument names the field that does not fit."""
+    return ClaimRequest(
+        identity=_identity(request.identity, "identity"),
+        ttl=_ttl(request, "ttl"),
+        request=checked_request(request.request_json),
+        again=request.again,
     )
 
 
@@ -94,7 +124,12 @@ def session_to_proto(session: Session) -> pb.Session:
         start_time=_timestamp(session.start_time),
         expire_time=_timestamp(session.deadline.expire_time if session.deadline else None),
         end_time=_timestamp(session.end_time),
+        ready_time=_timestamp(session.ready_time),
     )
+    if session.standby is not None:
+        message.warm_pool = session.standby.pool if session.is_standby else ""
+        message.warm_pool_revision = session.standby.revision
+        message.in_doubt = session.is_standby and session.standby.in_doubt
     if session.end_reason is not None:
         message.end_reason = _REASONS[session.end_reason]
     return message
@@ -168,13 +203,22 @@ def host_to_proto(report: HostReport) -> pb.Host:
         free_tcp_ports=report.free_tcp_ports,
         free_udp_ports=report.free_udp_ports,
         images=report.images,
+        tls=report.tls,
+        disk_full=report.disk_full,
         engine_available=report.engine_available,
         engine_version=report.engine_version,
+        runc_version=report.runc_version,
+        kernel_version=report.kernel_version,
         start_slots=report.start_slots,
         warnings=report.warnings,
         draining=report.drain.draining,
         drain_revision=report.drain.revision,
         drain_time=_timestamp(deadline.expire_time if deadline else None),
+        warm_pools=[
+            pb.WarmPool(pool_id=pool.pool, revision=pool.revision, size=pool.size)
+            for pool in report.warm_pools
+        ],
+        starting=report.starting,
     )
 
 
@@ -258,12 +302,12 @@ def _duration(seconds: float | None) -> Duration | None:
     return span
 
 
-def _identity(identity: pb.Identity) -> Identity:
+def _identity(identity: pb.Identity, field: str) -> Identity:
     if not 1 <= len(identity.session_id) <= LONGEST_ID:
-        raise InvalidArgument("spec.identity.session_id", f"it is not 1 to {LONGEST_ID} long")
-    _refuse_nul("spec.identity", [identity.session_id, identity.account, identity.application])
+        raise InvalidArgument(f"{field}.session_id", f"it is not 1 to {LONGEST_ID} long")
+    _refuse_nul(field, [identity.session_id, identity.account, identity.application])
     if not identity.account or not identity.application:
-        raise InvalidArgument("spec.identity", "account and application are needed")
+        raise InvalidArgument(field, "account and application are needed")
     return Identity(
         account=identity.account,
         session_id=identity.session_id,
@@ -282,12 +326,12 @@ def _resources(resources: pb.Resources, field: str) -> Resources:
     return Resources(resources.nano_cpus, resources.memory_bytes, resources.gpus)
 
 
-def _ttl(spec: pb.SessionSpec) -> float | None:
-    if not spec.HasField("ttl"):
+def _ttl(message: pb.SessionSpec | pb.ClaimSessionRequest, field: str) -> float | None:
+    if not message.HasField("ttl"):
         return None
-    seconds = spec.ttl.seconds + spec.ttl.nanos / 1e9
+    seconds = message.ttl.seconds + message.ttl.nanos / 1e9
     if not 0 < seconds <= LONGEST_TTL_SECONDS:
-        raise InvalidArgument("spec.ttl", "it is not positive, or longer than 8760 hours")
+        raise InvalidArgument(field, "it is not positive, or longer than 8760 hours")
     return seconds
 
 
@@ -299,8 +343,8 @@ def _port_requests(ports: Iterable[pb.PortRequest]) -> tuple[PortRequest, ...]:
             raise InvalidArgument(field, "its protocol is not set")
         if not 1 <= port.container_port <= LARGEST_PORT or port.pinned_host_port > LARGEST_PORT:
             raise InvalidArgument(field, f"a port is not in 1 to {LARGEST_PORT}")
-        if port.tls:
-            raise InvalidArgument(field, "this agent does not end TLS")
+        if port.tls and port.protocol != pb.PROTOCOL_TCP:
+            raise InvalidArgument(field, "TLS needs TCP")
         request = PortRequest(
             port.container_port, _PROTOCOLS[port.protocol], port.tls, port.pinned_host_port
         )

@@ -1,5 +1,7 @@
 """Accounts as operators make, limit and remove them."""
 
+from collections.abc import Callable
+
 from controlplane.clock import Clock
 from controlplane.errors import ConflictError, NotFoundError
 from controlplane.open_streams import OpenStreams
@@ -18,7 +20,16 @@ from controlplane.tokens import NewToken, mint
 class AccountAdmin:
     """Use cases on whole accounts; whoever calls them has checked that the caller may."""
 
-    def __init__(self, store: AccountAdminStore, streams: OpenStreams, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: AccountAdminStore,
+        streams: OpenStreams,
+        clock: Clock,
+        *,
+        removed: Callable[[], object],
+    ) -> None:
+        """Call `removed` when an account is gone with its warm pools."""
+        self._removed = removed
         self._store = store
         self._streams = streams
         self._clock = clock
@@ -65,3 +76,4 @@ class AccountAdmin:
     def _end_streams(self, outcome: Removal) -> None:
         if isinstance(outcome, AccountRemoved):
             self._streams.end_of(outcome.token_ids)
+            self._removed()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from controlplane.clock import Clock
 from controlplane.errors import UnauthorizedError
+from controlplane.metrics.http import HttpMetrics
 from controlplane.storage.account_store import AccountStore, Caller
 from controlplane.tokens import mint, parse, restore
 
@@ -51,9 +52,12 @@ def first_tokens(account: str) -> InitialTokens:
 class Accounts:
     """Use cases on accounts."""
 
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
+    def __init__(
+        self, store: AccountStore, clock: Clock, metrics: HttpMetrics | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._metrics = metrics or HttpMetrics()
 
     async def authenticate(self, token: str, address: str = "") -> Caller:
         """Find whose token this is, presented from an address.
@@ -61,11 +65,11 @@ class Accounts:
         Raises:
             UnauthorizedError: For every kind of bad token alike.
         """
-        presented = parse(token)
-        if presented is None:
-            raise UnauthorizedError
-        caller = await self._store.caller_of(presented, address, self._clock.now_ms())
+        presented, caller = parse(token), None
+        if presented is not None:
+            caller = await self._store.caller_of(presented, address, self._clock.now_ms())
         if caller is None:
+            self._metrics.authentication_failures.inc()
             raise UnauthorizedError
         return caller
 

@@ -1,69 +1,63 @@
 """The composition root: makes every part, starts them in order and stops them in reverse."""
 
 import asyncio
-import logging
-from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
 from controlplane.account_admin import AccountAdmin
 from controlplane.accounts import Accounts, InitialTokens
 from controlplane.all_sessions import AllSessions
+from controlplane.api import enrolling
 from controlplane.api.edge import Limits
-from controlplane.api.enrolling import (
-    MAX_CONNECTIONS,
-    MAX_CONNECTIONS_PER_ADDRESS,
-    enrolling_tls,
-    make_enrolling_app,
-)
-from controlplane.api.gate import Gate, allow_files
+from controlplane.api.gate import Bounds
 from controlplane.api.routes import make_web_app
 from controlplane.api.services import Services
-from controlplane.api.serving import HttpServer
 from controlplane.applications import Applications
+from controlplane.claims import Claims
 from controlplane.clock import Clock
 from controlplane.config import Config
 from controlplane.delegation import Delegation
 from controlplane.enrolment import Enrolment
+from controlplane.explanations import Explanations
 from controlplane.failpoints import failpoint
 from controlplane.fleet.agents import Agents
 from controlplane.fleet.dialling import Dialler
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.fleet_admin import Declared, FleetAdmin
+from controlplane.fleet.host_certificates import HostCertificates
+from controlplane.fleet.host_queue import HostQueue
+from controlplane.fleet.pinger import Pinger
 from controlplane.fleet.preload import Preloader
 from controlplane.fleet.renewal import Renewal
+from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.issuer import Issuer
+from controlplane.listeners import Listeners
 from controlplane.locations import Locations
+from controlplane.metrics import listener as metrics_listener
+from controlplane.metrics.live import LiveCollector, LiveParts
+from controlplane.metrics.registry import Metrics
 from controlplane.open_streams import OpenStreams
 from controlplane.players import Players
+from controlplane.ready_starts import ReadyStarts
 from controlplane.registries.client import RegistryClient
 from controlplane.registries.logins import Logins
 from controlplane.registries.vault import Vault
+from controlplane.reload import Parts, Settings
+from controlplane.rotation import Rotation
+from controlplane.served_certificate import ServedCertificate
 from controlplane.sessions import Sessions
 from controlplane.start_rate import StartRate
 from controlplane.starts import Starts
-from controlplane.storage.account_admin_store import AccountAdminStore
-from controlplane.storage.account_store import AccountStore
-from controlplane.storage.application_store import ApplicationStore
-from controlplane.storage.audit_store import AuditStore
-from controlplane.storage.enrolment_store import EnrolmentStore
-from controlplane.storage.fleet_admin_store import FleetAdminStore
-from controlplane.storage.fleet_store import FleetStore
-from controlplane.storage.player_store import PlayerStore
-from controlplane.storage.report_store import ReportStore
-from controlplane.storage.session_list_store import SessionListStore
-from controlplane.storage.session_page_store import SessionPageStore
-from controlplane.storage.session_store import SessionStore
 from controlplane.storage.store import Store
-from controlplane.storage.tag_store import TagStore
-from controlplane.storage.token_store import TokenStore
-from controlplane.storage.warm_pool_store import WarmPoolStore
+from controlplane.storage.stores import Stores
 from controlplane.tags import Tags
 from controlplane.ticket_key import TicketKey
 from controlplane.upkeep import Upkeep
 from controlplane.warm_pools import WarmPools
+from tiltyard.journal.events import get_logger
+from tiltyard.service import loop_lag
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 DEFAULT_ACCOUNT = "default"
 
@@ -71,121 +65,192 @@ DEFAULT_ACCOUNT = "default"
 class ControlPlane:
     """The whole program but for signals and the command line."""
 
+    base_url = ""
+    """Where the API answers, once it does."""
+    enrol_url = ""
+    """Where hosts are enrolled, if anywhere."""
+    metrics_url = ""
+    """Where metrics are read, if anywhere."""
+    _certificate: ServedCertificate | None = None
+
     def __init__(
         self, config: Config, clock: Clock | None = None, limits: Limits | None = None
     ) -> None:
         """Make the parts; nothing is opened before `start`."""
         self._config = config
-        self._limits = limits or Limits()
-        self._gate = Gate(config)
+        self._metrics = metrics = Metrics()
+        self._listeners = Listeners(limits or Limits(), metrics.http)
         self._clock = clock = clock or Clock()
-        random = Random()  # noqa: S311  # chance between equals, no secret
-        self._store = Store(config.database)
-        self._sessions = SessionStore(self._store)
-        self._fleet_store = FleetStore(self._store)
-        applications_store = ApplicationStore(self._store)
+        # Chance between equals is no secret.
+        random, reach = Random(), failpoint(config.failpoint)  # noqa: S311
+        self._store = Store(config.database, metrics.store)
         self._ticket_key = TicketKey(config.state_dir / "ticket.key")
-        reports = ReportStore(
+        self._stores = stores = Stores.of(
             self._store,
+            make_ticket=self._ticket_key.ticket,
             is_ours=self._ticket_key.is_ours,
             keep_ended=timedelta(days=config.ended_retention_days),
         )
-        vault = Vault(config.state_dir / "registry.key")
-        self._logins = Logins(self._fleet_store, vault)
+        self._logins = Logins(stores.fleet, Vault(config.state_dir / "registry.key"))
         self._registry = RegistryClient(
             self._logins.endpoint_of, max_image_bytes=config.max_image_bytes
         )
-        accounts_store, tokens = AccountStore(self._store), TokenStore(self._store)
-        audit, account_admin = AuditStore(self._store), AccountAdminStore(self._store)
-        streams = OpenStreams(accounts_store, clock)
-        self._accounts = Accounts(accounts_store, clock)
+        streams = OpenStreams(stores.accounts, clock)
+        self._accounts = Accounts(stores.accounts, clock, metrics.http)
         self._upkeep = Upkeep(
-            sessions=self._sessions,
-            tokens=tokens,
-            audit=audit,
-            accounts=account_admin,
+            sessions=stores.sessions,
+            tokens=stores.tokens,
+            audit=stores.audit,
+            accounts=stores.account_admin,
             config=config,
             clock=clock,
         )
         self._issuer = Issuer(config.state_dir / "authority.pem", clock)
-        dialler = Dialler(self._issuer)
+        dialler = Dialler(self._issuer, metrics.agent_calls)
         self.fleet = Fleet(
-            self._fleet_store,
-            reports,
+            stores.fleet,
+            stores.reports,
+            stores.hosts,
+            stores.claims,
             dial=dialler.client,
             placement_silence=config.placement_silence,
             unreachable_after=config.unreachable_after,
+            lost_after=config.lost_after,
             clock=clock,
             random=random,
+            reach=reach,
+            metrics=metrics.fleet,
         )
-        tag_store = TagStore(self._store)
         self._preloader = Preloader(
-            tag_store, self.fleet, login_for=self._logins.login_for, clock=clock, random=random
+            stores.tags, self.fleet, login_for=self._logins.login_for, clock=clock, random=random
         )
-        applications = Applications(applications_store, self._fleet_store, self._preloader, clock)
+        self._standby_pools = StandbyPools(
+            stores.standby_orders, self.fleet, clock=clock, random=random
+        )
+        applications = Applications(stores.applications, stores.fleet, self._look_at_hosts, clock)
         tags = Tags(
             applications=applications,
-            store=tag_store,
-            fleet_store=self._fleet_store,
+            store=stores.tags,
+            fleet_store=stores.fleet,
             fleet=self.fleet,
-            preloader=self._preloader,
+            changed=self._look_at_hosts,
             resolver=self._registry,
             clock=clock,
+            reach=reach,
+        )
+        self._queue = queue = HostQueue(
+            self.fleet, max_waiting=config.max_waiting_starts, clock=clock
         )
         self._starts = Starts(
             applications=applications,
             tags=tags,
-            sessions=self._sessions,
-            reports=reports,
+            sessions=stores.sessions,
+            reports=stores.reports,
             fleet=self.fleet,
+            queue=queue,
             start_timeout=config.start_timeout,
             rate=StartRate(config.start_rate, config.start_burst),
             ticket_key=self._ticket_key,
-            reach=failpoint(config.failpoint),
+            claims=Claims(
+                store=stores.claims,
+                reports=stores.reports,
+                fleet=self.fleet,
+                pool_at=self._standby_pools.pool_at,
+                clock=clock,
+                reach=reach,
+            ),
+            reach=reach,
             clock=clock,
+            metrics=metrics.starts,
         )
         self._stops = sessions = Sessions(
-            store=self._sessions,
-            lists=SessionListStore(self._store),
+            store=stores.sessions,
+            lists=stores.session_lists,
+            players=stores.players,
             fleet=self.fleet,
             starts=self._starts,
             clock=clock,
+            reach=reach,
         )
-        self._enrolments = EnrolmentStore(self._store)
-        self._enrolment = Enrolment(self._enrolments, self.fleet, self._issuer, clock)
-        self.renewal = Renewal(self._enrolments, self.fleet, self._issuer, dialler, clock)
-        declared, fleet_admin = Declared.in_config(config), FleetAdminStore(self._store)
+        self._ready_starts = ReadyStarts(
+            starts=self._starts,
+            store=stores.sessions,
+            sessions=sessions,
+            fleet=self.fleet,
+            clock=clock,
+            metrics=metrics.starts,
+        )
+        self._enrolment = Enrolment(stores.enrolments, self.fleet, self._issuer, clock)
+        certificates = HostCertificates(
+            stores.enrolments,
+            stores.authorities,
+            issuer=self._issuer,
+            dialler=dialler,
+            clock=clock,
+            reach=reach,
+        )
+        self.renewal = Renewal(
+            certificates, self.fleet, self._issuer, dialler, clock, metrics=metrics.fleet
+        )
+        declared = Declared.in_config(config)
         self._services = Services(
             environment=config.environment,
+            http=metrics.http,
             accounts=self._accounts,
-            account_admin=AccountAdmin(account_admin, streams, clock),
-            delegation=Delegation(tokens, streams, clock),
+            account_admin=AccountAdmin(
+                stores.account_admin, streams, clock, removed=self._standby_pools.look
+            ),
+            delegation=Delegation(stores.tokens, streams, clock, reach),
             streams=streams,
-            audit=audit,
+            audit=stores.audit,
             applications=applications,
             tags=tags,
-            warm_pools=WarmPools(WarmPoolStore(self._store), clock),
-            locations=Locations(applications, tag_store, self.fleet),
+            warm_pools=WarmPools(stores.warm_pools, self._standby_pools, clock),
+            locations=Locations(applications, self.fleet, self._standby_pools),
+            explanations=Explanations(stores.applications, tags, self.fleet, self._preloader),
             starts=self._starts,
+            ready_starts=self._ready_starts,
             sessions=sessions,
-            all_sessions=AllSessions(SessionPageStore(self._store), sessions),
-            players=Players(PlayerStore(self._store), clock),
+            all_sessions=AllSessions(stores.session_pages, sessions),
+            players=Players(stores.players, clock, reach),
             fleet=self.fleet,
-            fleet_store=self._fleet_store,
-            fleet_admin=FleetAdmin(fleet_admin, self.fleet, self._logins, declared, clock),
+            fleet_store=stores.fleet,
+            fleet_admin=FleetAdmin(stores.fleet_admin, self.fleet, self._logins, declared, clock),
             agents=Agents(
-                fleet_admin,
-                self._enrolments,
+                stores.fleet_admin,
+                stores.enrolments,
+                stores.hosts,
                 self.fleet,
                 self._preloader,
+                standbys=self._standby_pools,
                 declared=declared.agents,
                 clock=clock,
             ),
             enrolment=self._enrolment,
+            rotation=Rotation(
+                stores.authorities,
+                self.fleet,
+                issuer=self._issuer,
+                dialler=dialler,
+                renewal=self.renewal,
+                clock=clock,
+                reach=reach,
+            ),
         )
-        self._servers: list[HttpServer] = []
-        self.base_url = ""
-        self.enrol_url = ""
+        self._exposition = metrics_listener.Exposition(
+            metrics,
+            LiveCollector(
+                LiveParts(
+                    fleet=self.fleet,
+                    queue=queue,
+                    pools=self._standby_pools,
+                    preloader=self._preloader,
+                    streams=streams,
+                    audit=stores.audit,
+                    issuer=self._issuer,
+                )
+            ),
+        )
         self.listening = asyncio.Event()
         """Set once requests are answered at `base_url`."""
 
@@ -217,14 +282,19 @@ class ControlPlane:
         """Serve until `stopping` is set or a process-critical loop fails."""
         try:
             await self._open_store()
+            lag = self._metrics.loop_lag.observe
             async with asyncio.TaskGroup() as group:
                 loops = [
                     group.create_task(self.fleet.run(), name="fleet"),
                     group.create_task(self._preloader.run(), name="preloader"),
+                    group.create_task(self._standby_pools.run(), name="standby pools"),
                     group.create_task(self._upkeep.run(), name="upkeep"),
                     group.create_task(self.renewal.run(), name="renewal"),
+                    group.create_task(self._pinger().run(), name="pinger"),
+                    group.create_task(loop_lag.watch(lag), name="loop lag"),
                 ]
                 await self._serve_http(stopping)
+                await self._ready_starts.close()
                 await self._starts.close()
                 await self._stops.close()
                 for loop in loops:
@@ -232,51 +302,76 @@ class ControlPlane:
         finally:
             await self._close()
 
+    def take(self, settings: Settings) -> None:
+        """Go by other settings from now on, once it listens."""
+        parts = Parts(
+            fleet=self.fleet,
+            queue=self._queue,
+            starts=self._starts,
+            upkeep=self._upkeep,
+            reports=self._stores.reports,
+            registry=self._registry,
+            listeners=self._listeners,
+            certificate=self._certificate,
+        )
+        parts.take(settings)
+
+    def _look_at_hosts(self) -> None:
+        """Compare what hosts have with what applications and tags say by now."""
+        self._preloader.look_at_all()
+        self._standby_pools.look()
+
+    def _pinger(self) -> Pinger:
+        interval, metrics = self._config.latency_interval, self._metrics.fleet
+        return Pinger(self.fleet, interval=interval, clock=self._clock, metrics=metrics)
+
     async def _open_store(self) -> None:
         await self._store.open()
         sealed = await self._logins.start(self._config.registries)
-        await self._fleet_store.declare(self._config, sealed)
-        await self._sessions.drop_unattempted()
-        await self._enrolments.drop_starts_on_revoked(self._clock.now_ms())
-        await self._issuer.open(enrolled=await self._enrolments.enrolled())
+        await self._stores.fleet.declare(self._config, sealed)
+        await self._stores.sessions.drop_unattempted()
+        await self._stores.enrolments.drop_starts_on_revoked(self._clock.now_ms())
+        await self._issuer.open(enrolled=await self._stores.enrolments.enrolled())
+        await self._stores.authorities.note_first(self._issuer.first.fingerprint)
         await self._ticket_key.open()
         await self.fleet.load()
         await self._registry.start()
 
     async def _serve_http(self, stopping: asyncio.Event) -> None:
-        allow_files(self._config.max_connections + MAX_CONNECTIONS)
+        bounds = Bounds.of_api(self._config)
+        await self._serve_metrics()
         await self._serve_enrolment()
-        server = HttpServer(make_web_app(self._services), self._gate, self._limits)
-        self._servers.append(server)
-        tls = self._config.tls_context()
-        self.base_url = await server.open(self._config.listen_address(), tls)
-        _log.info("listening on %s", self.base_url)
+        tls, address = self._config.tls_context(), self._config.listen_address()
+        self._certificate = None if tls is None else ServedCertificate(tls)
+        app = make_web_app(self._services)
+        self.base_url = await self._listeners.open("api_listen", app, bounds, address, tls)
+        _log.info("listening", address=self.base_url)
         self.listening.set()
         await stopping.wait()
-        await self._close_servers()
+        await self._listeners.close()
+
+    async def _serve_metrics(self) -> None:
+        address = self._config.metrics_address()
+        if address is None:
+            return
+        app, bounds = self._exposition.make_app(), metrics_listener.BOUNDS
+        self.metrics_url = await self._listeners.open("metrics_listen", app, bounds, address)
+        _log.info("listening for scrapes", address=self.metrics_url)
 
     async def _serve_enrolment(self) -> None:
         address = self._config.enrol_address()
         if address is None:
             return
-        bounds = replace(
-            self._config,
-            behind_proxy=(),
-            max_connections=MAX_CONNECTIONS,
-            max_connections_per_address=MAX_CONNECTIONS_PER_ADDRESS,
+        app = enrolling.make_enrolling_app(self._enrolment, self._metrics.http)
+        tls = await self._issuer.listener_tls(enrolling.enrolling_tls())
+        self.enrol_url = await self._listeners.open(
+            "enrol_listen", app, enrolling.BOUNDS, address, tls
         )
-        server = HttpServer(make_enrolling_app(self._enrolment), Gate(bounds), self._limits)
-        self._servers.append(server)
-        tls = await self._issuer.listener_tls(enrolling_tls())
-        self.enrol_url = await server.open(address, tls)
-        _log.info("hosts are enrolled at %s", self.enrol_url)
-
-    async def _close_servers(self) -> None:
-        while self._servers:
-            await self._servers.pop().close()
+        _log.info("listening for hosts to enrol", address=self.enrol_url)
 
     async def _close(self) -> None:
-        await self._close_servers()
+        await self._listeners.close()
+        self._exposition.close()
         await self.fleet.close()
         await self._registry.stop()
         self._logins.close()

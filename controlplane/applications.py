@@ -1,7 +1,7 @@
 """Applications: use cases, and the rules for a repository's name."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 from controlplane.clock import Clock
@@ -13,7 +13,6 @@ from controlplane.errors import (
     Violation,
 )
 from controlplane.fleet.contract import NetworkMode, PortRequest, Resources
-from controlplane.fleet.preload import Preloader
 from controlplane.registries.client import DOCKER_HUB
 from controlplane.storage.account_store import AccountGone, Caller
 from controlplane.storage.application_store import (
@@ -25,6 +24,7 @@ from controlplane.storage.application_store import (
     UnknownReferences,
 )
 from controlplane.storage.fleet_store import FleetStore, Registry
+from controlplane.storage.tag_store import Tag
 
 MAX_REPOSITORY = 255
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
@@ -76,11 +76,16 @@ class Applications:
     """Use cases on applications."""
 
     def __init__(
-        self, store: ApplicationStore, fleet: FleetStore, preloader: Preloader, clock: Clock
+        self,
+        store: ApplicationStore,
+        fleet: FleetStore,
+        changed: Callable[[], object],
+        clock: Clock,
     ) -> None:
+        """Call `changed` when hosts may have to have other images, or other standbys."""
         self._store = store
         self._fleet = fleet
-        self._preloader = preloader
+        self._changed = changed
         self._clock = clock
 
     async def create(self, caller: Caller, application: Application) -> None:
@@ -138,7 +143,7 @@ class Applications:
             )
         finally:
             # The commit goes on when the caller hangs up; the hosts are compared after it.
-            self._preloader.look_at_all()
+            self._changed()
         if outcome is None:
             raise NotFoundError("application", name)
         if isinstance(outcome, UnknownReferences):
@@ -154,6 +159,17 @@ class Applications:
         if application is None:
             raise NotFoundError("application", name)
         return application
+
+    async def tagged(self, caller: Caller, name: str) -> tuple[Application, tuple[Tag, ...]]:
+        """Read one of the caller's account with its enabled tags, highest priority first.
+
+        Raises:
+            NotFoundError: The account has none of that name.
+        """
+        found = await self._store.tagged(caller.account, name)
+        if found is None:
+            raise NotFoundError("application", name)
+        return found
 
     async def all_of(self, caller: Caller) -> list[Application]:
         """Read all applications of the caller's account."""

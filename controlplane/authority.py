@@ -28,6 +28,9 @@ ENROLMENT_HOST = "enrolment.tiltyard.internal"
 
 LIFE = timedelta(days=30)
 AUTHORITY_LIFE = timedelta(days=3650)
+ENDING = timedelta(days=365)
+"""So long before its end an authority should be replaced: hosts may be away for months."""
+
 BACKDATED = timedelta(minutes=10)
 """So far may the clocks of hosts be behind ours."""
 
@@ -43,11 +46,12 @@ class UnfitRequestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A certificate of an agent, as PEM text."""
+    """A certificate of an agent, as PEM text, and the fingerprint of the authority that signed."""
 
     certificate: bytes
     serial: str
     expire_ms: int
+    authority: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class Authority:
     ) -> None:
         self._certificate = certificate
         self._key = key
-        self._life = life
+        self.life = life
 
     @classmethod
     def create(cls, now_ms: int, life: timedelta = LIFE) -> Self:
@@ -127,13 +131,22 @@ class Authority:
         """When it ends, and with it all that it signed."""
         return _milliseconds(self._certificate.not_valid_after_utc)
 
+    @property
+    def begin_ms(self) -> int:
+        """When it was made."""
+        return _milliseconds(self._certificate.not_valid_before_utc + BACKDATED)
+
+    def is_ending(self, now_ms: int) -> bool:
+        """Tell whether it should be replaced before it ends."""
+        return self.expire_ms - now_ms < ENDING // timedelta(milliseconds=1)
+
     def is_due(self, expire_ms: int, now_ms: int) -> bool:
         """Tell whether two thirds of the life of what it signed are over.
 
         Or whether that has not begun: a clock that was ahead, and is set back, leaves such ones.
         """
         life_ms, backdated_ms = (
-            span // timedelta(milliseconds=1) for span in (self._life, BACKDATED)
+            span // timedelta(milliseconds=1) for span in (self.life, BACKDATED)
         )
         return not expire_ms - life_ms - backdated_ms <= now_ms < expire_ms - life_ms // 3
 
@@ -149,7 +162,8 @@ class Authority:
         ]
         key = _requested_key(request)
         made = self._sign(key, agent_id, names, ExtendedKeyUsageOID.SERVER_AUTH, now_ms)
-        return Issued(_pem(made), f"{made.serial_number:x}", _expire_ms(made))
+        serial = f"{made.serial_number:x}"
+        return Issued(_pem(made), serial, _expire_ms(made), self.fingerprint)
 
     def caller(self, now_ms: int) -> Identity:
         """Make a key and a certificate with which agents are called."""
@@ -176,8 +190,10 @@ class Authority:
         use: ObjectIdentifier,
         now_ms: int,
     ) -> x509.Certificate:
-        issuer, now = self._certificate, _time(now_ms)
-        expire = min(now + self._life, issuer.not_valid_after_utc)
+        issuer = self._certificate
+        # One that has ended signs what has ended, too: it can be replaced while we serve.
+        now = min(_time(now_ms), issuer.not_valid_after_utc)
+        expire = min(now + self.life, issuer.not_valid_after_utc)
         builder = _builder(_name(name), issuer.subject, key, now, expire)
         of_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         extensions: tuple[tuple[x509.ExtensionType, bool], ...] = (

@@ -6,22 +6,54 @@ Every scalar key can be overridden by `TILTYARD_CONTROLPLANE_<KEY>`; an unknown 
 import ipaddress
 import os
 import ssl
-import tomllib
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Literal
 
+from controlplane.config_rules import (
+    not_an_address,
+    optional_address,
+    raised,
+    repeated,
+    split_address,
+)
+from controlplane.config_values import Values, read_entries, read_scalar, read_text
 from controlplane.errors import ConfigError
 from controlplane.failpoints import failpoint
 from controlplane.names import NAME_RULE, is_name
 from controlplane.registry_settings import RegistryConfig, read_files
+from tiltyard.service.supervision import Supervision, read_supervision
+from tiltyard.settings.mistakes import (
+    Key,
+    Mistake,
+    SettingsError,
+    in_order,
+    unknown,
+)
+from tiltyard.settings.source import Reading, read_source, unknown_variables
 
 ENV_PREFIX = "TILTYARD_CONTROLPLANE_"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("logfmt", "json")
 NOT_AGENTS = frozenset({"controlplane", "init"})
 """The audit names the product itself by these, where it names an agent by its name."""
+MOST_DAYS = 36_500
+"""A century; and a number of days that dates can be reckoned with."""
+POSITIVE = (
+    "start_rate",
+    "start_burst",
+    "max_waiting_starts",
+    "placement_silence",
+    "unreachable_after",
+    "ended_retention_days",
+    "audit_retention_days",
+    "max_connections",
+    "max_connections_per_address",
+    "max_image_bytes",
+)
+"""Numbers that must be more than 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +66,6 @@ class AgentConfig:
     node_pool: str = "default"
 
 
-_Entry = TypeVar("_Entry", RegistryConfig, AgentConfig)
-
-
 @dataclass(frozen=True, slots=True)
 class Config:
     """The settings. Spans are seconds unless the name says otherwise."""
@@ -44,6 +73,7 @@ class Config:
     state_dir: Path = Path("/var/lib/tiltyard-controlplane")
     api_listen: str = "127.0.0.1:8080"
     enrol_listen: str = ":7443"
+    metrics_listen: str = "127.0.0.1:7446"
     tls_certificate: str = ""
     tls_key: str = ""
     behind_proxy: tuple[str, ...] = ()
@@ -53,12 +83,16 @@ class Config:
     start_timeout: float = 8.0
     start_rate: float = 50.0
     start_burst: int = 200
+    max_waiting_starts: int = 10_000
     placement_silence: float = 5.0
     unreachable_after: float = 30.0
+    latency_interval: float = 30.0
+    lost_after: float = 24 * 3600.0
     ended_retention_days: int = 7
     audit_retention_days: int = 90
     max_image_bytes: int = 20_000_000_000
     log_level: str = "info"
+    log_format: Literal["logfmt", "json"] = "logfmt"
     failpoint: str = ""
     regions: tuple[str, ...] = ("local",)
     node_pools: tuple[str, ...] = ("default",)
@@ -66,52 +100,87 @@ class Config:
     agents: tuple[AgentConfig, ...] = ()
 
     def __post_init__(self) -> None:
-        both = bool(self.tls_certificate) == bool(self.tls_key)
-        _check(both, "tls_certificate", "goes together with tls_key: set both or none")
-        self.listen_address()
-        self.enrol_address()
-        self.proxies()
-        _check(bool(self.environment), "environment", "must not be empty")
-        _check(self.log_level in LOG_LEVELS, "log_level", f"must be one of {LOG_LEVELS}")
-        _check(self.start_timeout > 1, "start_timeout", "must be more than 1")
-        positive = ("start_rate", "placement_silence", "unreachable_after", "start_burst")
-        connections = ("max_connections", "max_connections_per_address")
-        retention = ("ended_retention_days", "audit_retention_days")
-        for name in (*positive, *retention, *connections, "max_image_bytes"):
-            _check(getattr(self, name) > 0, name, "must be more than 0")
-        self._check_failpoint()
-        self._check_names()
-        for registry in self.registries:
-            registry.check()
-        for agent in self.agents:
-            where = f"agents.{agent.name}"
-            product = agent.name in NOT_AGENTS
-            _check(not product, where, "is a name of the product itself: take another")
-            _check(agent.region in self.regions, where, f"unknown region {agent.region!r}")
-            known = agent.node_pool in self.node_pools
-            _check(known, where, f"unknown node pool {agent.node_pool!r}")
-            dialable = agent.address.startswith("unix:/")
-            _check(dialable, where, "address must have the form unix:/path")
+        if found := tuple(self._mistakes()):
+            raise ConfigError(*found)
 
-    def _check_failpoint(self) -> None:
+    def _mistakes(self) -> Iterator[Mistake]:
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            yield Mistake(("tls_certificate",), "goes together with tls_key", "set both or none")
+        addresses = (self.listen_address, self.enrol_address, self.metrics_address)
+        for read in (*addresses, self.proxies):
+            yield from raised(read)
         try:
             failpoint(self.failpoint)
         except ValueError as error:
-            raise ConfigError(f"failpoint: {error}") from None
+            yield Mistake(("failpoint",), str(error), "take it out: it is for tests")
+        yield from self._scalar_mistakes()
+        yield from self._name_mistakes()
+        for number, registry in enumerate(self.registries):
+            yield from registry.mistakes(("registries", number))
+        for number, agent in enumerate(self.agents):
+            yield from self._agent_mistakes(agent, ("agents", number))
 
-    def _check_names(self) -> None:
-        names = {
-            "regions": self.regions,
-            "node_pools": self.node_pools,
-            "registries.name": tuple(registry.name for registry in self.registries),
-            "agents.name": tuple(agent.name for agent in self.agents),
-        }
-        for key, values in names.items():
-            _check(all(map(is_name, values)), key, NAME_RULE)
-            _check_unrepeated(key, values)
+    def _scalar_mistakes(self) -> Iterator[Mistake]:
+        yield from _unless(bool(self.environment), "environment", "must not be empty")
+        known = self.log_level in LOG_LEVELS
+        yield from _unless(known, "log_level", f"must be one of {', '.join(LOG_LEVELS)}")
+        known = self.log_format in LOG_FORMATS
+        yield from _unless(known, "log_format", f"must be one of {', '.join(LOG_FORMATS)}")
+        yield from _unless(self.start_timeout > 1, "start_timeout", "must be more than 1")
+        for key in POSITIVE:
+            yield from _unless(getattr(self, key) > 0, key, "must be more than 0")
+        for key in ("ended_retention_days", "audit_retention_days"):
+            yield from _unless(
+                getattr(self, key) <= MOST_DAYS, key, f"must be at most {MOST_DAYS}"
+            )
+        for key in ("placement_silence", "unreachable_after"):
+            span = getattr(self, key)
+            if span >= self.lost_after and span == _default(key):
+                told = f"must be more than {key}, which is {span:g}"
+                yield Mistake(("lost_after",), told, "raise it")
+            elif span >= self.lost_after:
+                told = f"must be less than lost_after, which is {self.lost_after:g}"
+                yield Mistake((key,), told, "lower it, or raise lost_after")
+        measured = self.latency_interval == 0 or self.latency_interval >= 1
+        yield from _unless(measured, "latency_interval", "must be at least 1, or 0 for never")
+
+    def _name_mistakes(self) -> Iterator[Mistake]:
+        registries, agents = enumerate(self.registries), enumerate(self.agents)
+        names: tuple[dict[Key, str], ...] = (
+            {("regions", number): name for number, name in enumerate(self.regions)},
+            {("node_pools", number): name for number, name in enumerate(self.node_pools)},
+            {("registries", number, "name"): entry.name for number, entry in registries},
+            {("agents", number, "name"): entry.name for number, entry in agents},
+        )
+        for claimed in names:
+            for key, name in claimed.items():
+                if not is_name(name):
+                    yield Mistake(key, f"{NAME_RULE}, and is {name!r}", "take another")
+            yield from repeated(claimed)
         # Names of hosts do not differ by case.
-        claimed = (text.lower() for r in self.registries for text in (r.address, *r.aliases))
-        _check_unrepeated("registries", tuple(claimed))
+        addresses: dict[Key, str] = {
+            ("registries", number, *place): text.lower()
+            for number, registry in enumerate(self.registries)
+            for place, text in (
+                (("address",), registry.address),
+                *((("aliases", at), text) for at, text in enumerate(registry.aliases)),
+            )
+        }
+        yield from repeated(addresses)
+
+    def _agent_mistakes(self, agent: AgentConfig, here: Key) -> Iterator[Mistake]:
+        if agent.name in NOT_AGENTS:
+            told = f"{agent.name!r} is a name of the product itself"
+            yield Mistake((*here, "name"), told, "take another")
+        if agent.region not in self.regions:
+            told = f"unknown region {agent.region!r}"
+            yield Mistake((*here, "region"), told, "put it among the regions, or take one of them")
+        if agent.node_pool not in self.node_pools:
+            told = f"unknown node pool {agent.node_pool!r}"
+            yield Mistake((*here, "node_pool"), told, "put it among the node_pools, or take one")
+        if not agent.address.startswith("unix:/"):
+            told, mend = "must have the form unix:/path", "hosts elsewhere are enrolled instead"
+            yield Mistake((*here, "address"), told, mend)
 
     @property
     def database(self) -> Path:
@@ -127,15 +196,14 @@ class Config:
         Raises:
             ConfigError: It has another form or names an address that others can reach.
         """
-        host, port = _split("api_listen", self.api_listen)
+        host, port = split_address("api_listen", self.api_listen)
         try:
             loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
         except ValueError:
-            raise ConfigError(f"api_listen: {host!r} is not an address") from None
-        served = loopback or bool(self.tls_certificate) or bool(self.behind_proxy)
-        _check(
-            served, "api_listen", f"{host} is not loopback: set tls_certificate or behind_proxy"
-        )
+            raise not_an_address("api_listen", host) from None
+        if not (loopback or self.tls_certificate or self.behind_proxy):
+            told, mend = f"{host} is not loopback", "set tls_certificate or behind_proxy"
+            raise ConfigError(Mistake(("api_listen",), told, mend))
         return host, port
 
     def enrol_address(self) -> tuple[str, int] | None:
@@ -146,14 +214,15 @@ class Config:
         Raises:
             ConfigError: It has another form.
         """
-        if not self.enrol_listen:
-            return None
-        host, port = _split("enrol_listen", self.enrol_listen)
-        try:
-            _ = host in {"", "localhost"} or ipaddress.ip_address(host)
-        except ValueError:
-            raise ConfigError(f"enrol_listen: {host!r} is not an address") from None
-        return host, port
+        return optional_address("enrol_listen", self.enrol_listen)
+
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Split `metrics_listen` as `enrol_address` does; None where nobody may scrape.
+
+        Raises:
+            ConfigError: It has another form.
+        """
+        return optional_address("metrics_listen", self.metrics_listen)
 
     def proxies(self) -> tuple[Network, ...]:
         """Parse `behind_proxy`: the networks whose X-Forwarded-For is believed.
@@ -164,7 +233,8 @@ class Config:
         try:
             return tuple(ipaddress.ip_network(entry) for entry in self.behind_proxy)
         except ValueError as error:
-            raise ConfigError(f"behind_proxy: {error}") from None
+            told, mend = str(error), "write addresses, or networks such as 10.0.0.0/8"
+            raise ConfigError(Mistake(("behind_proxy",), told, mend)) from None
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Load certificate and key; None without them.
@@ -182,15 +252,9 @@ class Config:
             context.load_cert_chain(self.tls_certificate, self.tls_key, password="")
         except (OSError, ValueError) as error:
             names = f"{self.tls_certificate} with {self.tls_key}"
-            raise ConfigError(f"tls_certificate: cannot load {names}: {error}") from None
+            told, mend = f"cannot load {names}: {error}", "both as PEM, the key without a password"
+            raise ConfigError(Mistake(("tls_certificate",), told, mend)) from None
         return context
-
-
-def _split(key: str, address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    _check(port.isascii() and port.isdigit(), key, "must have the form host:port")
-    _check(int(port) <= 65535, key, "the port must be at most 65535")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def load_config(path: Path, env: Mapping[str, str] | None = None) -> Config:
@@ -199,120 +263,74 @@ def load_config(path: Path, env: Mapping[str, str] | None = None) -> Config:
     The certificate only to know that it can be used.
 
     Raises:
-        ConfigError: A file cannot be read, or a key is unknown or its value does not fit.
+        ConfigError: A file cannot be read, or keys are unknown or their values do not fit.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read {path}: because {error}") from error
-    environment = os.environ if env is None else env
-    known = {f.name: f for f in fields(Config)}
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        if key not in known:
-            raise ConfigError(f"unknown key {key!r}")
-        values[key] = _read(key, value, known[key].default)
-    values.update(_from_environment(known, environment))
-    config = Config(**values)
-    config.tls_context()
+    _, config, mistakes = read_config(path, env)
+    if config is None or mistakes:
+        raise ConfigError(*mistakes)
     return config
 
 
-def _from_environment(
-    known: Mapping[str, Field[Any]], environment: Mapping[str, str]
-) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for variable in sorted(v for v in environment if v.startswith(ENV_PREFIX)):
-        key = variable.removeprefix(ENV_PREFIX).lower()
-        if key not in known or isinstance(known[key].default, tuple):
-            raise ConfigError(f"unknown key {variable!r} in the environment")
-        text, default = environment[variable], known[key].default
+def read_config(path: Path, env: Mapping[str, str] | None = None) -> Reading[Config]:
+    """Read the same, and tell all that is wrong.
+
+    Raises:
+        ConfigError: The file cannot be read at all.
+    """
+    known = {field.name: field.default for field in fields(Config)}
+    scalars = {key for key, default in known.items() if not isinstance(default, tuple)}
+    environment = os.environ if env is None else env
+    try:
+        source = read_source(path, environment, ENV_PREFIX, scalars)
+    except SettingsError as error:
+        raise ConfigError(*error.mistakes) from error
+    values = Values()
+    for key, value in source.table.items():
+        if key in known:
+            values.read((key,), _reader(key), value, known[key])
+        else:
+            values.mistakes.append(unknown((key,), known))
+    for key, text in source.environment.items():
+        values.read((key,), read_text, text, known[key])
+    values.mistakes.extend(unknown_variables(environment, ENV_PREFIX, scalars))
+    config = _made(values)
+    mistakes = in_order([source.located(each) for each in values.mistakes])
+    return Reading(source, config, mistakes)
+
+
+def load_supervision() -> Supervision:
+    """Read what the service manager asks of this process."""
+    return read_supervision(os.environ)
+
+
+def _made(values: Values) -> Config | None:
+    """Make the settings; without what is wrong, which is added to the mistakes."""
+    for _ in range(2):  # the second time without what the first found
         try:
-            values[key] = _parse(text, default)
-        except ValueError:
-            raise ConfigError(f"{variable}: must be {_kind(default)}") from None
-    return values
+            config = Config(**values.fitting())
+            values.mistakes.extend(raised(config.tls_context))
+        except ConfigError as error:
+            values.mistakes.extend(error.mistakes)
+        else:
+            return config
+    return None
 
 
-def _parse(text: str, default: object) -> object:
-    if isinstance(default, int):
-        return int(text)
-    if isinstance(default, float):
-        return float(text)
-    return Path(text) if isinstance(default, Path) else text
-
-
-def _read(key: str, value: object, default: object) -> object:
+def _reader(key: str) -> Callable[[Key, object, object], object]:
     if key == "registries":
-        return tuple(_registry(f"{key}[{i}]", v) for i, v in _items(key, value))
+        return lambda here, value, _: read_entries(
+            RegistryConfig, here, value, read_files, RegistryConfig.mistakes
+        )
     if key == "agents":
-        return tuple(_entry(AgentConfig, f"{key}[{i}]", v) for i, v in _items(key, value))
-    if isinstance(default, tuple):
-        return _strings(key, value)
-    if isinstance(default, Path) and isinstance(value, str):
-        return Path(value)
-    if isinstance(default, float) and type(value) in {int, float}:
-        return float(str(value))
-    if type(value) is not type(default):
-        raise ConfigError(f"{key}: must be {_kind(default)}")
-    return value
+        return lambda here, value, _: read_entries(AgentConfig, here, value)
+    return read_scalar
 
 
-def _registry(where: str, value: object) -> RegistryConfig:
-    table = read_files(where, value) if isinstance(value, dict) else value
-    return _entry(RegistryConfig, where, table)
-
-
-def _entry(kind: type[_Entry], where: str, value: object) -> _Entry:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{where}: must be a table")
-    known = {f.name: f for f in fields(kind)}
-    values: dict[str, Any] = {}
-    for key, item in value.items():
-        if key not in known:
-            raise ConfigError(f"unknown key {where + '.' + key!r}")
-        values[key] = _item(f"{where}.{key}", item, known[key].default)
-    for key, field in known.items():
-        _check(key in values or field.default is not MISSING, f"{where}.{key}", "is missing")
-    return kind(**values)
-
-
-def _items(key: str, value: object) -> list[tuple[int, object]]:
-    if not isinstance(value, list):
-        raise ConfigError(f"{key}: must be a list")
-    return list(enumerate(value))
-
-
-def _item(key: str, value: object, default: object) -> object:
-    if isinstance(default, bool):
-        _check(isinstance(value, bool), key, "must be true or false")
-        return value
-    return _strings(key, value) if isinstance(default, tuple) else _string(key, value)
-
-
-def _string(key: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{key}: must be a string")
-    return value
-
-
-def _strings(key: str, value: object) -> tuple[str, ...]:
-    items = [item for _, item in _items(key, value)]
-    if not all(isinstance(item, str) and item for item in items):
-        raise ConfigError(f"{key}: must be a list of strings")
-    return tuple(str(item) for item in items)
-
-
-def _kind(default: object) -> str:
-    names = {int: "a whole number", float: "a number"}
-    return names.get(type(default), "a string")
-
-
-def _check_unrepeated(key: str, values: tuple[str, ...]) -> None:
-    for number, value in enumerate(values):
-        _check(value not in values[:number], key, f"{value!r} is there twice")
-
-
-def _check(holds: bool, key: str, text: str) -> None:
+def _unless(holds: bool, key: str, text: str) -> Iterator[Mistake]:
     if not holds:
-        raise ConfigError(f"{key}: {text}")
+        mend = f"correct it, or take it out for the default, {_default(key)}"
+        yield Mistake((key,), text, mend)
+
+
+def _default(key: str) -> object:
+    return next(field.default for field in fields(Config) if field.name == key)

@@ -9,6 +9,7 @@ from controlplane.errors import (
     NotFoundError,
     UnauthorizedError,
 )
+from controlplane.failpoints import Reach, go_on
 from controlplane.open_streams import OpenStreams
 from controlplane.storage.account_store import Caller
 from controlplane.storage.token_store import (
@@ -42,10 +43,14 @@ class Delegation:
     What is for operators does not ask: whoever calls it has checked that the caller is one.
     """
 
-    def __init__(self, store: TokenStore, streams: OpenStreams, clock: Clock) -> None:
+    def __init__(
+        self, store: TokenStore, streams: OpenStreams, clock: Clock, reach: Reach = go_on
+    ) -> None:
+        """Call `reach` at the named steps of `failpoints.py`."""
         self._store = store
         self._streams = streams
         self._clock = clock
+        self._reach = reach
 
     async def make(self, caller: Caller, wanted: Delegated) -> NewToken:
         """Make a token of the caller's account, whose text is stored nowhere.
@@ -70,6 +75,7 @@ class Delegation:
                 raise ConflictError(_TAKEN)
             case TooManyTokens():
                 raise ConflictError(_TOO_MANY)
+        await self._reach("token.made")
         return token
 
     async def make_for(self, caller: Caller, account: str, wanted: Delegated) -> NewToken:
@@ -116,6 +122,7 @@ class Delegation:
         )
         if ended is None:
             raise NotFoundError("token", token_id)
+        await self._reach("token.revoked")
         return ended
 
 

@@ -15,7 +15,7 @@ def parse_duration(text: str) -> int:
     """
     match = _FORM.match(text)
     if not text or match is None:
-        raise ValueError("must have the form <hours>h<minutes>m")
+        raise ValueError("must be hours, minutes or both, such as 2h, 45m or 1h30m")
     seconds = int(match[1] or 0) * 3600 + int(match[2] or 0) * 60
     if seconds > MAX_SECONDS:
         raise ValueError("must be at most 8760h")

@@ -4,7 +4,6 @@ The text of a token goes on with the fingerprint of the authority, by which the 
 it may tell the rest.
 """
 
-import logging
 import uuid
 from dataclasses import dataclass
 
@@ -36,8 +35,9 @@ from controlplane.storage.enrolment_store import (
 )
 from controlplane.storage.fleet_store import AgentRow
 from controlplane.tokens import mint, parse
+from tiltyard.journal.events import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 TOKEN_LIFE_MS = 15 * 60 * 1000
 TRIES_PER_SECOND, TRIES_AT_ONCE = 1.0, 20
@@ -141,12 +141,13 @@ class Enrolment:
             id=agent_id,
             serial=issued.serial,
             expire_ms=issued.expire_ms,
+            authority=issued.authority,
         )
         now_ms = self._clock.now_ms()
         outcome = await self._store.enrol(presented, newcomer, address, now_ms, self._follow)
         if not isinstance(outcome, AgentRow):
             raise self._refused(address, outcome)
-        _log.info("enrolled agent %s from %s", outcome.name, address)
+        _log.info("agent enrolled", agent=outcome.name, address=address)
         return Enrolled(outcome, issued)
 
     async def revoke(self, caller: Caller, name: str) -> None:
@@ -179,7 +180,7 @@ class Enrolment:
             violations.append(Violation("request", str(error)))
         if violations:
             told = InvalidRequestError(tuple(violations))
-            _log.warning("refused to enrol a host from %s: %s", address, told.details)
+            _log.warning("refused to enrol a host", address=address, error=told.details)
             raise told
         return issued
 
@@ -196,7 +197,7 @@ class Enrolment:
             case NameTaken():
                 why = "there is an agent of this name: give another one, or a token for this one"
                 told = ConflictError(why)
-        _log.warning("refused to enrol a host from %s: its token or name: %s", address, why)
+        _log.warning("refused to enrol a host: its token or name", address=address, error=why)
         return told
 
     def _follow(self, outcome: AgentRow | BadToken | WrongPlace | NameTaken) -> None:

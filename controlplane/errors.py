@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import ClassVar
 
+from tiltyard.settings.mistakes import SettingsError
+
 
 class Reason(Enum):
     """Why a request cannot be answered as asked; `api/errors.py` gives each its status."""
@@ -62,8 +64,20 @@ class AgentReason(StrEnum):
     NOT_ALLOWED = auto()
 
 
-class ConfigError(Exception):
-    """A settings file or the state that it names cannot be used; the text is for the operator."""
+class NoCapacityCause(StrEnum):
+    """What kept a start from every host."""
+
+    NO_ROOM = auto()
+    RATE = auto()
+    """The account has started too many in the region."""
+    LINE_FULL = auto()
+    """Too many wait for their turn."""
+    OUT_OF_TIME = auto()
+    HOSTS_SILENT = auto()
+
+
+class ConfigError(SettingsError):
+    """Settings cannot be used; the text tells the operator all that is wrong with them."""
 
 
 class StoreError(Exception):
@@ -89,6 +103,10 @@ class AgentSilentError(Exception):
 
     def __str__(self) -> str:
         return self.text
+
+
+class AgentNewerError(AgentSilentError):
+    """An agent answered in a format that this control plane cannot read."""
 
 
 class ImageRefusedError(Exception):
@@ -219,6 +237,7 @@ class NoCapacityError(TiltyardError):
     location: str
     why: str
     retry_after: int
+    cause: NoCapacityCause
     reason = Reason.CANNOT_START
     template = "session cannot currently start in the region"
     detail_template = "cannot start in {location!r}: because {why}"
@@ -271,6 +290,27 @@ class NotReadyError(TiltyardError):
     reason = Reason.UNAVAILABLE
     template = "not ready"
     detail_template = "not every agent has reconciled yet"
+
+
+@dataclass(eq=False)
+class SessionNotReadyError(TiltyardError):
+    """A session that was to be answered once it is ready was not, and is ended."""
+
+    session_id: str
+    why: str
+    reason = Reason.TIMEOUT
+    template = "session not ready in time"
+    detail_template = "session {session_id!r} is ended: because {why}"
+
+
+@dataclass(eq=False)
+class StoppingError(TiltyardError):
+    """The control plane stops, and what was waited for is not known."""
+
+    why: str
+    reason = Reason.UNAVAILABLE
+    template = "the service stops"
+    detail_template = "{why}"
 
 
 @dataclass(eq=False)

@@ -21,13 +21,7 @@ def read_json(body: bytes) -> Any:
             64 bits, NUL or a lone surrogate in a string, or more than 32 levels.
     """
     try:
-        value = json.loads(
-            body.decode("utf-8"),
-            object_pairs_hook=_object,
-            parse_constant=_refuse_constant,
-            parse_int=_integer,
-            parse_float=_float,
-        )
+        value = _DECODER.decode(body.decode("utf-8"))
     except RecursionError:
         raise _too_deep() from None
     except UnicodeDecodeError:
@@ -88,3 +82,11 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _too_deep() -> ValueError:
     return ValueError(f"is nested deeper than {MAX_NESTING} levels")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_constant=_refuse_constant,
+    parse_int=_integer,
+    parse_float=_float,
+)

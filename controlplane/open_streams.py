@@ -27,6 +27,11 @@ class OpenStreams:
         self._clock = clock
         self._open: set[_Stream] = set()
 
+    @property
+    def count(self) -> int:
+        """How many are being sent."""
+        return len(self._open)
+
     @asynccontextmanager
     async def opened(self, caller: Caller) -> AsyncIterator[None]:
         """Send a stream within; it is ended when its token is revoked or expires.

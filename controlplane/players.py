@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from controlplane.clock import Clock
 from controlplane.errors import InvalidRequestError, NotFoundError, Violation
+from controlplane.failpoints import Reach, go_on
 from controlplane.storage.account_store import Caller
 from controlplane.storage.player_store import MAX_PLAYERS, PlayerStore, SessionFull
 
@@ -11,13 +12,11 @@ from controlplane.storage.player_store import MAX_PLAYERS, PlayerStore, SessionF
 class Players:
     """Use cases on players. Each is one transaction, so calls at the same time add up."""
 
-    def __init__(self, store: PlayerStore, clock: Clock) -> None:
+    def __init__(self, store: PlayerStore, clock: Clock, reach: Reach = go_on) -> None:
+        """Call `reach` at the named steps of `failpoints.py`."""
         self._store = store
         self._clock = clock
-
-    async def joined(self, caller: Caller, session_id: str) -> list[str]:
-        """Read the players of a session in the order of joining; none without a session."""
-        return await self._store.joined(caller.account, session_id)
+        self._reach = reach
 
     async def join(self, caller: Caller, session_id: str, players: Sequence[str]) -> list[str]:
         """Join players to a session and return all who are joined, in the order of joining.
@@ -35,6 +34,7 @@ class Players:
         if isinstance(joined, SessionFull):
             text = f"a session has at most {MAX_PLAYERS} players"
             raise InvalidRequestError((Violation("players", text),))
+        await self._reach("players.joined")
         return joined
 
     async def leave(self, caller: Caller, session_id: str | None, players: Sequence[str]) -> int:
@@ -55,4 +55,5 @@ class Players:
         if left is None:
             kind, name = ("player", players[0]) if session_id is None else ("session", session_id)
             raise NotFoundError(kind, name)
+        await self._reach("players.left")
         return left

@@ -17,6 +17,7 @@ from controlplane.errors import (
     NotFoundError,
     TiltyardError,
 )
+from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.contract import State
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
@@ -24,8 +25,12 @@ from controlplane.fleet.session_report import SessionReport
 from controlplane.fleet.status import DEFAULT_LIST, SessionStatus, shown_status
 from controlplane.starts import Starts
 from controlplane.storage.account_store import Caller
+from controlplane.storage.player_store import PlayerStore
 from controlplane.storage.session_list_store import SessionFilter, SessionListStore
 from controlplane.storage.session_store import Session, SessionStore
+from tiltyard.journal.events import get_logger
+
+_log = get_logger(__name__)
 
 STOP_WAIT = 11.0
 """DELETE answers within 12 s; the rest is for the commit and the answer."""
@@ -53,17 +58,22 @@ class Sessions:
         *,
         store: SessionStore,
         lists: SessionListStore,
+        players: PlayerStore,
         fleet: Fleet,
         starts: Starts,
         clock: Clock,
         stop_wait: float = STOP_WAIT,
+        reach: Reach = go_on,
     ) -> None:
+        """Call `reach` at the named steps of `failpoints.py`."""
         self._store = store
         self._lists = lists
+        self._players = players
         self._fleet = fleet
         self._starts = starts
         self._clock = clock
         self._stop_wait = stop_wait
+        self._reach = reach
         self._stops: set[asyncio.Task[None]] = set()
 
     async def get(self, caller: Caller, session_id: str) -> ShownSession:
@@ -76,6 +86,18 @@ class Sessions:
         if session is None:
             raise NotFoundError("session", session_id)
         return self.shown(session)
+
+    async def describe(self, caller: Caller, session_id: str) -> tuple[ShownSession, list[str]]:
+        """Read one session of the caller's account, and its players in the order of joining.
+
+        Raises:
+            NotFoundError: The account has none of that id.
+        """
+        found = await self._players.described(caller.account, session_id)
+        if found is None:
+            raise NotFoundError("session", session_id)
+        session, players = found
+        return self.shown(session), players
 
     async def find(self, wanted: SessionFilter) -> AsyncGenerator[list[ShownSession], None]:
         """Read sessions, at most AT_ONCE at a time; without `ended_too` only those that play."""
@@ -119,6 +141,7 @@ class Sessions:
                 session = settled
         if not await self._store.request_stop(session, caller.actor, self._clock.now_ms()):
             return
+        await self._reach("stop.requested")
         if self.shown(session).status is SessionStatus.SERVER_UNREACHABLE:
             raise HostUnavailableError("the host is out of reach; the stop is remembered")
         await self._stop_on_host(session, deadline)
@@ -175,6 +198,13 @@ class Sessions:
             await self._check_stopping(session)
         elif stop.cancelled() or not stop.result():
             raise HostUnavailableError("the process does not end, not even by SIGKILL")
+        _log.info(
+            "session stopped",
+            session=internal_id,
+            id=session.id,
+            account=session.account,
+            agent=link.row.name,
+        )
 
     async def _check_stopping(self, session: Session) -> None:
         """Let a stop pass whose grace period is longer than we wait."""

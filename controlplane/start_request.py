@@ -1,5 +1,6 @@
 """What a caller asks for when it starts a session, and the spec that comes of it. Pure."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -35,8 +36,12 @@ class StartRequest:
     pins: tuple[Pin, ...] = ()
 
 
-def pinned_ports(declared: Sequence[PortRequest], pins: Sequence[Pin]) -> tuple[PortRequest, ...]:
+def pinned_ports(
+    declared: Sequence[PortRequest], pins: Sequence[Pin], fields: Sequence[str] = ()
+) -> tuple[PortRequest, ...]:
     """Lay the caller's pins over the application's ports, in the application's order.
+
+    `fields` are the pins' names in the request, if it is no body of POST /session.
 
     Raises:
         InvalidRequestError: A pin names no declared port, an ambiguous one, or one twice.
@@ -60,10 +65,24 @@ def pinned_ports(declared: Sequence[PortRequest], pins: Sequence[Pin]) -> tuple[
             taken.add(found[0])
             ports[found[0]] = replace(declared[found[0]], pinned=pin.host)
             continue
-        violations.append(Violation(f"ports[{number}].container", text))
+        field = fields[number] if fields else f"ports[{number}].container"
+        violations.append(Violation(field, text))
     if violations:
         raise InvalidRequestError(tuple(violations))
     return tuple(ports)
+
+
+def ignored_of_a_claim(request: StartRequest) -> str:
+    """Write what a ready standby cannot be given any more, as JSON: the game may read it."""
+    fields = {
+        "env": request.env,
+        "args": request.args,
+        "restart": request.restart,
+        "labels": request.labels,
+        "version": request.version,
+    }
+    given = {name: value for name, value in fields.items() if value}
+    return json.dumps(given, default=dict)
 
 
 def session_spec(

@@ -1,4 +1,4 @@
-"""POST /session: taking the id, then one attempt after another until a host runs the session.
+"""POST /session: taking the id, then a standby, or one attempt after another until a host runs it.
 
 The start is a task of its own. The handler waits for it, and a caller that hangs up ends the wait,
 not the start. Each attempt has an internal id of its own, committed with its host before the call,
@@ -6,11 +6,13 @@ so that whatever a host reports later can be told apart.
 """
 
 import asyncio
-import logging
 import uuid
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from controlplane.answers import take_answer
 from controlplane.applications import Applications
+from controlplane.claims import Claims
 from controlplane.clock import Clock
 from controlplane.errors import (
     AgentReason,
@@ -19,10 +21,11 @@ from controlplane.errors import (
     ConflictError,
     ImageCannotRunError,
     InvalidRequestError,
-    NoCapacityError,
+    NoCapacityCause,
     NotFoundError,
     QuotaExceededError,
     StoreError,
+    TiltyardError,
     UnauthorizedError,
     Violation,
 )
@@ -30,30 +33,36 @@ from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.contract import HostSession, SessionSpec
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.host_queue import Ask, HostQueue
 from controlplane.fleet.placement import Wanted
+from controlplane.metrics.starts import StartMetrics
+from controlplane.pending_start import PendingStart, stopped
 from controlplane.start_rate import StartRate
 from controlplane.start_request import StartRequest, pinned_ports, session_spec
+from controlplane.start_timing import Phase, StartKind, StartTiming
 from controlplane.storage.account_store import AccountGone, Caller
+from controlplane.storage.application_store import Application
 from controlplane.storage.report_store import ReportStore
 from controlplane.storage.session_store import (
     Attempt,
     IdTaken,
-    NewSession,
     QuotaExceeded,
     SessionStore,
 )
-from controlplane.storage.settling import Verdict
-from controlplane.storage.store import Actor
+from controlplane.storage.tag_store import Tag
 from controlplane.tags import Tags
 from controlplane.ticket_key import TicketKey
+from tiltyard.journal.events import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 CALL_TIMEOUT = 4.0
 """At most for one attempt: half of what a caller waits, so that a second host can be tried."""
 
 RESERVE = 1.0
 """Kept of `start_timeout` for what follows the last call: the commit and the answer."""
+NOT_STARTED = "not started"
+"""The event of every start that came to nothing."""
 
 MIN_CALL = 0.1
 """With less than this left an attempt would only be abandoned."""
@@ -65,9 +74,6 @@ FREE_RETRY = 1.0
 
 MAX_SILENT = 3
 """So many hosts may be silent before the start is given up."""
-
-RETRY_AFTER = 5
-"""Seconds after which a region without room is worth another try: hosts report every 2 s."""
 
 REFUSED_BY_ADMISSION = frozenset(
     {
@@ -85,39 +91,6 @@ REFUSED_BY_ADMISSION = frozenset(
     }
 )
 """The agent answered before it began: nothing is left of the attempt."""
-
-
-@dataclass(slots=True, eq=False)
-class _Start:
-    """A start under way."""
-
-    actor: Actor
-    spec: SessionSpec
-    node_pool: str
-    wanted: Wanted
-    deadline: float
-    stop_wanted: bool = False
-    """A DELETE came during the start: no further host is tried."""
-    attempt: Attempt | None = None
-    """The attempt under way, or what it became: the one that may have come to something."""
-    attempted: bool = False
-    """There was an attempt, so that the audit knows of the session."""
-    refused: bool = False
-    """Nothing came of the attempt under way: its host said so before it began."""
-    outcome: str | None = None
-    """The internal id of the session that it became."""
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.spec.identity.account, self.spec.identity.session_id
-
-    @property
-    def location(self) -> str:
-        return self.spec.identity.location
-
-    def no_capacity(self, why: str, retry_after: int = RETRY_AFTER) -> NoCapacityError:
-        return NoCapacityError(self.location, why, retry_after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +111,14 @@ class Starts:
         sessions: SessionStore,
         reports: ReportStore,
         fleet: Fleet,
+        queue: HostQueue,
         start_timeout: float,
         rate: StartRate,
         ticket_key: TicketKey,
+        claims: Claims,
         clock: Clock,
         reach: Reach = go_on,
+        metrics: StartMetrics | None = None,
     ) -> None:
         """Call `reach` at the named steps of `failpoints.py`."""
         self._applications = applications
@@ -150,14 +126,17 @@ class Starts:
         self._sessions = sessions
         self._reports = reports
         self._fleet = fleet
-        self._start_timeout = start_timeout
-        self._rate = rate
+        self._queue = queue
+        self.start_timeout = start_timeout
+        self.rate = rate
         self._ticket_key = ticket_key
+        self._claims = claims
         self._clock = clock
         self._reach = reach
+        self._metrics = metrics or StartMetrics()
         self._tasks: set[asyncio.Task[HostSession]] = set()
         self._freeing: set[asyncio.Task[None]] = set()
-        self._under_way: dict[tuple[str, str], _Start] = {}
+        self._under_way = claims.pending
 
     async def start(self, caller: Caller, request: StartRequest) -> HostSession:
         """Start a session and return it as its host answered.
@@ -171,22 +150,25 @@ class Starts:
             NoCapacityError: No host can take it now, or too many were started.
             ImageCannotRunError: The engine refuses the image.
         """
-        start = await self._prepare(caller, request)
-        task = asyncio.create_task(self._run(start), name=f"start {start.key!r}")
+        timing = StartTiming(self._clock.monotonic)
+        with self._metrics.refusals(), timing.phase(Phase.PREPARE):
+            start = await self._prepare(caller, request, timing)
+        task = asyncio.create_task(self._counted(start), name=f"start {start.key!r}")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         session = await asyncio.shield(task)
         if start.stop_wanted:
-            raise _stopped()
+            raise stopped()
         return session
 
     async def settle(self, account: str, session_id: str) -> Settled | None:
         """End the start of a session and wait for what came of it; None when none is under way."""
-        start = self._under_way.get((account, session_id))
+        start = self._under_way.get(account, session_id)
         if start is None:
             return None
         start.stop_wanted = True
-        self._fleet.wake()
+        if start.ask is not None:
+            self._queue.call_off(start.ask)
         await start.settled.wait()
         return Settled(start.outcome)
 
@@ -198,31 +180,60 @@ class Starts:
             task.cancel()
         await asyncio.gather(*self._freeing, return_exceptions=True)
 
-    async def _prepare(self, caller: Caller, request: StartRequest) -> _Start:
-        deadline = self._clock.monotonic() + self._start_timeout
-        application = await self._applications.get(caller, request.image)
+    def _done(self, task: "asyncio.Task[HostSession]") -> None:
+        """Forget a start; nobody may have waited for what it failed with."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, TiltyardError):
+            _log.error("a start failed by a defect", exc_info=error)
+
+    async def _counted(self, start: PendingStart) -> HostSession:
+        with self._metrics.counted(start.timing):
+            return await self._run(start)
+
+    async def _prepare(
+        self, caller: Caller, request: StartRequest, timing: StartTiming
+    ) -> PendingStart:
+        deadline = self._clock.monotonic() + self.start_timeout
+        application, tags = await self._applications.tagged(caller, request.image)
         ports = pinned_ports(application.ports, request.pins)
         if request.location not in application.regions:
             raise NotFoundError("region", request.location)
-        tag = await self._tags.choose(application, request.location, request.version)
+        tag, no_tag = self._choose_tag(application, tags, request)
         session_id = request.id or str(uuid.uuid4())
-        return _Start(
+        return PendingStart(
             actor=caller.actor,
+            request=request,
+            no_tag=no_tag,
             spec=session_spec(application, tag, request, session_id, ports),
             node_pool=application.node_pool,
             wanted=Wanted(tag.image, application.reservation, ports),
             deadline=deadline,
+            timing=timing,
         )
 
-    async def _run(self, start: _Start) -> HostSession:
-        await self._reserve(start)
-        self._under_way[start.key] = start
+    def _choose_tag(
+        self, application: Application, tags: Sequence[Tag], request: StartRequest
+    ) -> tuple[Tag, NotFoundError | None]:
+        """Choose the tag of a cold start; where there is none, a ready standby may serve it."""
+        try:
+            place, version = request.location, request.version
+            return self._tags.choose(application, tags, place, version), None
+        except NotFoundError as error:
+            if not self._claims.may_serve(application, request):
+                raise
+            return Tag(request.version or "", "", ""), error
+
+    async def _run(self, start: PendingStart) -> HostSession:
+        with start.timing.phase(Phase.RESERVE):
+            await self._reserve(start)
+        self._under_way.add(start)
         try:
             await self._reach("start.reserved")
             self._take_rate(start)
-            session = await self._try_hosts(start)
+            session = await self._claim(start) or await self._try_hosts(start)
         except Exception as error:
-            _log.info("session %r of %r not started: %s", start.key[1], start.key[0], error)
+            _log.info(NOT_STARTED, account=start.key[0], id=start.key[1], error=str(error))
             freeing = asyncio.create_task(
                 self._free(start, str(error)), name=f"free {start.key!r}"
             )
@@ -231,27 +242,18 @@ class Starts:
             await asyncio.wait({freeing}, timeout=FREE_WAIT)
             raise
         start.outcome = session.internal_id
-        self._settle(start)
+        self._under_way.settle(start)
         return session
 
-    def _settle(self, start: _Start) -> None:
-        del self._under_way[start.key]
-        start.settled.set()
+    async def _claim(self, start: PendingStart) -> HostSession | None:
+        with start.timing.phase(Phase.CLAIM):
+            session = await self._claims.claim(start, start.deadline - RESERVE)
+        if session is not None:
+            start.timing.kind = StartKind.WARM
+        return session
 
-    async def _reserve(self, start: _Start) -> None:
-        identity = start.spec.identity
-        new = NewSession(
-            account=identity.account,
-            id=identity.session_id,
-            application=identity.application,
-            tag=identity.tag,
-            location=identity.location,
-            labels=identity.labels,
-            external_id=identity.external_id,
-            reservation=start.spec.reservation,
-            created_ms=self._clock.now_ms(),
-        )
-        outcome = await self._sessions.reserve_session(new)
+    async def _reserve(self, start: PendingStart) -> None:
+        outcome = await self._sessions.reserve_session(start.row(self._clock.now_ms()))
         if isinstance(outcome, AccountGone):
             raise UnauthorizedError
         if isinstance(outcome, IdTaken):
@@ -259,12 +261,13 @@ class Starts:
         if isinstance(outcome, QuotaExceeded):
             raise QuotaExceededError(outcome.limit)
 
-    def _take_rate(self, start: _Start) -> None:
-        retry_after = self._rate.take(start.key[0], start.location, self._clock.monotonic())
+    def _take_rate(self, start: PendingStart) -> None:
+        retry_after = self.rate.take(start.key[0], start.location, self._clock.monotonic())
         if retry_after is not None:
-            raise start.no_capacity("too many sessions were started", retry_after)
+            why = "too many sessions were started"
+            raise start.no_capacity(NoCapacityCause.RATE, why, retry_after)
 
-    async def _free(self, start: _Start, why: str) -> None:
+    async def _free(self, start: PendingStart, why: str) -> None:
         """Free the id and the quota, however long the database is out of order."""
         while True:
             now_ms = self._clock.now_ms()
@@ -275,14 +278,19 @@ class Starts:
                 break
             except StoreError as error:
                 _log.error(
-                    "cannot free session %r of %r yet: %s", start.key[1], start.key[0], error
+                    "cannot free the id yet",
+                    account=start.key[0],
+                    id=start.key[1],
+                    error=str(error),
                 )
                 await asyncio.sleep(FREE_RETRY)
         if start.attempt is not None:
             self._fleet.stop_session(start.attempt.agent, start.attempt.internal_id)
-        self._settle(start)
+        self._under_way.settle(start)
 
-    async def _try_hosts(self, start: _Start) -> HostSession:
+    async def _try_hosts(self, start: PendingStart) -> HostSession:
+        if start.no_tag is not None:
+            raise start.no_tag
         refused: frozenset[str] = frozenset()
         silent = 0
         while silent < MAX_SILENT:
@@ -293,56 +301,58 @@ class Starts:
             except AgentRefusedError as error:
                 silent += self._judge(start, error)
             except AgentSilentError as error:
-                _log.warning("agent %s: start unknown: %s", link.row.name, error)
+                _log.warning(
+                    "start unknown", agent=link.row.name, session=internal_id, error=str(error)
+                )
+                link.in_doubt = True
                 silent += 1
             finally:
                 await self._end_attempt(start, link, internal_id)
             refused |= {link.row.name}
-        raise start.no_capacity("the hosts do not answer")
+        raise start.no_capacity(NoCapacityCause.HOSTS_SILENT, "the hosts do not answer")
 
     async def _next_host(
-        self, start: _Start, internal_id: str, refused: frozenset[str]
+        self, start: PendingStart, internal_id: str, refused: frozenset[str]
     ) -> HostLink:
-        place = (start.location, start.node_pool)
-        while True:
-            left = self._time_left(start)
-            if start.stop_wanted:
-                raise _stopped()
-            if left < MIN_CALL:
-                raise start.no_capacity("the time for a start is over")
-            link = self._fleet.take_host(*place, start.wanted, internal_id, refused)
-            if link is not None:
-                return link
-            if not self._fleet.may_free_up(*place, start.wanted, refused):
-                raise start.no_capacity("no host has room")
-            await self._fleet.wait_for_change(left)
+        if start.stop_wanted:
+            raise stopped()
+        left = self._time_left(start) - MIN_CALL
+        if left < 0:
+            why = "the time for a start is over"
+            raise start.no_capacity(NoCapacityCause.OUT_OF_TIME, why)
+        place, account = (start.location, start.node_pool), start.key[0]
+        start.ask = Ask(place, account, start.wanted, internal_id, refused)
+        with start.timing.phase(Phase.QUEUE):
+            link = await self._queue.take_host(start.ask, left)
+        if link is None:
+            raise stopped()
+        return link
 
-    async def _attempt(self, start: _Start, link: HostLink, internal_id: str) -> HostSession:
+    async def _attempt(self, start: PendingStart, link: HostLink, internal_id: str) -> HostSession:
         address = link.host.public_address if link.host is not None else ""
         start.attempt, start.refused = Attempt(internal_id, link.row.name, address), False
         now_ms, first_of = self._clock.now_ms(), None if start.attempted else start.actor
-        if not await self._sessions.begin_attempt(
-            *start.key, start.attempt, now_ms, first_of=first_of
-        ):
+        with start.timing.phase(Phase.COMMIT):
+            begun = await self._sessions.begin_attempt(
+                *start.key, start.attempt, now_ms, first_of=first_of
+            )
+        if not begun:
             raise AgentRefusedError(AgentReason.DRAINING, "the agent was removed")
         start.attempted = True
         await self._reach("start.attempted")
         timeout = max(MIN_CALL, min(CALL_TIMEOUT, self._time_left(start)))
         spec = self._with_ticket(start.spec, link, internal_id)
-        answer = await link.client.start_session(internal_id, spec, timeout)
+        with start.timing.phase(Phase.AGENT):
+            answer = await link.client.start_session(internal_id, spec, timeout)
         await self._reach("start.answered")
-        session = link.answered(internal_id, answer)
-        verdict = await self._reports.confirm(link.row.name, session, self._clock.now_ms())
+        with start.timing.phase(Phase.CONFIRM):
+            session = await take_answer(
+                start, link, answer, reports=self._reports, fleet=self._fleet, clock=self._clock
+            )
         await self._reach("start.confirmed")
-        start.attempt = None
-        if verdict is Verdict.STOP:
-            self._fleet.stop_session(link.row.name, internal_id)
-        if session.state.ended:
-            link.forget(session)
-        self._fleet.wake()
         return session
 
-    async def _end_attempt(self, start: _Start, link: HostLink, internal_id: str) -> None:
+    async def _end_attempt(self, start: PendingStart, link: HostLink, internal_id: str) -> None:
         """Take a failed attempt off the row first, and only then off the host's numbers.
 
         As long as it holds its start slot, what the host reports of it is left to us.
@@ -362,7 +372,7 @@ class Starts:
         finally:
             self._fleet.give_back(link, internal_id)
 
-    def _judge(self, start: _Start, error: AgentRefusedError) -> int:
+    def _judge(self, start: PendingStart, error: AgentRefusedError) -> int:
         """Raise when no other host can help; else 1 when the attempt's end is unknown, or 0."""
         if error.agent_reason in REFUSED_BY_ADMISSION:
             start.refused = True
@@ -371,16 +381,12 @@ class Starts:
             raise ImageCannotRunError(error.text) from error
         if error.agent_reason is AgentReason.INVALID_ARGUMENT:
             raise InvalidRequestError((Violation("body", error.text),)) from error
-        _log.warning("session %r: start failed: %s", start.key[1], error)
+        _log.warning("start failed", id=start.key[1], error=str(error))
         return 1
 
     def _with_ticket(self, spec: SessionSpec, link: HostLink, internal_id: str) -> SessionSpec:
         ticket = self._ticket_key.ticket(link.row.name, internal_id, spec.identity)
         return replace(spec, identity=replace(spec.identity, ticket=ticket))
 
-    def _time_left(self, start: _Start) -> float:
+    def _time_left(self, start: PendingStart) -> float:
         return start.deadline - RESERVE - self._clock.monotonic()
-
-
-def _stopped() -> ConflictError:
-    return ConflictError("the session was stopped during its start")

@@ -1,5 +1,7 @@
 """Tags: enabling one, and choosing the one that a session runs."""
 
+from collections.abc import Callable, Sequence
+
 from controlplane.applications import Applications
 from controlplane.clock import Clock
 from controlplane.errors import (
@@ -9,8 +11,8 @@ from controlplane.errors import (
     RegistryUnavailableError,
     Violation,
 )
+from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.preload import Preloader
 from controlplane.registries.client import TAG, TagResolver
 from controlplane.storage.account_store import Caller
 from controlplane.storage.application_store import Application
@@ -28,17 +30,23 @@ class Tags:
         store: TagStore,
         fleet_store: FleetStore,
         fleet: Fleet,
-        preloader: Preloader,
+        changed: Callable[[], object],
         resolver: TagResolver,
         clock: Clock,
+        reach: Reach = go_on,
     ) -> None:
+        """Call `changed` when hosts may have to have other images, or other standbys.
+
+        `reach` is called at the named steps of `failpoints.py`.
+        """
         self._applications = applications
         self._store = store
         self._fleet_store = fleet_store
         self._fleet = fleet
-        self._preloader = preloader
+        self._changed = changed
         self._resolver = resolver
         self._clock = clock
+        self._reach = reach
 
     async def enable(self, caller: Caller, application_name: str, tag: str) -> None:
         """Make a tag the newest of an application and have its hosts pull it.
@@ -54,14 +62,16 @@ class Tags:
         for _ in range(2):
             application, registry = await self._source(caller, application_name)
             found = await self._resolve(registry, application.repository, tag)
+            await self._reach("tag.resolved")
             now_ms = self._clock.now_ms()
             try:
                 key = (application.account, application.name)
                 if await self._store.enable(*key, found, caller.actor, now_ms):
+                    await self._reach("tag.enabled")
                     return
             finally:
                 # The commit goes on when the caller hangs up; the hosts are compared after it.
-                self._preloader.look_at_all()
+                self._changed()
             # The registry took its time, and the application's images are elsewhere now.
         raise RegistryUnavailableError(application.registry, "it was changed meanwhile")
 
@@ -80,20 +90,36 @@ class Tags:
         first = (page - 1) * page_size
         return list(tags[first : first + page_size])
 
-    async def choose(self, application: Application, region: str, version: str | None) -> Tag:
-        """Choose the tag for a session: the named one, else the newest that a host has pulled.
+    def choose(
+        self, application: Application, tags: Sequence[Tag], region: str, version: str | None
+    ) -> Tag:
+        """Choose of the enabled tags for a session: the named, or the newest that a host pulled.
 
         Raises:
             NotFoundError: It is not enabled, or no healthy host of the region has pulled it.
         """
-        tags = await self._store.enabled(application.account, application.name)
+        tag, pulled = self.preferred(application, tags, region, version)
+        if not pulled:
+            raise NotFoundError("tag", version or "any")
+        return tag
+
+    def preferred(
+        self, application: Application, tags: Sequence[Tag], region: str, version: str | None
+    ) -> tuple[Tag, bool]:
+        """Give the tag as `choose` does, and whether a host has pulled it; else the newest one.
+
+        Raises:
+            NotFoundError: It is not enabled.
+        """
         named = [tag for tag in tags if version in {None, tag.name}]
+        if not named:
+            raise NotFoundError("tag", version or "any")
         place = (region, application.node_pool)
         for on_a_host in (self._fleet.can_run_image, self._fleet.has_image):
             for tag in named:
                 if on_a_host(*place, tag.image):
-                    return tag
-        raise NotFoundError("tag", version or "any")
+                    return tag, True
+        return named[0], False
 
     async def _resolve(self, registry: Registry, repository: str, name: str) -> Tag:
         try:

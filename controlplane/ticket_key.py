@@ -1,17 +1,14 @@
 """The key that tickets are made with, in a file beside the database."""
 
 import asyncio
-import logging
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from controlplane.errors import StoreError
 from controlplane.fleet.contract import HostSession, Identity
-from controlplane.private_files import create_private, read_private
+from controlplane.private_files import read_or_create
 from controlplane.tickets import KEY_BYTES, is_valid, make_ticket
-
-_log = logging.getLogger(__name__)
 
 
 class TicketKey:
@@ -41,11 +38,12 @@ class TicketKey:
 
     def _open(self) -> bytes:
         try:
-            key = read_private(self._path, KEY_BYTES + 1)
-            if key is None:
-                if create_private(self._path, secrets.token_bytes(KEY_BYTES)):
-                    _log.info("made the ticket key %s: keep a copy of it", self._path)
-                key = read_private(self._path, KEY_BYTES + 1) or b""
+            key = read_or_create(
+                self._path,
+                KEY_BYTES + 1,
+                lambda: secrets.token_bytes(KEY_BYTES),
+                what="ticket key",
+            )
         except OSError as error:
             raise StoreError(f"cannot use {self._path}: because {error.strerror}") from error
         if len(key) != KEY_BYTES:

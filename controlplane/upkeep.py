@@ -3,7 +3,6 @@ accounts whose removal broke off. Once an hour.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -15,8 +14,9 @@ from controlplane.storage.account_admin_store import AccountAdminStore
 from controlplane.storage.audit_store import AuditStore
 from controlplane.storage.session_store import SessionStore
 from controlplane.storage.token_store import TokenStore
+from tiltyard.journal.events import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 INTERVAL = 3600.0
 """Seconds from one round to the next."""
@@ -39,14 +39,21 @@ class Upkeep:
         clock: Clock,
     ) -> None:
         self._clock = clock
-        self._deeds: dict[str, tuple[timedelta, Callable[[int], Awaitable[Any]]]] = {
-            "ended sessions": (
-                timedelta(days=config.ended_retention_days),
-                sessions.forget_ended,
-            ),
-            "ended tokens": (ENDED_TOKENS_KEPT, tokens.forget_ended),
-            "the audit": (timedelta(days=config.audit_retention_days), audit.forget),
-            "removed accounts": (timedelta(0), accounts.finish_removals),
+        self._deeds: dict[str, Callable[[int], Awaitable[Any]]] = {
+            "ended sessions": sessions.forget_ended,
+            "ended tokens": tokens.forget_ended,
+            "the audit": audit.forget,
+            "removed accounts": accounts.finish_removals,
+        }
+        self.keep(config)
+
+    def keep(self, config: Config) -> None:
+        """Keep things as long as these settings say, from the next round on."""
+        self._kept = {
+            "ended sessions": timedelta(days=config.ended_retention_days),
+            "ended tokens": ENDED_TOKENS_KEPT,
+            "the audit": timedelta(days=config.audit_retention_days),
+            "removed accounts": timedelta(0),
         }
 
     async def run(self) -> None:
@@ -58,8 +65,8 @@ class Upkeep:
     async def forget(self) -> None:
         """Forget what is old now."""
         now_ms = self._clock.now_ms()
-        for what, (kept, forget) in self._deeds.items():
+        for what, forget in self._deeds.items():
             try:
-                await forget(now_ms - kept // timedelta(milliseconds=1))
+                await forget(now_ms - self._kept[what] // timedelta(milliseconds=1))
             except StoreError as error:
-                _log.warning("cannot forget %s yet: because %s", what, error)
+                _log.warning("cannot forget what is old yet", kind=what, error=str(error))

@@ -1,9 +1,20 @@
-"""Warm pools: what callers set. Who keeps the standbys comes later."""
+"""Warm pools: what callers set. `fleet/standby_pools.py` has the hosts keep them."""
+
+from dataclasses import dataclass
 
 from controlplane.clock import Clock
 from controlplane.errors import NotFoundError
+from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.storage.account_store import Caller
 from controlplane.storage.warm_pool_store import SetOutcome, WarmPool, WarmPoolStore
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPool:
+    """A pool, and how many of its standbys can be claimed now."""
+
+    pool: WarmPool
+    ready: int
 
 
 class WarmPools:
@@ -13,8 +24,9 @@ class WarmPools:
     that region, the pool goes with it.
     """
 
-    def __init__(self, store: WarmPoolStore, clock: Clock) -> None:
+    def __init__(self, store: WarmPoolStore, standbys: StandbyPools, clock: Clock) -> None:
         self._store = store
+        self._standbys = standbys
         self._clock = clock
 
     async def set(self, caller: Caller, pool: WarmPool) -> None:
@@ -24,15 +36,21 @@ class WarmPools:
             NotFoundError: The account has no such application, or it is not assigned to the
                 region.
         """
-        match await self._store.set(pool, caller.actor, self._clock.now_ms()):
+        try:
+            outcome = await self._store.set(pool, caller.actor, self._clock.now_ms())
+        finally:
+            # The commit goes on when the caller hangs up; the hosts are told after it.
+            self._standbys.look()
+        match outcome:
             case SetOutcome.NO_APPLICATION:
                 raise NotFoundError("application", pool.application)
             case SetOutcome.NO_REGION:
                 raise NotFoundError("region", pool.location)
 
-    async def all_of(self, caller: Caller) -> list[WarmPool]:
+    async def all_of(self, caller: Caller) -> list[ShownPool]:
         """Read all pools of the caller's account."""
-        return await self._store.all_of(caller.account)
+        pools = await self._store.all_of(caller.account)
+        return [ShownPool(pool, self._standbys.ready(pool.id)) for pool in pools]
 
     async def remove(self, caller: Caller, application: str, location: str) -> None:
         """Remove a pool of the caller's account.
@@ -42,5 +60,9 @@ class WarmPools:
         """
         now_ms = self._clock.now_ms()
         place = (caller.account, application, location)
-        if not await self._store.remove(*place, caller.actor, now_ms):
+        try:
+            removed = await self._store.remove(*place, caller.actor, now_ms)
+        finally:
+            self._standbys.look()
+        if not removed:
             raise NotFoundError("warm pool", f"{application}/{location}")

@@ -6,15 +6,14 @@ import asyncio
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 import aiohttp
 from aiohttp import web
 
 from tests.registry_faults import Exchange, Fault, passes
+from tests.serving_thread import ServingThread
 
 BLOBS = "/blobs/"
 MANIFESTS = "/manifests/"
@@ -30,7 +29,7 @@ class _Rule:
     times: float
 
 
-class ChaosRegistry:
+class ChaosRegistry(ServingThread):
     """The registry at `upstream` (`host:port`) once more, at `address`, with faults on demand.
 
     Serves on one port of all `hosts`, the first of which is in `address`, by a thread of its own;
@@ -38,6 +37,7 @@ class ChaosRegistry:
     """
 
     def __init__(self, upstream: str, *hosts: str) -> None:
+        super().__init__("chaos-registry")
         self.requests: Counter[str] = Counter()
         """GET requests by path, those that a fault met included."""
         self.most_blobs_at_once = 0
@@ -48,28 +48,6 @@ class ChaosRegistry:
         self._under_way: Counter[str] = Counter()
         self._changed = threading.Condition()
         self._healed = asyncio.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="chaos-registry")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        try:
-            self._run(self._start())
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self._run(self._stop())
-        finally:
-            self._end()
 
     def disturb(self, pattern: str, fault: Fault, times: float = float("inf")) -> None:
         """Meet the next `times` requests whose path holds this pattern with a fault."""
@@ -150,14 +128,6 @@ class ChaosRegistry:
     async def _stop(self) -> None:
         await self._runner.cleanup()
         await self._session.close()
-
-    def _run(self, work: Coroutine[None, None, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE)
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 def _sum(counter: Counter[str], pattern: str) -> int:

@@ -77,8 +77,10 @@ class Deployment:
     agent: AgentProcess
     control_plane: ControlPlaneProcess
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, **settings: object) -> None:
+        """Start nothing yet; `settings` are the control plane's."""
         self._steps = steps
+        self._settings = settings
         self._stack = ExitStack()
 
     @property
@@ -109,6 +111,7 @@ class Deployment:
                     ControlPlaneProcess(
                         [AgentSpec("local", self.agent.address)],
                         {REGISTRY_NAME: self.registry.address},
+                        **self._settings,
                     )
                 )
                 stack.callback(self._end_sessions)

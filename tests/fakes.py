@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import ipaddress
 import itertools
 import tarfile
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
 from agent.engine import (
     LONGEST_PIECE_BYTES,
@@ -40,7 +42,7 @@ from agent.errors import (
     PathNotFound,
     PortTaken,
 )
-from agent.sessions.session import NetworkMode, Process
+from agent.sessions.session import NetworkMode, Port, Process
 from tests.fake_clock import FakeClock
 
 __all__ = ["FakeClock", "FakeEngine"]
@@ -64,6 +66,7 @@ class _Held:
     end_time: float | None = None
     error: str = ""
     removed: bool = False
+    bound: bool = False
     renamed: str = ""
     log: list[LogPiece] = field(default_factory=list)
     dropped: int = 0
@@ -91,7 +94,25 @@ class _Held:
             start_time=self.start_time,
             end_time=self.end_time,
             error=self.error,
+            address=self.address,
         )
+
+    @property
+    def address(self) -> str:
+        """Another one with each run, as containers come and go on a bridge."""
+        if self.process is None or self.spec.network_mode is NetworkMode.HOST:
+            return ""
+        return str(ipaddress.IPv4Address("172.17.0.0") + self.process.pid % 65536)
+
+
+class EveryImage(set[str]):
+    """A registry that has whatever is asked for."""
+
+    def __contains__(self, image: object) -> bool:
+        return True
+
+    def __or__(self, other: object) -> Any:
+        return self
 
 
 class FakeEngine:
@@ -100,9 +121,11 @@ class FakeEngine:
     Sets to be filled by a test: `cannot_run` (images), `ignores_sigterm` and
     `survives_sigkill` (names of containers),
     `registry` (images that can be pulled). Containers are named by name or id throughout.
+    While `binds_at_once` is false, a program that starts has bound no port until `bind`.
     """
 
     def __init__(self, clock: FakeClock | None = None) -> None:
+        self.binds_at_once = True
         self.cannot_run: set[str] = set()
         self.ignores_sigterm: set[str] = set()
         self.survives_sigkill: set[str] = set()
@@ -211,6 +234,10 @@ class FakeEngine:
         self._ends.pop(process).set()
         self._tell(held)
 
+    def bind(self, container: str) -> None:
+        """Let the program of a running container bind all its ports."""
+        self._find(container).bound = True
+
     def lose_process(self, container: str) -> None:
         """Let the process end without the engine's seeing it (reliability.md M12)."""
         held = self._find(container)
@@ -262,7 +289,7 @@ class FakeEngine:
 
     async def info(self) -> EngineInfo:
         async with self._call("info"):
-            return EngineInfo("fake", 8, 64 * 2**30)
+            return EngineInfo("fake", 8, 64 * 2**30, runc="fake runc", kernel="fake kernel")
 
     async def create(self, spec: ContainerSpec) -> str:
         name = container_name(spec.internal_id)
@@ -277,11 +304,11 @@ class FakeEngine:
             self._tell(held)
             return held.id
 
-    async def start(self, container: str) -> None:
+    async def start(self, container: str) -> Container:
         async with self._call("start", container):
             held = self._find(container)
             if held.status is ContainerStatus.RUNNING:
-                return
+                return held.described()
             if held.spec.image in self.cannot_run:
                 raise ImageCannotRun("it is told so")
             self._take_ports(held)
@@ -289,8 +316,10 @@ class FakeEngine:
             held.process = Process(pid=100_000 + number, start_ticks=number)
             held.status, held.start_time = ContainerStatus.RUNNING, self._clock.time()
             held.oom_killed, held.error = False, ""
+            held.bound = self.binds_at_once
             self._ends[held.process] = asyncio.Event()
             self._tell(held)
+            return held.described()
 
     async def inspect(self, container: str) -> Container:
         async with self._call("inspect", container):
@@ -325,6 +354,11 @@ class FakeEngine:
         ended = self._ends.get(process)
         if ended is not None:
             await ended.wait()
+
+    async def has_bound(
+        self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
+    ) -> bool:
+        return any(held.process == process and held.bound for held in self._containers.values())
 
     @contextlib.asynccontextmanager
     async def logs(
@@ -411,6 +445,8 @@ class FakeEngine:
             raise EngineUnavailable("the fake engine is told not to answer")
 
     def _signal(self, held: _Held, signal: str) -> None:
+        if signal not in {"SIGTERM", "SIGKILL"}:
+            return  # a program takes it as it likes
         ignored = self.ignores_sigterm if signal == "SIGTERM" else self.survives_sigkill
         if held.process is not None and not ignored & {held.id, held.name}:
             self.end(held.id, {"SIGTERM": 143, "SIGKILL": 137}[signal])

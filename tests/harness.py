@@ -7,6 +7,7 @@ The Docker Engine is in `real_engine.py`, the game's image in `demo_game`.
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import os
 import re
@@ -58,12 +59,54 @@ _STOP_TIMEOUT = 30.0
 _POLL = 0.02
 
 
+_FIRST_LENT_PORT = 61_000
+"""Above those that the kernel gives to outgoing connections, which may take any at any time."""
+_LENT_AT_ONCE, _LENT_TO_A_PROCESS = 2, 250
+_lent = itertools.cycle(range(0, _LENT_TO_A_PROCESS, _LENT_AT_ONCE))
+
+
 def free_port() -> int:
-    """Return a TCP port of the loopback address that nobody held a moment ago."""
+    """Return a TCP port of loopback that nobody holds, and whose next one nobody holds either.
+
+    Test processes beside each other are lent different ones.
+    """
+    beside = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
+    for _ in range(0, _LENT_TO_A_PROCESS, _LENT_AT_ONCE):
+        first = _FIRST_LENT_PORT + beside * _LENT_TO_A_PROCESS + next(_lent)
+        if all(map(_is_free, range(first, first + _LENT_AT_ONCE))):
+            return first
+    raise RuntimeError("no two free ports beside each other")
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def source_files() -> list[str]:
+    """Names of the files that a clone of this working tree has: no .venv, nothing made here."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    ).stdout
+    # One that was deleted and not committed is no file.
+    return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def copy_sources(folder: Path) -> None:
+    """Make a folder what a clone of this working tree is, but for its history."""
+    for name in source_files():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
 
 
 def registry_unavailable() -> str:
@@ -92,6 +135,9 @@ def to_toml(settings: Mapping[str, object]) -> str:
 
 class Process:
     """A program in a session of its own, with its output in a file."""
+
+    start_timeout = _START_TIMEOUT
+    """Seconds within which it is ready once it was started."""
 
     def __init__(self, name: str, log: Path) -> None:
         self.name = name
@@ -159,7 +205,7 @@ class Process:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def _wait_until(self, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _START_TIMEOUT
+        deadline = time.monotonic() + self.start_timeout
         while not ready():
             if self.returncode is not None:
                 raise RuntimeError(f"{self.name} ended with {self.returncode}:\n{self.tail()}")
@@ -261,6 +307,7 @@ class AgentProcess(_Part):
             "bind_address": "127.0.0.1",
             "latency_addresses": ["127.0.0.1"],
             "firewall_bridges": [],  # the machine's firewall is nobody's to write here
+            "metrics_listen": "",
             **settings,
         }
 
@@ -302,7 +349,9 @@ class ControlPlaneProcess(_Part):
     A restart keeps the port, so that clients made before it go on working.
     """
 
-    ACCOUNTS = ("default", "other")
+    ACCOUNTS: tuple[str, ...] = ("default", "other")
+    program = "controlplane"
+    """The module that is run: this one, or one of a test's that runs it."""
 
     def __init__(
         self, agents: Sequence[AgentSpec], registries: Mapping[str, str], **settings: object
@@ -320,6 +369,7 @@ class ControlPlaneProcess(_Part):
             "state_dir": str(self.state_dir),
             "api_listen": "127.0.0.1:0",
             "enrol_listen": "",
+            "metrics_listen": "",
             "environment": "sandbox",
             "regions": ["local"],
             "node_pools": ["default"],
@@ -341,13 +391,13 @@ class ControlPlaneProcess(_Part):
             self._init()
         begin = self.process.log.stat().st_size if self.process.log.exists() else 0
         self.process.launch(
-            [sys.executable, "-m", "controlplane", "serve", "--config", str(self.config)],
+            [sys.executable, "-m", self.program, "serve", "--config", str(self.config)],
             lambda: self._is_ready(begin),
         )
         self.settings["api_listen"] = self.base_url.removeprefix("http://")
 
     def _init(self) -> None:
-        command = [sys.executable, "-m", "controlplane", "init", "--config", str(self.config)]
+        command = [sys.executable, "-m", self.program, "init", "--config", str(self.config)]
         for account in self.ACCOUNTS:
             command += ["--account", account]
         done = subprocess.run(
@@ -369,7 +419,7 @@ class ControlPlaneProcess(_Part):
         """Tell whether it serves; what was logged before byte `begin` was an earlier process."""
         with self.process.log.open("rb") as log:
             log.seek(begin)
-            found = re.search(rb"listening on (http://[\w.:\[\]-]+:\d+)", log.read())
+            found = re.search(rb"event=listening address=(http://[\w.:\[\]-]+:\d+)", log.read())
         if found is None:
             return False
         self.base_url = found[1].decode()

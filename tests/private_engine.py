@@ -42,7 +42,8 @@ class PrivateEngine:
     `settings` are keys of daemon.json, in addition to those that we ship and those that keep it
     apart. `data_root` is a folder on the disk that images and containers shall fill (see
     `small_disk`); it may be given to a later engine again. `hosts` are where it serves beside
-    `socket`. When the context is left, nothing else is, whatever state the engine was brought to.
+    `socket`, and `programs` is a folder in which it looks for programs first. When the context is
+    left, nothing else is, whatever state the engine was brought to.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class PrivateEngine:
         *,
         data_root: Path | None = None,
         hosts: Sequence[str] = (),
+        programs: Path | None = None,
     ) -> None:
         missing = [name for name in ("dockerd", "containerd", "ip") if shutil.which(name) is None]
         if missing or os.geteuid() != 0:
@@ -62,6 +64,7 @@ class PrivateEngine:
         self._network = PrivateNetwork()
         self._settings = {**_SETTINGS, **(settings or {})}
         self._hosts = hosts
+        self._path = f"{programs}:{os.environ['PATH']}" if programs else os.environ["PATH"]
         self._dockerd = Process("dockerd", self.folder / "dockerd.log")
         self._containerd = Process("containerd", self.folder / "containerd.log")
         self._is_on = False
@@ -124,6 +127,14 @@ class PrivateEngine:
         """Lead from this TCP port of the engine's own 127.0.0.1 to that of `host_address`."""
         self._network.lead_to_host(port)
 
+    def unplug(self) -> None:
+        """Take the engine's namespace off every network, without a word to anybody."""
+        self._network.unplug()
+
+    def plug_in(self) -> None:
+        """Join it with the test again, with the addresses of before."""
+        self._network.plug_in()
+
     def start(self) -> None:
         """Start dockerd, and containerd where it does not run, and wait until it answers."""
         if not self._is_on or self._containerd.returncode is not None:
@@ -139,7 +150,12 @@ class PrivateEngine:
             "pidfile": self.folder / "docker.pid",
         }
         self._dockerd.launch(
-            self.inside("dockerd", *(f"--{name}={value}" for name, value in options.items())),
+            self.inside(
+                "env",
+                f"PATH={self._path}",
+                "dockerd",
+                *(f"--{name}={value}" for name, value in options.items()),
+            ),
             lambda: engine_answers(self.socket),
         )
 
@@ -186,7 +202,7 @@ class PrivateEngine:
         for mount in _mounts_below(self.folder, self.data_root):
             run("umount", mount)
         for folder in Path("/sys/fs/cgroup").glob(f"**/{self.folder.name}"):
-            _remove_cgroup(folder)
+            remove_cgroup(folder)
         for name in ("containerd", "containerd.sock", "docker.sock", "exec"):
             _remove_path(self.folder / name)
 
@@ -253,7 +269,7 @@ def _mounts_below(*folders: Path) -> list[str]:
     return found[::-1]
 
 
-def _remove_cgroup(folder: Path) -> None:
+def remove_cgroup(folder: Path) -> None:
     """Remove a cgroup without processes; one of a killed process may be busy for a moment."""
     deadline = time.monotonic() + _END_TIMEOUT
     for path, _, _ in os.walk(folder, topdown=False):

@@ -46,22 +46,31 @@ class PrivateNetwork:
         self.name = name
         self.host_address = str(ADDRESSES[4 * number + 1])
         self.address = str(ADDRESSES[4 * number + 2])
+        run("ip", "-netns", name, "link", "set", "lo", "up")
+        self.plug_in()
+
+    def plug_in(self) -> None:
+        """Join the namespace with the test by a new pair of the same addresses."""
+        name = self.name
         for command in (
             f"link add {name} type veth peer name eth0 netns {name}",
             f"address add {self.host_address}/30 dev {name}",
             f"link set {name} up",
-            f"-netns {name} link set lo up",
             f"-netns {name} address add {self.address}/30 dev eth0",
             f"-netns {name} link set eth0 up",
             f"-netns {name} route add default via {self.host_address}",
         ):
             run("ip", *command.split())
 
+    def unplug(self) -> None:
+        """Remove the pair: nobody at either end is told anything."""
+        run("ip", "link", "delete", self.name)
+
     def remove(self) -> None:
         """Remove the pair and the namespace; nothing happens when there is none."""
         if self.name:
             with contextlib.suppress(subprocess.CalledProcessError):  # it was not made yet
-                run("ip", "link", "delete", self.name)
+                self.unplug()
             run("ip", "netns", "delete", self.name)
 
     def pids(self) -> list[int]:

@@ -39,15 +39,16 @@ def push_image(
     repository: str,
     tag: str = "v1",
     *,
+    program: bytes | None = None,
     more: Sequence[bytes] = (),
     log_in: tuple[str, str] | None = None,
 ) -> PushedImage:
-    """Push the game, with a further layer for each of `more`, which holds a file of that content.
+    """Push the game, or another program, and a layer with a file for each content of `more`.
 
     Two images share a layer exactly when its content is the same. `log_in` is a name and a
     password.
     """
-    layers = [_tar({"game": compile_game().read_bytes()}, mode=0o755)]
+    layers = [_tar({"game": program or compile_game().read_bytes()}, mode=0o755)]
     layers += [_tar({f"more-{number}": content}) for number, content in enumerate(more)]
     config = {
         "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),

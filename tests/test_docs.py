@@ -27,9 +27,3 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
 def test_every_setting_is_documented_and_no_other(heading: str, known: set[str]) -> None:
     section = OPERATIONS.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
     assert set(re.findall(r"^\| `([a-z_]+)` \|", section, re.MULTILINE)) == known
-
-
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
-        assert (page.parent / link).exists(), link

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import stat
@@ -22,18 +23,23 @@ import pytest
 
 from tests.api_client import ApiClient
 from tests.deployment import StepFailed, Steps
-from tests.harness import ROOT, Process, free_port, to_toml
+from tests.harness import ROOT, Process, copy_sources, free_port, to_toml
 from tests.real_parts_policy import MARKERS
 from tests.up import announced
 
 TARGETS = [
-    *("bench", "clean", "demo", "fuzz", "help", "install"),
-    *("lint", "lock", "test", "test-ci", "test-faults", "up"),
+    *("bench", "clean", "demo", "fuzz", "help", "install", "install-agent"),
+    *("install-controlplane", "lint", "lock", "test", "test-ci", "test-faults"),
+    *("uninstall-agent", "uninstall-controlplane", "up", "wheel"),
 ]
 
 
 def run_pytest(
-    folder: Path, code: str, *, ci: str = "true", plugin: str = "tests.real_parts_policy"
+    folder: Path,
+    code: str,
+    *options: str,
+    ci: str = "true",
+    plugin: str = "tests.real_parts_policy",
 ) -> tuple[int, str]:
     """Run a test module in a process of its own; return its exit code and output."""
     module = folder / "test_it.py"
@@ -42,6 +48,7 @@ def run_pytest(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider"),
             *("-c", ROOT / "pyproject.toml", "--rootdir", folder, module),
+            *options,
         ],
         cwd=ROOT,
         env={**os.environ, "CI": ci, "PYTHONPATH": f"{ROOT}:{folder}"},
@@ -51,6 +58,31 @@ def run_pytest(
         timeout=50,
     )
     return done.returncode, done.stdout + done.stderr
+
+
+ON_THE_ENGINE = """
+import os
+
+@pytest.fixture
+def docker_engine(): pass
+
+@pytest.mark.docker
+@pytest.mark.parametrize("number", range(8))
+def test_it(docker_engine, number, request):
+    with open(request.config.rootpath / "workers", "a") as workers:
+        workers.write(os.environ["PYTEST_XDIST_WORKER"] + " ")
+"""
+
+
+def test_tests_of_the_machines_engine_run_one_after_the_other(tmp_path: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    [beside] = re.findall(r"^BESIDE := (.*)$", makefile, re.MULTILINE)
+    options = (*shlex.split(beside), "--numprocesses=2")
+    code, output = run_pytest(tmp_path, ON_THE_ENGINE, *options)
+    assert code == 0, output
+    workers = (tmp_path / "workers").read_text().split()
+    assert len(workers) == 8
+    assert len(set(workers)) == 1
 
 
 SKIPS = """
@@ -162,6 +194,17 @@ def test_make_help_lists_every_target() -> None:
         ["make"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=10
     )
     assert sorted(line.split()[0] for line in done.stdout.splitlines()) == TARGETS
+
+
+def test_every_package_is_installed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    named = set(project["tool"]["setuptools"]["packages"])
+    there = {
+        ".".join(path.parent.relative_to(top).parts)
+        for top, folder in ((ROOT, "agent"), (ROOT, "controlplane"), (ROOT / "protos", "tiltyard"))
+        for path in (top / folder).rglob("*.py")
+    }
+    assert named == there
 
 
 @pytest.mark.root
@@ -279,17 +322,7 @@ def test_free_ports_are_free() -> None:
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """This working tree as a clone would have it: no .venv, nothing that was made here."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-        text=True,
-    ).stdout
-    for name in listed.rstrip("\0").split("\0"):
-        if (ROOT / name).is_file():  # not one that was deleted and not committed
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tmp_path / name)
+    copy_sources(tmp_path)
     return tmp_path
 
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import posixpath
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -106,22 +106,34 @@ class Artifacts:
             raise DiskFull(str(self._records.spool_dir), cause) from error
 
     async def _packed(self, container: str, path: str, spool: IO[bytes]) -> int:
-        """Write the whole archive, and return its size in bytes."""
+        """Write the whole archive, and return its size in bytes.
+
+        While one batch is packed, the next one is read.
+        """
         packer = _Packer(TarFilter(_root(path), self._limits), spool)
+        packing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        packing.set_result(None)
         try:
             async with (
                 asyncio.timeout(self._patience.pack),
                 self._engine.archive(container, path) as chunks,
             ):
-                batch = bytearray()
+                batch, size = list[bytes](), 0
                 async for chunk in chunks:
-                    batch += chunk
-                    if len(batch) >= BATCH_BYTES:
-                        await self._records.run(packer.add, bytes(batch))
-                        batch.clear()
+                    batch.append(chunk)
+                    size += len(chunk)
+                    if size >= BATCH_BYTES:
+                        await packing
+                        packing = asyncio.create_task(
+                            self._records.run(packer.add, batch), name="pack"
+                        )
+                        batch, size = [], 0
+                await packing
         except TimeoutError as error:
             raise EngineTimeout("archive") from error
-        size = await self._records.run(packer.finish, bytes(batch))
+        finally:
+            await asyncio.gather(packing, return_exceptions=True)
+        size = await self._records.run(packer.finish, batch)
         if not packer.has_entries:
             raise PathNotFound(path)
         return size
@@ -149,12 +161,12 @@ class _Packer:
     def has_entries(self) -> bool:
         return self._tar.entries_kept > 0
 
-    def add(self, data: bytes) -> None:
-        self._spool.write(self._gzip.compress(self._tar.feed(data)))
+    def add(self, chunks: Sequence[bytes]) -> None:
+        self._spool.write(self._gzip.compress(self._tar.feed(b"".join(chunks))))
 
-    def finish(self, data: bytes) -> int:
+    def finish(self, chunks: Sequence[bytes]) -> int:
         """Add the last, make the spool ready to be read, and return its size in bytes."""
-        self.add(data)
+        self.add(chunks)
         self._spool.write(self._gzip.compress(self._tar.close()) + self._gzip.flush())
         size = self._spool.tell()
         self._spool.seek(0)

@@ -121,7 +121,8 @@ class AgentClient:
         code, details = error.code(), error.details()
         if code is grpc.StatusCode.UNAVAILABLE and not _reason(error):
             return (
-                f"cannot reach the agent at {self._socket}: is it running, and are you its user?"
+                f"cannot reach the agent at {self._socket}: does it serve (`systemctl status"
+                " tiltyard-agent`), and are you root or in its group?"
             )
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             return "the agent did not answer in time; what was asked may still be done"

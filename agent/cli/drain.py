@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from agent.cli.options import AS_JSON, SOCKET, asked
+from agent.cli.session_choice import is_standby
 from agent.cli.tables import span, table
 
 _SPAN = re.compile(r"(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?\Z", re.ASCII)
@@ -39,7 +40,8 @@ def drain(socket: Path, *, deadline: int | None, as_json: bool) -> None:
     """Take no new sessions, tell the games, and say what the host still has and until when."""
     with asked(socket) as agent:
         answer = agent.drain(deadline=None if deadline is None else time.time() + deadline)
-        live = list(agent.sessions(live_only=True))
+        # Standbys are given back at once.
+        live = [each for each in agent.sessions(live_only=True) if not is_standby(each)]
         if as_json:
             click.echo(json.dumps({**answer, "live_sessions": live}))
             return

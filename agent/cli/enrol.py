@@ -44,7 +44,8 @@ def enrol_host(
     """
     config = read_config(path)
     if not config.rpc_listen:
-        fail("rpc_listen must be set, such as 0.0.0.0:7444: there it is called", EXIT_CONFIG)
+        told = "rpc_listen must be set in the settings, such as 0.0.0.0:7444: there the host is"
+        fail(f"{told} called. Restart a running agent, and enrol again", EXIT_CONFIG)
     named = {"name": name or socket.gethostname(), "address": config.announced()}
     named |= {"region": region or "", "nodePool": node_pool or ""}
     wanted = {key: value for key, value in named.items() if value}
@@ -68,4 +69,5 @@ def _text(path: Path) -> str:
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise NotEnrolled(f"cannot read {path}: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise NotEnrolled(f"cannot read {path}: {why}") from error

@@ -14,19 +14,28 @@ from pathlib import Path
 import click
 
 from agent.cli import debug as debug_cli
+from agent.cli.config import config
 from agent.cli.doctor import doctor
 from agent.cli.drain import drain, undrain
 from agent.cli.enrol import enrol_host
 from agent.cli.firewall import firewall
-from agent.cli.options import CONFIG, EXIT_CONFIG, fail, read_settings
+from agent.cli.options import CONFIG, EXIT_CONFIG, EXIT_FAILED, fail, read_settings, settings_file
 from agent.clock import SystemClock
 from agent.config import load_supervision
 from agent.daemon import Daemon
 from agent.docker.engine import DockerEngine
 from agent.doctor.exposure import exposure
+from agent.reload import load_settings
+from agent.sessions.state_format import NewerState
+from agent.state_owner import another_owner
+from tiltyard.journal.events import get_logger
+from tiltyard.journal.output import written
+from tiltyard.service import hangups
+
+log = get_logger(__name__)
 
 STOP_SECONDS = 55.0
-"""After which a stop is cut off: its stages have 45 s, and systemd would kill after 90 s."""
+"""After which a stop is cut off: its stages have 50 s, and its unit kills after 60 s."""
 LEAVE_SECONDS = 1.0
 """How long threads that have nothing to do any more may take to see it."""
 
@@ -41,31 +50,43 @@ def main() -> None:
 @CONFIG
 def serve(path: Path | None) -> None:
     """Run the agent until SIGTERM or SIGINT; its containers run on."""
+    hangups.hold_back()
     config = read_settings(path)
-    logging.basicConfig(
-        level=config.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
-    if cause := exposure(config.docker_socket):
-        fail(f"it does not start: {cause}", EXIT_CONFIG)
-    try:
-        engine = DockerEngine(str(config.docker_socket))
-        daemon = Daemon(config, engine, SystemClock(), supervision=load_supervision())
-        asyncio.run(_serve(daemon))
-    except RuntimeError as error:
-        fail(str(error))
-    _leave()
+    supervision = load_supervision()
+    stream = supervision.journal_stream
+    with written(config.log_level, config.log_format, journal_stream=stream):
+        if cause := another_owner(config.state_dir) or exposure(config.docker_socket):
+            fail(f"it does not start: {cause}", EXIT_CONFIG)
+        try:
+            engine = DockerEngine(str(config.docker_socket))
+            daemon = Daemon(
+                config,
+                engine,
+                SystemClock(),
+                supervision=supervision,
+                load=lambda: load_settings(settings_file(path)),
+            )
+            asyncio.run(_serve(daemon))
+        except NewerState as error:
+            fail(f"it does not start: {error}", EXIT_CONFIG)
+        except RuntimeError as error:
+            fail(str(error))
+        except Exception:
+            log.critical("ended by a defect", exc_info=True)
+            sys.exit(EXIT_FAILED)
+        _leave()
 
 
 async def _serve(daemon: Daemon) -> None:
     work = asyncio.create_task(daemon.run(), name="daemon")
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, _stop, work)
+        loop.add_signal_handler(number, _stop, work)
     try:
-        await work
+        with hangups.let_in(daemon.reload):
+            await work
     except asyncio.CancelledError:
-        logging.getLogger(__name__).info("stopped; containers run on")
+        log.info("stopped, and containers run on")
 
 
 def _stop(work: asyncio.Task[None]) -> None:
@@ -84,22 +105,10 @@ def _leave() -> None:
     for thread in others:
         thread.join(LEAVE_SECONDS / len(others))
     if stuck := [thread.name for thread in others if thread.is_alive()]:
-        logging.getLogger(__name__).warning("not waiting for %s", ", ".join(stuck))
+        log.warning("not waiting for threads", task=stuck)
         logging.shutdown()
         os._exit(0)
 
 
-@main.group()
-def config() -> None:
-    """Look at the settings."""
-
-
-@config.command()
-@CONFIG
-def check(path: Path | None) -> None:
-    """Say what is wrong with the settings, or show them."""
-    click.echo(read_settings(path).model_dump_json(indent=2))
-
-
-for _command in (*debug_cli.COMMANDS, doctor, drain, undrain, enrol_host, firewall):
+for _command in (*debug_cli.COMMANDS, config, doctor, drain, undrain, enrol_host, firewall):
     main.add_command(_command)

@@ -13,12 +13,12 @@ import click
 from agent.cli.client import AgentClient, ClientError
 from agent.cli.tables import printable
 from agent.config import DEFAULT_CONFIG, AgentConfig, ConfigError, load_config
-from agent.failpoints import failpoint
-from agent.policy import PolicyError, load_policy
+from agent.settings_checks import needed
+from tiltyard.settings import report
+from tiltyard.settings.mistakes import SettingsError
 
 EXIT_FAILED = 1
-EXIT_CONFIG = 78
-"""EX_CONFIG of sysexits.h: starting again without an edit is no use."""
+EXIT_CONFIG = report.EXIT_CONFIG
 
 CONFIG = click.option(
     "--config",
@@ -43,24 +43,31 @@ def fail(text: str, code: int = EXIT_FAILED) -> NoReturn:
     sys.exit(code)
 
 
+def refuse(error: SettingsError) -> NoReturn:
+    """End the command with a line for each mistake."""
+    for mistake in error.mistakes:
+        click.echo(printable(str(mistake)), err=True)
+    sys.exit(EXIT_CONFIG)
+
+
+def settings_file(path: Path | None) -> Path | None:
+    """The file that is asked for, or the one that there is by default."""
+    return DEFAULT_CONFIG if path is None and DEFAULT_CONFIG.exists() else path
+
+
 def read_config(path: Path | None) -> AgentConfig:
     """Read the settings, or end the command."""
-    if path is None and DEFAULT_CONFIG.exists():
-        path = DEFAULT_CONFIG
     try:
-        return load_config(path)
+        return load_config(settings_file(path))
     except ConfigError as error:
-        fail(str(error), EXIT_CONFIG)
+        refuse(error)
 
 
 def read_settings(path: Path | None) -> AgentConfig:
     """Read the settings and try what they name, or end the command."""
     config = read_config(path)
-    try:
-        failpoint(config.failpoint)
-        load_policy(config.policy)
-    except (PolicyError, ValueError) as error:
-        fail(str(error), EXIT_CONFIG)
+    if mistakes := tuple(needed(config)):
+        refuse(SettingsError(*mistakes))
     return config
 
 

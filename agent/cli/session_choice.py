@@ -48,6 +48,11 @@ def is_live(session: Message) -> bool:
     return session["state"] not in _ENDED
 
 
+def is_standby(session: Message) -> bool:
+    """Tell whether it is one that its host keeps ready, and nobody's; one in doubt may be."""
+    return bool(session["warm_pool"]) and not session["in_doubt"]
+
+
 def _caller(session: Message) -> tuple[str, str]:
     return session["identity"]["account"], session["identity"]["session_id"]
 

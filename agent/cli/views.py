@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from agent.cli.session_choice import Message, is_live
+from agent.cli.session_choice import Message, is_live, is_standby
 from agent.cli.tables import cores, sheet, size, span, table
 
 Row = dict[str, Any]
@@ -15,8 +15,9 @@ Row = dict[str, Any]
 
 def host_lines(answer: Message, live: Iterable[Message]) -> list[str]:
     """Show a host: what it lends, what of that is taken, and what is amiss."""
-    host = answer["host"]
+    host, live = answer["host"], list(live)
     lent, taken = host["capacity"], host["reserved"]
+    standbys = [session for session in live if is_standby(session)]
     return sheet(
         (
             ("agent", f"{host['agent_id']}, version {host['version']}"),
@@ -25,8 +26,9 @@ def host_lines(answer: Message, live: Iterable[Message]) -> list[str]:
             ("engine", _engine(host)),
             (
                 "sessions",
-                f"{sum(1 for _ in live)} live, {host['free_sessions']} more by max_sessions",
+                f"{len(live) - len(standbys)} live, {host['free_sessions']} more by max_sessions",
             ),
+            *(("warm pool", _pool(pool, standbys)) for pool in host["warm_pools"] if pool["size"]),
             ("cores", _of(taken, lent, "nano_cpus", cores)),
             ("memory", _of(taken, lent, "memory_bytes", size)),
             ("gpus", _of(taken, lent, "gpus", str)),
@@ -75,6 +77,7 @@ def one_session_lines(session: Message) -> list[str]:
             ("detail", session["detail"]),
             ("process", str(session["pid"] or "")),
             ("restarts", str(session["restart_count"])),
+            ("warm pool", session["warm_pool"]),
             ("host", session["host"]),
             *(("port", _port(port)) for port in session["ports"]),
             ("cores", cores(int(held["nano_cpus"]))),
@@ -82,6 +85,7 @@ def one_session_lines(session: Message) -> list[str]:
             ("gpus", str(held["gpus"])),
             ("created", _moment(session, "create_time")),
             ("started", _moment(session, "start_time")),
+            ("ready", _moment(session, "ready_time")),
             ("expires", _moment(session, "expire_time")),
             ("ended", _moment(session, "end_time")),
             ("log", "sealed" if session["log_sealed"] else "not sealed"),
@@ -249,6 +253,12 @@ def _state_of(answer: Message) -> Iterator[str]:
         yield "draining"
 
 
+def _pool(pool: Message, standbys: Iterable[Message]) -> str:
+    own = [each for each in standbys if each["warm_pool"] == pool["pool_id"]]
+    ready = sum("ready_time" in each for each in own)
+    return f"{pool['pool_id']}: {ready} of {pool['size']} ready, {len(own)} live"
+
+
 def _engine(host: Message) -> str:
     version = host["engine_version"] or "never reached"
     return version if host["engine_available"] else f"{version}, does not answer"
@@ -266,8 +276,11 @@ def _free(host: Message) -> str:
 
 def _state_and_end(session: Message) -> str:
     state = word(session["state"])
+    if session.get("warm_pool"):
+        state = "standby in doubt" if session["in_doubt"] else f"standby, {state}"
     if is_live(session):
-        return state
+        is_waited_for = state.endswith("running") and "ready_time" not in session
+        return f"{state}, not ready" if is_waited_for else state
     code = session.get("exit_code")
     return f"{state}: {word(session['end_reason'])}" + ("" if code is None else f", code {code}")
 

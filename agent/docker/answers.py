@@ -49,6 +49,7 @@ def container_of(answer: Mapping[str, Any], process: Process | None) -> Containe
         start_time=engine_time(state["StartedAt"]),
         end_time=end_time,
         error=state["Error"],
+        address=address_of(answer),
     )
 
 
@@ -63,7 +64,15 @@ def container_of_listing(entry: Mapping[str, Any], process: Process | None) -> C
         labels=entry.get("Labels") or {},
         process=process,
         exit_code=int(code[1]) if code else None,
+        address=address_of(entry),
     )
+
+
+def address_of(answer: Mapping[str, Any]) -> str:
+    """The address on the one network that a container is on; empty for none of its own."""
+    networks = (answer.get("NetworkSettings") or {}).get("Networks") or {}
+    found = (one.get("IPAddress") for one in networks.values())
+    return next((str(address) for address in found if address), "")
 
 
 def status_of(state: str) -> ContainerStatus:

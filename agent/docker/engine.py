@@ -31,8 +31,9 @@ from agent.engine import (
     container_name,
 )
 from agent.errors import EngineError
+from agent.network.bindings import Bindings
 from agent.processes import live_process, send_signal, wait_end
-from agent.sessions.session import Process
+from agent.sessions.session import NetworkMode, Port, Process
 
 T = TypeVar("T")
 
@@ -48,7 +49,9 @@ class DockerEngine:
             socket_path, silence=self._timeouts.stream, pull_silence=self._timeouts.pull
         )
         self._calls = EngineCalls()
+        self._bindings = Bindings()
         self._clients = docker_sdk.Clients(socket_path)
+        self._fit_images: set[str] = set()
         self._facts: docker_sdk.EngineFacts | None = None
         self._search: asyncio.Task[docker_sdk.EngineFacts] | None = None
         self._listing = Listing(self._calls, self._inspect_for_listing, self._timeouts.read)
@@ -64,6 +67,8 @@ class DockerEngine:
             memory_bytes=int(answer["MemTotal"]),
             warnings=warnings_of(answer, own_network=facts.network == docker_sdk.OWN_NETWORK),
             data_root=str(answer.get("DockerRootDir", "")),
+            runc=facts.runc,
+            kernel=str(answer.get("KernelVersion", "")),
         )
 
     async def create(self, spec: ContainerSpec) -> str:
@@ -76,12 +81,12 @@ class DockerEngine:
         return await self._ask(
             Call("create", container=name, image=spec.image, changes=True),
             self._timeouts.create,
-            lambda api: docker_sdk.create(api, config, name),
+            lambda api: docker_sdk.create(api, config, name, self._fit_images),
         )
 
-    async def start(self, container: str) -> None:
-        """Start a created or ended container; nothing happens to one that runs."""
-        await self._ask(
+    async def start(self, container: str) -> Container:
+        """Start a created or ended container and describe it; one that runs is only described."""
+        return await self._ask(
             Call("start", container=container, changes=True),
             self._timeouts.start,
             lambda api: docker_sdk.start(api, container),
@@ -130,6 +135,15 @@ class DockerEngine:
     async def wait_end(self, process: Process) -> None:
         """Return when the process is gone; seen at the process, not asked of the engine."""
         await wait_end(process, self._read_process)
+
+    async def has_bound(
+        self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
+    ) -> bool:
+        """Tell whether players can reach every port of a container, by its first process."""
+        try:
+            return await self._bindings.all_bound(process, network_mode, ports)
+        except OSError as error:
+            raise EngineError("see which ports are bound", str(error)) from error
 
     async def images(self) -> frozenset[str]:
         """References by digest of all images on the host."""
@@ -180,6 +194,7 @@ class DockerEngine:
     async def close(self) -> None:
         """Let go of threads and connections; calls under way run to their deadlines."""
         await self._streams.close()
+        await self._bindings.close()
         await self._calls.close()
         self._clients.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -14,11 +13,12 @@ from agent.docker.errors import Call
 from agent.engine import Container, ContainerStatus
 from agent.errors import ContainerGone, EngineError, EngineTimeout
 from agent.processes import first_process, live_process
+from tiltyard.journal.events import get_logger
 
 _INSPECTS_AT_ONCE = 8
 """Of the threads, for one listing: the others go on starting and removing meanwhile."""
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class Listing:
@@ -82,7 +82,7 @@ class Listing:
             except ContainerGone:
                 return None
             except (EngineTimeout, EngineError) as error:
-                log.warning("container %s is listed without details: %s", container, error)
+                log.warning("listed without details", container=container, error=str(error))
                 process = await self._calls.run(
                     Call("list"), self._seconds, partial(first_process, container)
                 )

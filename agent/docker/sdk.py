@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,10 +33,9 @@ from agent.docker.errors import (
 )
 from agent.docker.image_settings import why_refused
 from agent.docker.program import why_not_run
-from agent.engine import LABEL_FORMAT, Container
+from agent.engine import FORMAT, LABEL_FORMAT, Container
 from agent.errors import EngineError, EngineTimeout, ImageCannotRun
 from agent.processes import live_process
-from agent.sessions.session import FORMAT
 
 Client = docker.APIClient
 
@@ -58,6 +57,7 @@ class EngineFacts:
     cpus: int
     network: str
     nofile: int | None
+    runc: str
 
 
 class _Connection(UnixHTTPConnection):
@@ -117,7 +117,8 @@ class Clients:
 def find_out(clients: Clients, seconds: float) -> EngineFacts:
     """Ask an engine what is asked once; EngineError when it is too old."""
     first = clients.mine(MIN_API, seconds)
-    spoken = first.version(api_version=False)["ApiVersion"]
+    told = first.version(api_version=False)
+    spoken = told["ApiVersion"]
     if _number(spoken) < _number(MIN_API):
         raise EngineError("info", f"the engine speaks API {spoken}, and {MIN_API} is needed")
     version = min(spoken, _MAX_API, key=_number)
@@ -128,7 +129,14 @@ def find_out(clients: Clients, seconds: float) -> EngineFacts:
         cpus=int(client.info()["NCPU"]),
         network=_network(client),
         nofile=None if daemon is None else grantable_nofile(daemon),
+        runc=component(told, "runc"),
     )
+
+
+def component(version: Mapping[str, Any], name: str) -> str:
+    """The version of a part, as `/version` has it; empty when that part is not named."""
+    parts = {part["Name"]: part["Version"] for part in version.get("Components") or ()}
+    return str(parts.get(name, ""))
 
 
 def _number(version: str) -> tuple[int, ...]:
@@ -176,29 +184,38 @@ def _ignoring_conflict() -> Iterator[None]:
             raise
 
 
-def create(api: docker.APIClient, config: dict[str, Any], name: str) -> str:
+def create(api: docker.APIClient, config: dict[str, Any], name: str, fit: set[str]) -> str:
     """Create a container from a whole body and return its id.
 
-    ImageCannotRun when the image brings along what no container gets.
+    ImageCannotRun when the image brings along what no container gets. Those that do not are added
+    to `fit`, by digest, and not looked into again: what a digest names never changes.
     """
-    image = api.inspect_image(config["Image"])  # type: ignore[no-untyped-call]
-    cause = why_refused(image["Config"] or {})
-    if cause is not None:
-        raise ImageCannotRun(cause)
+    image = config["Image"]
+    if image not in fit:
+        found = api.inspect_image(image)  # type: ignore[no-untyped-call]
+        cause = why_refused(found["Config"] or {})
+        if cause is not None:
+            raise ImageCannotRun(cause)
+        if "@" in image:
+            fit.add(image)
     answer = api.create_container_from_config(config, name)  # type: ignore[no-untyped-call]
     return str(answer["Id"])
 
 
-def start(api: docker.APIClient, container: str) -> None:
-    """Start a container; ImageCannotRun when its program could not be started."""
+def start(api: docker.APIClient, container: str) -> Container:
+    """Start a container and describe it; ImageCannotRun when its program could not be started."""
     api.start(container)
+    answer = api.inspect_container(container)
+    pid = pid_of(answer)
     cause = why_not_run(
-        pid_of(api.inspect_container(container)),
+        pid,
         lambda: inspect(api, container),
         lambda: api.logs(container, stdout=False, tail=5),
     )
     if cause is not None:
         raise ImageCannotRun(cause)
+    process = None if pid is None else live_process(pid)
+    return inspect(api, container) if process is None else container_of(answer, process)
 
 
 def inspect(api: docker.APIClient, container: str) -> Container:

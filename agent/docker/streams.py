@@ -27,8 +27,10 @@ from agent.errors import (
 CONNECT_SECONDS = 5.0
 """A connection to a unix socket is made at once, or the daemon's queue is full."""
 
-_READ_BUFFER = 2**18
+_READ_AHEAD = 2**18
 """Bytes read ahead of the reader; the size of a chunk to callers."""
+_ARCHIVE_AHEAD = 2**19
+"""More of an archive: it goes on coming in while the last of it is packed."""
 _MAX_ERROR_BODY = 2**16
 _CHANGES = ["create", "start", "die", "destroy"]
 """Events that tell of a change of a container, among those that tell of a look at it."""
@@ -71,7 +73,14 @@ class DockerStreams:
         call = Call("archive", container=container, path=path)
         where = f"/containers/{quote(container, safe='')}/archive"
         async with (
-            self._open(call, "GET", where, {"path": path}, silence=self._silence) as response,
+            self._open(
+                call,
+                "GET",
+                where,
+                {"path": path},
+                silence=self._silence,
+                read_ahead=_ARCHIVE_AHEAD,
+            ) as response,
             aclosing(_body(call, response)) as chunks,
         ):
             yield chunks
@@ -132,11 +141,17 @@ class DockerStreams:
         *,
         silence: float | None,
         headers: Mapping[str, str] | None = None,
+        read_ahead: int = _READ_AHEAD,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
         with _translated(call):
             response = await self._connections().request(
-                method, f"http://docker{path}", params=params, headers=headers, timeout=timeout
+                method,
+                f"http://docker{path}",
+                params=params,
+                headers=headers,
+                timeout=timeout,
+                read_bufsize=read_ahead,
             )
         try:
             if response.status != 200:
@@ -149,7 +164,6 @@ class DockerStreams:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.UnixConnector(self._socket_path, limit=0, force_close=True),
-                read_bufsize=_READ_BUFFER,
                 # The engine would pack an archive, which is counted and packed here.
                 headers={"Accept-Encoding": "identity"},
                 auto_decompress=False,

@@ -12,8 +12,10 @@ from agent.doctor.facts import (
     FileFacts,
     IdentityFacts,
     ProcessFacts,
+    TlsFacts,
 )
 from agent.doctor.findings import Finding, bad, ok, warn
+from agent.network.tls_certificate import WARNED_DAYS
 
 _OTHERS = stat.S_IRWXO
 _CAPABILITIES = {"CAP_KILL": 5, "CAP_NET_ADMIN": 12}
@@ -115,6 +117,18 @@ def network(process: ProcessFacts, dockerd: DockerdFacts) -> Finding:
     )
 
 
+def state_format(problem: str) -> Finding:
+    """What a newer agent has written must not be taken for damaged."""
+    if problem:
+        return bad(
+            "state-format",
+            problem,
+            why="the agent does not start; sessions run on, but nobody ends them at their time",
+            mend="install the newer version again",
+        )
+    return ok("state-format", "this version reads what is there")
+
+
 def policy(path: Path | None, problem: str) -> Finding:
     """The policy must be one that the agent takes."""
     if problem:
@@ -157,6 +171,36 @@ def identity(listen: str, identity: IdentityFacts | None) -> Finding:
     return ok("identity", f"{identity.uri}, for {days:.0f} days more")
 
 
+def tls(tls: TlsFacts | None) -> Finding:
+    """The certificate for TLS ports must be good for a while, and its key nobody else's."""
+    if tls is None:
+        return ok("tls", "none: this host takes no sessions with TLS ports")
+    days = tls.left / 86400
+    if tls.problem or days <= 0:
+        return bad(
+            "tls",
+            tls.problem or f"{tls.path} has ended",
+            why="sessions with TLS ports are not started here, and players of others are refused "
+            "once the agent is started again",
+            mend="renew it, with its key, and `systemctl reload tiltyard-agent`",
+        )
+    if tls.key is not None and tls.key.mode & _OTHERS and tls.key.open_way:
+        return bad(
+            "tls",
+            f"its key has mode {stat.S_IMODE(tls.key.mode):04o}",
+            why="everybody on this host can pretend to be it",
+            mend="chmod 0640 it, for the agent's group, and have another certificate issued",
+        )
+    if days < WARNED_DAYS:
+        return warn(
+            "tls",
+            f"{tls.path}, for {days:.1f} days more",
+            why="its renewal is late",
+            mend="look at whatever renews it; the agent takes a new one by itself",
+        )
+    return ok("tls", f"{tls.path}, for {days:.0f} days more")
+
+
 def failpoint(name: str) -> Finding:
     """A switch for tests must be off."""
     if not name:
@@ -179,5 +223,5 @@ def firewall(problems: Sequence[str] | None) -> Finding:
         "firewall",
         "; ".join(problems),
         why="sessions may reach services of this host and the metadata of its cloud",
-        mend="`tiltyard-agent firewall apply`",
+        mend="`tiltyard-agent firewall apply`, as each start of the service does",
     )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TypeVar
 
 from agent.doctor import agent_checks, engine_checks, host_checks
 from agent.doctor.facts import AgentFacts, DiskFacts, EngineFacts, Facts, Unknown
 from agent.doctor.findings import Finding, Level, bad, warn
+
+T = TypeVar("T")
 
 _DOCKER_DISK = {
     "why": "without room, logs are lost, ends of sessions are not seen, and starts fail",
@@ -29,11 +33,7 @@ def is_well(findings: Iterable[Finding]) -> bool:
 
 
 def _engine(facts: Facts) -> Iterator[Finding]:
-    yield (
-        _unknown("docker-sock", facts.docker_socket)
-        if isinstance(facts.docker_socket, Unknown)
-        else host_checks.docker_sock(facts.docker_socket)
-    )
+    yield _judged("docker-sock", facts.docker_socket, host_checks.docker_sock)
     if isinstance(facts.engine, Unknown):
         yield bad(
             "docker",
@@ -71,10 +71,9 @@ def _host(facts: Facts) -> Iterator[Finding]:
     yield _disk("state-disk", facts.state_disk, **_STATE_DISK)
     agent = facts.agent if isinstance(facts.agent, AgentFacts) else None
     process = agent.process if agent else None
-    if isinstance(facts.state_dir, Unknown):
-        yield _unknown("state-dir", facts.state_dir)
-    else:
-        yield host_checks.state_dir(facts.state_dir, uid=process.uid if process else None)
+    uid = process.uid if process else None
+    yield _judged("state-dir", facts.state_dir, partial(host_checks.state_dir, uid=uid))
+    yield _judged("state-format", facts.state_format, agent_checks.state_format)
     if isinstance(facts.kernel, Unknown):
         yield _unknown("kernel", facts.kernel)
     else:
@@ -87,24 +86,15 @@ def _host(facts: Facts) -> Iterator[Finding]:
         yield host_checks.conntrack(facts.kernel)
         yield host_checks.clock(facts.kernel)
         yield host_checks.boot_id(facts.kernel)
-    if isinstance(facts.firewall, Unknown):
-        yield _unknown("firewall", facts.firewall)
-    else:
-        yield agent_checks.firewall(facts.firewall)
+    yield _judged("firewall", facts.firewall, agent_checks.firewall)
 
 
 def _agent(facts: Facts) -> Iterator[Finding]:
-    yield (
-        _unknown("policy", facts.policy)
-        if isinstance(facts.policy, Unknown)
-        else agent_checks.policy(facts.config.policy, facts.policy)
-    )
+    yield _judged("policy", facts.policy, partial(agent_checks.policy, facts.config.policy))
     yield agent_checks.failpoint(facts.config.failpoint)
-    yield (
-        _unknown("identity", facts.identity)
-        if isinstance(facts.identity, Unknown)
-        else agent_checks.identity(facts.config.rpc_listen, facts.identity)
-    )
+    identity = partial(agent_checks.identity, facts.config.rpc_listen)
+    yield _judged("identity", facts.identity, identity)
+    yield _judged("tls", facts.tls, agent_checks.tls)
     if isinstance(facts.agent_socket, Unknown):
         yield _unknown("agent-sock", facts.agent_socket)
         return
@@ -134,6 +124,11 @@ def _disk(check: str, disk: DiskFacts | Unknown, *, why: str, mend: str) -> Find
     if isinstance(disk, Unknown):
         return warn(check, f"cannot be told: {disk.cause}", why=why, mend="look at it by `df`")
     return host_checks.disk(check, disk, why=why, mend=mend)
+
+
+def _judged(name: str, facts: T | Unknown, check: Callable[[T], Finding]) -> Finding:
+    """Judge one part, or say that it is not known."""
+    return _unknown(name, facts) if isinstance(facts, Unknown) else check(facts)
 
 
 def _unknown(check: str, part: Unknown) -> Finding:

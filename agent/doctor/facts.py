@@ -117,11 +117,24 @@ class IdentityFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsFacts:
+    """The certificate for TLS ports, for how many seconds more it is valid, and its key's file.
+
+    Or what is wrong with it: `problem` is empty when that is nothing.
+    """
+
+    path: str
+    left: float
+    key: FileFacts | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """All of them. A file is None where there is none, the engine's disk where it is not known.
 
-    `policy` and `firewall` are what is wrong with them, nothing when they are well; `firewall` is
-    None where the settings have it off.
+    `policy`, `state_format` and `firewall` are what is wrong with them, nothing when they are
+    well; `firewall` is None where the settings have it off.
     """
 
     config: AgentConfig
@@ -131,9 +144,11 @@ class Facts:
     engine_disk: DiskFacts | Unknown | None
     kernel: KernelFacts | Unknown
     state_dir: FileFacts | Unknown | None
+    state_format: str | Unknown
     state_disk: DiskFacts | Unknown
     agent_socket: FileFacts | Unknown | None
     agent: AgentFacts | Unknown
     policy: str | Unknown
     identity: IdentityFacts | Unknown | None
+    tls: TlsFacts | Unknown | None
     firewall: tuple[str, ...] | Unknown | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Thread
@@ -26,6 +26,7 @@ from agent.doctor.facts import (
     HostPort,
     IdentityFacts,
     ProcessFacts,
+    TlsFacts,
     Unknown,
 )
 from agent.doctor.host_facts import (
@@ -39,7 +40,9 @@ from agent.engine import LABEL_AGENT
 from agent.errors import AgentError, EngineTimeout
 from agent.identity import FILE, Identity
 from agent.network.firewall import Firewall, FirewallError
+from agent.network.tls_certificate import CertificateFiles, UnfitCertificate, beginning
 from agent.policy import PolicyError, load_policy
+from agent.sessions import state_format
 from agent.sessions.session import Protocol
 
 ANSWER_SECONDS = 5.0
@@ -62,11 +65,13 @@ def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
     docker_socket = begin(lambda: file_facts(config.docker_socket))
     kernel = begin(kernel_facts)
     state_dir = begin(lambda: file_facts(config.state_dir))
+    formats = begin(lambda: _state_format_problem(config.state_dir))
     state_disk = begin(lambda: disk_facts(config.state_dir))
     agent_socket = begin(lambda: file_facts(config.socket))
     agent = begin(lambda: agent_facts(config.socket))
     policy = begin(lambda: _policy_problem(config.policy))
     identity = begin(lambda: _identity_facts(config.state_dir / FILE))
+    tls = begin(lambda: tls_facts(config.certificate_files()))
     firewall = begin(
         lambda: tuple(Firewall(config.firewall()).problems()) if config.firewall_bridges else None
     )
@@ -81,11 +86,13 @@ def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
         engine_disk=engine_disk(),
         kernel=kernel(),
         state_dir=state_dir(),
+        state_format=formats(),
         state_disk=state_disk(),
         agent_socket=agent_socket(),
         agent=agent(),
         policy=policy(),
         identity=identity(),
+        tls=tls(),
         firewall=firewall(),
     )
 
@@ -97,12 +104,11 @@ def engine_facts(socket: Path, seconds: float) -> EngineFacts:
         with docker_sdk.translated(Call("info"), lambda: None):
             client = clients.mine(docker_sdk.MIN_API, seconds)
             version = dict(client.version(api_version=False))
-            parts = {part["Name"]: part["Version"] for part in version.get("Components") or ()}
             info = dict(client.info())
             ours = map(dict, client.containers(filters={"label": LABEL_AGENT}))
             return EngineFacts(
                 api=str(version["ApiVersion"]),
-                runc=str(parts.get("runc", "")),
+                runc=docker_sdk.component(version, "runc"),
                 info=info,
                 data_root=Path(info["DockerRootDir"]),
                 kept_apart=docker_sdk.keeps_apart(client),
@@ -138,12 +144,16 @@ def _process_behind(socket: Path) -> ProcessFacts | None:
     return None
 
 
-def _held_ports(agent: AgentClient) -> list[HostPort]:
-    return [
-        (Protocol(port["protocol"].removeprefix("PROTOCOL_").lower()), port["host_port"])
-        for session in agent.sessions(live_only=True)
-        for port in session["ports"]
-    ]
+def _held_ports(agent: AgentClient) -> Iterator[HostPort]:
+    """The ports of sessions, and those that are in the host's network behind TLS ports."""
+    for session in agent.sessions(live_only=True):
+        for port in session["ports"]:
+            protocol = Protocol(port["protocol"].removeprefix("PROTOCOL_").lower())
+            yield protocol, port["host_port"]
+            told = f"_PORT_{protocol.value.upper()}_{port['container_port']}"
+            for name, value in session["injected_env"].items():
+                if name.endswith(told):
+                    yield protocol, int(value)
 
 
 def _policy_problem(path: Path | None) -> str:
@@ -154,11 +164,33 @@ def _policy_problem(path: Path | None) -> str:
     return ""
 
 
+def _state_format_problem(path: Path) -> str:
+    try:
+        state_format.check(path)
+    except state_format.NewerState as error:
+        return str(error)
+    return ""
+
+
 def _identity_facts(path: Path) -> IdentityFacts | None:
     identity = Identity.read(path)
     if identity is None:
         return None
     return IdentityFacts(identity.uri, identity.expire_time - time.time())
+
+
+def tls_facts(files: CertificateFiles | None) -> TlsFacts | None:
+    """What the certificate for TLS ports is; None when there shall be none. Blocks."""
+    if files is None:
+        return None
+    path, key = str(files.certificate), file_facts(files.key)
+    try:
+        pair = files.load()
+    except UnfitCertificate as error:
+        return TlsFacts(path, 0.0, key, str(error))
+    now = time.time()
+    begins = beginning(pair.begin_time, now)
+    return TlsFacts(path, pair.expire_time - now, key, begins and f"{path} {begins}")
 
 
 def _begun(read: Callable[[], T], deadline: float, seconds: float) -> Callable[[], T | Unknown]:

@@ -5,7 +5,6 @@ What the engine dropped before it could be read is marked by one line.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 
@@ -13,8 +12,9 @@ from agent.engine import LOG_BYTES, Engine, LogPiece, name_of
 from agent.errors import ContainerGone, EngineTimeout, EngineUnavailable, LogGone
 from agent.logs.cursor import Cursor
 from agent.sessions.session import Session
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 LIVE_BYTES = LOG_BYTES // 2
 """So much of a log is streamed by the engine as it is written: it cannot have begun a new file.
@@ -63,7 +63,9 @@ class Follower:
             if not self._begun:
                 raise
             log.info(
-                "session %s: its log is asked for again: %s", self._session.internal_id, error
+                "the log is asked for again",
+                session=self._session.internal_id,
+                error=str(error),
             )
         else:
             self.complete = True

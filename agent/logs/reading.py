@@ -49,12 +49,13 @@ class Followed(Protocol):
 
 async def seal(
     engine: Engine, records: Records, session: Session, reach: Reach, *, partly: bool = False
-) -> None:
+) -> int:
     """Copy an ended container's log into the session's directory, or leave nothing there.
 
-    The newest LOG_BYTES are kept. With `partly` what the engine fails to read is left out, and a
-    last line says so. `reach` is told of the step `log.copied`, at which the log is not yet in its
-    place. Raises ContainerGone, DiskFull and the engine's errors.
+    The newest LOG_BYTES are kept; returns how many bytes there are. With `partly` what the engine
+    fails to read is left out, and a last line says so. `reach` is told of the step `log.copied`,
+    at which the log is not yet in its place. Raises ContainerGone, DiskFull and the engine's
+    errors.
     """
     path = records.log_path(session.internal_id)
     try:
@@ -68,7 +69,7 @@ async def seal(
                     raise
                 await records.run(log.add_words, UNREADABLE % str(error).encode())
             await reach("log.copied")
-            await records.run(log.finish)
+            return await records.run(log.finish)
     except OSError as error:
         raise DiskFull(str(path), error.strerror or str(error)) from error
 

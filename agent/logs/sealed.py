@@ -55,8 +55,8 @@ class SealedLog:
             self._opened().write(words)
             self._written += len(words)
 
-    def finish(self) -> None:
-        """Cut what is too long and put the file into its place, durably."""
+    def finish(self) -> int:
+        """Cut what is too long and put the file into its place, durably; returns its bytes."""
         with self._lock:
             file = self._opened()
             file.flush()
@@ -64,6 +64,7 @@ class SealedLog:
                 _move_to_front(file.fileno(), self._first_kept())
             os.fsync(file.fileno())
             self._beside.replace(self._path)
+            return os.fstat(file.fileno()).st_size
 
     def close(self) -> None:
         """Close the file; one that is not finished does not keep its room on the disk."""

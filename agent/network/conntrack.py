@@ -15,16 +15,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import logging
-import os
 import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from agent.network import netlink
+from agent.network.netlink import NESTED, attribute, attributes
 from agent.sessions.session import Port, Protocol
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 WAIT_SECONDS = 2.0
 """How long a start may be held up; 0.15 s for a port in a table of 220,000 entries."""
@@ -33,18 +34,9 @@ _NETLINK_NETFILTER = 12
 _CONNTRACK = 1 << 8
 """The subsystem, in the upper byte of a message's type."""
 _GET, _DELETE = _CONNTRACK | 1, _CONNTRACK | 2
-_ERROR, _DONE = 2, 3
-_REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
-_MESSAGE = struct.Struct("=IHHII")
-"""Length with this header, type, flags, sequence, sender."""
 _FAMILY = struct.Struct("=BxH")
 """Address family, version 0, resource 0."""
-_ATTRIBUTE = struct.Struct("=HH")
-_ERRNO = struct.Struct("=i")
-_BUFFER = 1 << 16
 
-_NESTED = 0x8000
-_KIND = 0x3FFF
 _ORIGINAL, _ID, _FILTER = 1, 12, 25
 """CTA_TUPLE_ORIG: the flow's addresses as its sender knows them; CTA_ID; CTA_FILTER."""
 _TRANSPORT = 2
@@ -98,7 +90,7 @@ class Conntrack:
             "a port's last session may be unable to reach its next one"
         )
         if warning not in self.warnings:
-            log.warning("%s", warning)
+            log.warning("connection tracking of UDP ports is not flushed", error=warning)
         self.warnings = (warning,)
 
     def _succeeded(self) -> None:
@@ -130,7 +122,7 @@ def delete_matching(kernel: socket.socket, family: int, port: int) -> None:
     Kernels before 6.10 take the match for an incomplete entry and answer EINVAL. No kernel takes
     it for an order to delete everything: that is one without CTA_TUPLE_ORIG.
     """
-    for _ in _asked(kernel, _DELETE, _ACK, family, _match(port)):
+    for _ in _asked(kernel, _DELETE, netlink.ACK, family, _match(port)):
         pass
 
 
@@ -141,27 +133,27 @@ def delete_listed(kernel: socket.socket, family: int, port: int) -> None:
     is no failure, nor is one of the same addresses that is younger than the list: it has another
     id.
     """
-    listed = _asked(kernel, _GET, _DUMP, family, _match(port))
-    for entry in [entry for entry in map(_attributes, listed) if _is_udp_to(entry, port)]:
-        one = _attribute(_ORIGINAL | _NESTED, entry[_ORIGINAL]) + _attribute(_ID, entry[_ID])
+    listed = _asked(kernel, _GET, netlink.DUMP, family, _match(port))
+    for entry in [entry for entry in map(attributes, listed) if _is_udp_to(entry, port)]:
+        one = attribute(_ORIGINAL | NESTED, entry[_ORIGINAL]) + attribute(_ID, entry[_ID])
         with contextlib.suppress(FileNotFoundError):
-            for _ in _asked(kernel, _DELETE, _ACK, family, one):
+            for _ in _asked(kernel, _DELETE, netlink.ACK, family, one):
                 pass
 
 
 def _match(port: int) -> bytes:
-    transport = _attribute(_NUMBER, bytes([socket.IPPROTO_UDP])) + _attribute(
+    transport = attribute(_NUMBER, bytes([socket.IPPROTO_UDP])) + attribute(
         _TO_PORT, port.to_bytes(2)
     )
-    flags = _attribute(_ORIGINAL_FLAGS, struct.pack("=I", _BY_NUMBER_AND_TO_PORT)) + _attribute(
+    flags = attribute(_ORIGINAL_FLAGS, struct.pack("=I", _BY_NUMBER_AND_TO_PORT)) + attribute(
         _REPLY_FLAGS, struct.pack("=I", 0)
     )
-    original = _attribute(_TRANSPORT | _NESTED, transport)
-    return _attribute(_ORIGINAL | _NESTED, original) + _attribute(_FILTER | _NESTED, flags)
+    original = attribute(_TRANSPORT | NESTED, transport)
+    return attribute(_ORIGINAL | NESTED, original) + attribute(_FILTER | NESTED, flags)
 
 
 def _is_udp_to(entry: Mapping[int, bytes], port: int) -> bool:
-    transport = _attributes(_attributes(entry[_ORIGINAL])[_TRANSPORT])
+    transport = attributes(attributes(entry[_ORIGINAL])[_TRANSPORT])
     wanted = {_NUMBER: bytes([socket.IPPROTO_UDP]), _TO_PORT: port.to_bytes(2)}
     return wanted.items() <= transport.items()
 
@@ -173,36 +165,6 @@ def _asked(
 
     Raises the OSError that the kernel answers, or TimeoutError.
     """
-    length = _MESSAGE.size + _FAMILY.size + len(body)
-    header = _MESSAGE.pack(length, kind, _REQUEST | flags, 0, 0)
-    kernel.send(header + _FAMILY.pack(family, 0) + body)
-    while True:
-        data = kernel.recv(_BUFFER)
-        while data:
-            length, kind, *_ = _MESSAGE.unpack_from(data)
-            body, data = data[_MESSAGE.size : length], data[_aligned(length) :]
-            if kind in {_ERROR, _DONE}:
-                code = -_ERRNO.unpack_from(body)[0]
-                if code:
-                    raise OSError(code, os.strerror(code))
-                return
-            yield body[_FAMILY.size :]
-
-
-def _attribute(kind: int, value: bytes) -> bytes:
-    header = _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind)
-    return (header + value).ljust(_aligned(_ATTRIBUTE.size + len(value)), b"\0")
-
-
-def _attributes(data: bytes) -> dict[int, bytes]:
-    """The attributes by kind, as bytes; nested ones are attributes in turn."""
-    found = {}
-    while data:
-        length, kind = _ATTRIBUTE.unpack_from(data)
-        found[kind & _KIND] = data[_ATTRIBUTE.size : length]
-        data = data[_aligned(length) :]
-    return found
-
-
-def _aligned(length: int) -> int:
-    return (length + 3) & ~3
+    request = _FAMILY.pack(family, 0) + body
+    for answer in netlink.asked(kernel, kind, flags, request):
+        yield answer[_FAMILY.size :]

@@ -8,15 +8,15 @@ mends. Rules of Docker Engine are Docker Engine's to make again.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from agent.clock import Clock
 from agent.network.firewall import Firewall, FirewallError
 from agent.sessions.session import NetworkMode, Protocol, Session, State
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 LOOK_SECONDS = 10.0
 """As often as records are compared with the engine."""
@@ -41,7 +41,7 @@ class FirewallWatch:
         published: Callable[[], frozenset[HostPort]],
         tell: Callable[[], None],
     ) -> None:
-        self._firewall = firewall
+        self.firewall = firewall
         self._clock = clock
         self._version = version
         self._published = published
@@ -67,7 +67,7 @@ class FirewallWatch:
         found = await asyncio.shield(running)
         if found != self.warnings:
             for warning in found:
-                log.warning("%s", warning)
+                log.warning("the firewall is not as it should be", error=warning)
             if not found:
                 log.info("the firewall is as it should be")
             self.warnings = found
@@ -87,7 +87,7 @@ class FirewallWatch:
         return tuple(filter(None, found))
 
     def _reachable(self) -> str:
-        problems = "; ".join(self._firewall.problems())
+        problems = "; ".join(self.firewall.problems())
         if not problems:
             return ""
         return (
@@ -100,7 +100,7 @@ class FirewallWatch:
 
         The rules of a session that ends may be gone a moment before the agent knows of its end.
         """
-        led = self._firewall.led_ports(self._version)
+        led = self.firewall.led_ports(self._version)
         unled = frozenset() if led is None else published - led
         lasting, self._unled = unled & self._unled, unled
         if not lasting:
@@ -120,4 +120,5 @@ def published_ports(sessions: Iterable[Session]) -> frozenset[HostPort]:
         for session in sessions
         if session.state is State.RUNNING and session.spec.network_mode is NetworkMode.BRIDGE
         for port in session.ports
+        if not port.tls
     )

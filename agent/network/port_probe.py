@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import errno
 import ipaddress
-import logging
 import socket
 
 from agent.sessions.session import Protocol
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - nothing is received there
 _KINDS = {Protocol.TCP: socket.SOCK_STREAM, Protocol.UDP: socket.SOCK_DGRAM}
@@ -33,7 +33,9 @@ class PortProbe:
         """False when a process has the port; what cannot be told is left to the engine."""
         for address in self._addresses:
             if _in_use(protocol, address, port):
-                log.warning("%s port %d of %s is in use", protocol.value, port, address)
+                log.warning(
+                    "a port is in use", port=port, protocol=protocol.value, address=address
+                )
                 return False
         return True
 

@@ -8,7 +8,9 @@ separate spaces.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from agent.errors import NoFreePort, PortOutOfRange, PortTaken
 from agent.sessions.session import Port, PortRequest, Protocol
@@ -36,15 +38,20 @@ class PortPool:
             protocol: dict.fromkeys(range(first, last + 1)) for protocol in Protocol
         }
         self._held: dict[str, tuple[Port, ...]] = {}
+        self._holders: Counter[tuple[Protocol, int]] = Counter()
+        """How many sessions hold a port: adopted ones may have one in common."""
 
     def free(self, protocol: Protocol) -> int:
         """How many ports of the range no session holds."""
         return len(self._free[protocol])
 
-    def reserve(self, internal_id: str, requests: Sequence[PortRequest]) -> tuple[Port, ...]:
+    def reserve(
+        self, internal_id: str, requests: Sequence[PortRequest], *, in_host: bool = False
+    ) -> tuple[Port, ...]:
         """Hold a port for each request, in their order, or none at all.
 
-        Raises PortOutOfRange and PortTaken for pinned ports, NoFreePort for others.
+        In the host's network, `in_host`, a TLS port takes two. Raises PortOutOfRange and PortTaken
+        for pinned ports, NoFreePort for others.
         """
         taken: dict[int, Port] = {}
         try:
@@ -52,33 +59,48 @@ class PortPool:
             for index, request in sorted(enumerate(requests), key=lambda item: not item[1].pinned):
                 host = self._take(request)
                 taken[index] = Port(request.container, request.protocol, host, request.tls)
+            for index, request in enumerate(requests if in_host else ()):
+                if request.tls:
+                    inner = self._take(replace(request, pinned=0))
+                    taken[index] = replace(taken[index], inner=inner)
         except Exception:
             self._give_back_first(tuple(taken.values()))
             raise
         ports = tuple(taken[index] for index in range(len(requests)))
-        self._held[internal_id] = ports
+        self._hold(internal_id, ports)
         return ports
 
     def adopt(self, internal_id: str, ports: tuple[Port, ...]) -> None:
         """Hold the ports of a session that already has them."""
-        for port in ports:
-            self._free[port.protocol].pop(port.host, None)
-        self._held[internal_id] = ports
+        for protocol, number in _numbers(ports):
+            self._free[protocol].pop(number, None)
+        self._hold(internal_id, ports)
 
     def release(self, internal_id: str) -> None:
         """Put a session's ports at the end of the queue; nothing happens when it holds none."""
-        freed = self._held.pop(internal_id, ())
-        others = {(port.protocol, port.host) for held in self._held.values() for port in held}
-        for port in freed:
-            in_range = self.first <= port.host <= self.last
-            if in_range and (port.protocol, port.host) not in others:
-                self._put_last(port.protocol, port.host)
+        for protocol, number in self._let_go(internal_id):
+            if self.first <= number <= self.last:
+                self._put_last(protocol, number)
 
     def avoid(self, ports: Sequence[Port]) -> None:
         """Put free ports at the end of the queue, as if they were released now in this order."""
-        for port in ports:
-            if port.host in self._free[port.protocol]:
-                self._put_last(port.protocol, port.host)
+        for protocol, number in _numbers(ports):
+            if number in self._free[protocol]:
+                self._put_last(protocol, number)
+
+    def _hold(self, internal_id: str, ports: tuple[Port, ...]) -> None:
+        self._let_go(internal_id)
+        self._held[internal_id] = ports
+        self._holders.update(_numbers(ports))
+
+    def _let_go(self, internal_id: str) -> list[tuple[Protocol, int]]:
+        """Take a session's ports from it; give those that no other holds."""
+        numbers = _numbers(self._held.pop(internal_id, ()))
+        self._holders.subtract(numbers)
+        free = [each for each in numbers if self._holders[each] <= 0]
+        for each in free:
+            del self._holders[each]
+        return free
 
     def _take(self, request: PortRequest) -> int:
         free, protocol = self._free[request.protocol], request.protocol
@@ -111,5 +133,10 @@ class PortPool:
     def _give_back_first(self, ports: Sequence[Port]) -> None:
         """Undo: the ports were never used, so they keep their place at the head."""
         for protocol in Protocol:
-            mine = [port.host for port in ports if port.protocol is protocol]
+            mine = [number for each, number in _numbers(ports) if each is protocol]
             self._free[protocol] = dict.fromkeys(mine) | self._free[protocol]
+
+
+def _numbers(ports: Sequence[Port]) -> list[tuple[Protocol, int]]:
+    """The ports of the host that these take."""
+    return [(port.protocol, number) for port in ports for number in port.taken]

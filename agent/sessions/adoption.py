@@ -7,7 +7,6 @@ PASS_SECONDS whatever was heard. Only containers that carry this agent's id are 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 
@@ -20,8 +19,9 @@ from agent.race import comes_first
 from agent.sessions import leftovers, retention
 from agent.sessions.manager import SessionManager
 from agent.sessions.retention import Due, Rules
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 PASS_SECONDS = 10.0
 PASS_APART_SECONDS = 1.0
@@ -53,7 +53,7 @@ class Reconciler:
         self._sessions = sessions
         self._images = images
         self._learn = learn
-        self._rules = rules
+        self.rules = rules
         self._orphans: dict[str, float] = {}
         self._chores: dict[str, asyncio.Task[None]] = {}
         self._removals = asyncio.Semaphore(REMOVED_AT_ONCE)
@@ -69,7 +69,8 @@ class Reconciler:
         while True:
             self._heard.clear()
             try:
-                await self.pass_once()
+                with self._host.metrics.reconciling(self._host.clock):
+                    await self.pass_once()
             except AgentError as error:
                 self._set_available(available=False, why=str(error))
                 await back_off.wait()
@@ -96,7 +97,7 @@ class Reconciler:
                         if not self._sessions.looks_after(internal_id):
                             self._heard.set()
             except AgentError as error:
-                log.debug("cannot hear the engine's events: %s", error)
+                log.debug("cannot hear the engine's events", error=str(error))
             except Exception:
                 log.exception("the engine's events cannot be heard by a defect")
             await back_off.wait()
@@ -125,7 +126,7 @@ class Reconciler:
         self._reap(containers)
         self._settle_with_the_dead(containers)
         await self._retain()
-        await self._sessions.sweep(self._host.clock.time() - self._rules.log_seconds)
+        await self._sessions.sweep(self._host.clock.time() - self.rules.log_seconds)
         if trouble is not None:
             raise trouble
 
@@ -152,10 +153,10 @@ class Reconciler:
             found.container: self._orphans.get(found.container, now) for found in unknown
         }
         for found in unknown:
-            if found.process is not None and not self._sessions.can_read(found):
-                continue  # a game of a newer agent: somebody who knows it shall decide
+            if not self._sessions.may_reap(found):
+                continue  # somebody who knows it shall decide
             if now - self._orphans[found.container] >= ORPHAN_GRACE_SECONDS:
-                log.warning("removing container %s: no session answers for it", found.name)
+                log.warning("removing what no session answers for", container=found.name)
                 self._do(found.container, self._host.engine.remove(found.container))
 
     def _settle_with_the_dead(self, containers: list[Container]) -> None:
@@ -166,19 +167,23 @@ class Reconciler:
                 continue
             life = self._sessions.life(internal_id)
             if found.process is not None:
-                log.warning("killing container %s: its session has ended", found.name)
+                log.warning("killing what has ended", container=found.name, session=internal_id)
                 self._do(found.container, self._host.engine.kill(found.container, "SIGKILL"))
             elif life.session.container_removed:
                 self._do(internal_id, leftovers.take_back(self._host, life, found.container))
 
     async def _retain(self) -> None:
         """Remove what has been kept for long enough, or what room is needed for."""
-        host, told = self._host, len(self._host.disks.warnings)
+        host, told = self._host, self._host.disks.warnings
         await host.records.run(host.disks.look)
         ended = retention.with_ages(self._sessions.ended(), host.clock)
+        for _, session in ended:
+            if session.internal_id in host.records.unrecorded and leftovers.is_at_rest(session):
+                life = self._sessions.life(session.internal_id)
+                self._do(session.internal_id, leftovers.record(life))
         shortage = host.disks.take_shortage()
         self._stuck &= {session.internal_id for _, session in ended}
-        found = retention.due(ended, self._rules, shortage, host.records.is_read, self._stuck)
+        found = retention.due(ended, self.rules, shortage, host.records.is_read, self._stuck)
         host.disks.nothing_left = found.nothing_left
         for internal_id in found.containers:
             life = self._sessions.life(internal_id)
@@ -188,7 +193,7 @@ class Reconciler:
             self._remove(found, internal_id, partial(leftovers.drop_log, host, life))
         for internal_id in found.sessions:
             self._remove(found, internal_id, partial(self._sessions.forget, internal_id))
-        if len(host.disks.warnings) != told:
+        if host.disks.warnings != told:
             host.feed.tell_host()
 
     def _remove(
@@ -197,7 +202,7 @@ class Reconciler:
         """Remove something of an ended session, and say so when it is before its time."""
         if self._do(internal_id, self._in_turn(internal_id, work)) and internal_id in due.early:
             what = "container" if internal_id in due.containers else "log"
-            log.warning("session %s: its %s goes before its time, to make room", internal_id, what)
+            log.warning("goes before its time, to make room", session=internal_id, part=what)
 
     async def _in_turn(
         self, internal_id: str, work: Callable[[], Coroutine[None, None, None]]
@@ -225,7 +230,7 @@ class Reconciler:
         try:
             await work
         except AgentError as error:
-            log.warning("%s", error)
+            log.warning("a chore failed, and comes again", error=str(error))
         except Exception:
             log.exception("a chore failed by a defect")
 
@@ -240,7 +245,7 @@ class Reconciler:
             if available:
                 log.info("the engine answers")
         if why:
-            log.warning("cannot compare records with the engine: %s", why)
+            log.warning("cannot compare records with the engine", error=why)
 
 
 class Timekeeper:

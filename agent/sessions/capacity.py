@@ -21,7 +21,7 @@ class Capacity:
     def __init__(self, total: Resources, max_sessions: int, gpu_ids: Iterable[str] = ()) -> None:
         self._gpu_ids = tuple(gpu_ids)
         self._cpu_and_memory = total
-        self._max_sessions = max_sessions
+        self.max_sessions = max_sessions
         self._held: dict[str, tuple[Resources, tuple[str, ...]]] = {}
 
     @property
@@ -41,9 +41,19 @@ class Capacity:
         )
 
     @property
+    def sessions(self) -> int:
+        """How many hold something."""
+        return len(self._held)
+
+    @property
+    def holders(self) -> Iterable[str]:
+        """Internal ids of those that hold something."""
+        return self._held.keys()
+
+    @property
     def free_sessions(self) -> int:
         """How many more sessions the settings allow."""
-        return max(0, self._max_sessions - len(self._held))
+        return max(0, self.max_sessions - len(self._held))
 
     def lend(self, total: Resources) -> None:
         """Set the cores and memory that the host lends; what is held stays held."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,8 +15,9 @@ from pathlib import Path
 
 from agent.errors import DiskFull
 from agent.sessions.session import MEBIBYTE
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 LARGEST_SHARE = 20
 """The reserve is at most one part in so many of a disk: on a small one it would be all of it."""
@@ -89,7 +89,7 @@ class Disks:
         state_dir: Path,
         measure: Callable[[Path, int], Disk] = measured,
     ) -> None:
-        self._reserve_bytes = reserve_bytes
+        self.reserve_bytes = reserve_bytes
         self._state_dir = state_dir
         self._engine_dirs: set[Path] = set()
         self._measure = measure
@@ -111,16 +111,26 @@ class Disks:
         before, seen = self.warnings, {}
         for path in sorted({self._state_dir} | self._engine_dirs):
             try:
-                disk = self._measure(path, self._reserve_bytes)
+                disk = self._measure(path, self.reserve_bytes)
             except OSError as error:
-                log.debug("cannot look at the disk of %s: %s", path, error)
+                log.debug("cannot look at a disk", path=str(path), error=str(error))
                 continue
             # The engine's may be read-only to this process alone, by the unit of systemd.
             own = path == self._state_dir
             seen[path] = replace(disk, is_read_only=disk.is_read_only and own)
         self._seen = seen
         for warning in set(self.warnings) - set(before):
-            log.warning("%s", warning)
+            log.warning("a disk lacks room", error=warning)
+
+    @property
+    def seen(self) -> tuple[Disk, ...]:
+        """All of them as of the last look."""
+        return tuple(self._seen.values())
+
+    @property
+    def short(self) -> Disk | None:
+        """One that keeps sessions from being started, as of the last look."""
+        return next((disk for disk in self._seen.values() if disk.is_short), None)
 
     def lacks_room(self, internal_id: str, error: Exception) -> None:
         """Take note of what the log or report of an ended session could not be written for.
@@ -164,6 +174,5 @@ class Disks:
 
     def check(self) -> None:
         """DiskFull when there is too little room for another session."""
-        for disk in self._seen.values():
-            if disk.is_short:
-                raise DiskFull(str(disk.path), str(disk))
+        if disk := self.short:
+            raise DiskFull(str(disk.path), str(disk))

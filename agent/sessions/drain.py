@@ -6,7 +6,6 @@ that was overtaken is refused.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
 from agent.clock import Clock
@@ -15,8 +14,9 @@ from agent.feed import Feed
 from agent.sessions.deadlines import Deadlines, deadline_by, due_by
 from agent.sessions.record import Records
 from agent.sessions.session import Drain, Session
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 DRAIN = "drain"
 """Stands among the deadlines of a host for the end of its drain; no session has such an id."""
@@ -57,7 +57,7 @@ class HostDrain:
             deadline = deadline_by(self._clock, expire_time - self._clock.time())
         wanted = Drain(revision or known, draining, deadline)
         await self._records.save_drain(wanted)
-        log.info("draining: takes no new sessions" if draining else "not draining any more")
+        log.info("drain changed", draining=draining)
         self._take(wanted)
         self._feed.tell_host()
         return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from signal import SIGKILL
 
 from agent.back_off import RETRY_FIRST_SECONDS, BackOff
@@ -14,8 +13,9 @@ from agent.logs import reading as logs
 from agent.race import comes_first
 from agent.sessions.history import Run, signal_of, with_run
 from agent.sessions.session import EndReason, Process, Session, State
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 KILL_SECONDS = 10.0
 """How long a process may take to vanish after SIGKILL before the session counts as unkillable."""
@@ -28,10 +28,10 @@ SEAL_TRIES = 5
 
 async def end_process(host: Host, session: Session, process: Process) -> bool:
     """SIGTERM, the host's grace period, SIGKILL; False when the process survives that."""
-    await _signal(host, session, process, "SIGTERM")
+    await send_signal(host, session, process, "SIGTERM")
     if await _ends_within(host, process, host.settings.stop_grace):
         return True
-    log.info("session %s: still there after the grace period", session.internal_id)
+    log.info("still there after the grace period", session=session.internal_id)
     return await kill_process(host, session, process)
 
 
@@ -41,7 +41,7 @@ async def kill_process(host: Host, session: Session, process: Process) -> bool:
     One that cannot be sent says nothing of the process: it is tried again.
     """
     while True:
-        sent = await _signal(host, session, process, "SIGKILL")
+        sent = await send_signal(host, session, process, "SIGKILL")
         if await _ends_within(host, process, KILL_SECONDS):
             return True
         if sent:
@@ -60,7 +60,7 @@ async def end_of(host: Host, process: Process) -> None:
         try:
             await host.engine.wait_end(process)
         except AgentError as error:
-            log.warning("cannot wait for process %d: %s", process.pid, error)
+            log.warning("cannot wait for a process", process=process.pid, error=str(error))
             await host.clock.sleep(RETRY_FIRST_SECONDS)
         else:
             return
@@ -81,9 +81,9 @@ async def ended_container(host: Host, session: Session) -> Container | None:
         except ContainerGone:
             return None
         except AgentError as error:
-            log.warning("session %s: cannot confirm its end: %s", session.internal_id, error)
+            log.warning("cannot confirm the end", session=session.internal_id, error=str(error))
         else:
-            if not container.is_running or container.process is not None:
+            if not container.has_lost_process:
                 return container
             first_lie = clock.monotonic() if first_lie is None else first_lie
             if clock.monotonic() - first_lie >= CONFIRM_SECONDS:
@@ -150,16 +150,19 @@ async def seal_log(host: Host, session: Session) -> bool:
         try:
             final = failures >= SEAL_TRIES
             async with turn:
-                await logs.seal(host.engine, host.records, session, host.reach, partly=final)
+                sealed = await logs.seal(
+                    host.engine, host.records, session, host.reach, partly=final
+                )
         except ContainerGone:
             return False
         except AgentError as error:
             failures += isinstance(error, EngineError)
             turn = host.disks.turn if isinstance(error, DiskFull) else contextlib.nullcontext()
             host.disks.lacks_room(session.internal_id, error)
-            log.warning("session %s: cannot seal its log: %s", session.internal_id, error)
+            log.warning("cannot seal the log", session=session.internal_id, error=str(error))
             await back_off.wait()
         else:
+            host.metrics.sealed_bytes.inc(sealed)
             return True
 
 
@@ -181,17 +184,19 @@ def _oom_killed(session: Session, container: Container) -> bool:
     return container.oom_killed or (killed and bool(session.run_usage.oom_kills))
 
 
-async def _signal(host: Host, session: Session, process: Process, signal: str) -> bool:
+async def send_signal(host: Host, session: Session, process: Process, signal: str) -> bool:
     """Send a signal, past the engine if that does not answer; False when neither can."""
     try:
         await host.engine.kill(name_of(session), signal)
     except AgentError as error:
-        log.warning("session %s: cannot send %s: %s", session.internal_id, signal, error)
+        log.warning(
+            "cannot send a signal", session=session.internal_id, signal=signal, error=str(error)
+        )
     else:
         return True
     try:
         await host.engine.signal_process(process, signal)
     except AgentError as error:
-        log.warning("process %d: cannot send %s: %s", process.pid, signal, error)
+        log.warning("cannot send a signal", process=process.pid, signal=signal, error=str(error))
         return False
     return True

@@ -8,15 +8,15 @@ from the record.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Protocol
 
 from agent.engine import name_of
 from agent.host import Host
 from agent.sessions import ending, sealed_report
 from agent.sessions.session import Session
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class Ended(Protocol):
@@ -52,6 +52,18 @@ async def seal(host: Host, life: Ended) -> None:
     )
 
 
+def is_at_rest(session: Session) -> bool:
+    """Tell whether an ended session's own task, which writes its record, has done all it does."""
+    return session.process is None and (session.log_sealed or session.container_removed)
+
+
+async def record(life: Ended) -> None:
+    """Record once more what is known of one at rest whose last change found no room."""
+    async with life.leaving:
+        if not life.gone.is_set():
+            await life.save_and_set(life.session)
+
+
 async def remove_container(host: Host, life: Ended) -> None:
     """Remove the container of a session whose log is sealed; raises the engine's errors."""
     async with life.leaving:
@@ -82,6 +94,6 @@ async def take_back(host: Host, life: Ended, container: str) -> None:
     if session.log_sealed:
         await host.engine.remove(container)
         return
-    log.warning("session %s: its container turned up after all", session.internal_id)
+    log.warning("its container turned up after all", session=session.internal_id)
     await life.save_and_set(session.with_changes(container=container, container_removed=False))
     await seal(host, life)

@@ -7,7 +7,6 @@ time-out of the engine means unknown: the step is read again, never assumed.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -23,11 +22,13 @@ from agent.errors import (
 )
 from agent.host import Host
 from agent.race import comes_first
-from agent.sessions import ending, leftovers, restarts, starting
+from agent.sessions import ending, leftovers, milestones, readiness, restarts, starting
+from agent.sessions.claims import Claiming
 from agent.sessions.deadlines import deadline_by, due_by
 from agent.sessions.session import Drain, EndReason, Process, Session, State
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class Lifecycle:
@@ -40,15 +41,18 @@ class Lifecycle:
         self._host = host
         self._session = session
         self._stop_reason = session.stop_reason
-        self._stop_asked = asyncio.Event()
+        self.stop_asked = asyncio.Event()
+        """Set once it shall end."""
         if self._stop_reason is not None:
-            self._stop_asked.set()
+            self.stop_asked.set()
+        self.claims = Claiming()
         self._changed = asyncio.Event()
         self._created = False
         """True once the engine has a container of this start."""
         self._refusals = 0
         """How often in a row the engine has refused to start it again."""
-        self._start_error: AgentError | None = None
+        self.start_error: AgentError | None = None
+        """Why its start failed, once it has."""
         self._start_settled = asyncio.Event()
         if self.settled:
             self._start_settled.set()
@@ -72,8 +76,8 @@ class Lifecycle:
     async def settled_start(self) -> None:
         """Return when the start has succeeded; raises what it failed with."""
         await self._start_settled.wait()
-        if self._start_error is not None:
-            raise self._start_error
+        if self.start_error is not None:
+            raise self.start_error
 
     async def wait_for(self, reached: Callable[[Session], bool]) -> None:
         """Return when the session is as asked, or is gone."""
@@ -84,7 +88,8 @@ class Lifecycle:
         """Have the session end; the first reason counts."""
         if self._stop_reason is None:
             self._stop_reason = reason
-            self._stop_asked.set()
+            self.stop_asked.set()
+            self.claims.asked.set()
 
     def arm(self) -> None:
         """Have the session come due when its lifetime is over."""
@@ -99,22 +104,24 @@ class Lifecycle:
         except AgentError as error:
             await self._undo(error)
         except Exception:
-            log.exception("session %s: its start failed by a defect", self._session.internal_id)
+            log.exception("start failed by a defect")
             await self._undo(AgentError())
         else:
-            self._set(session)
+            self.take_in(session)
             self.arm()
             if self._host.drain.now != Drain():  # it may have begun or ended meanwhile
                 await self.publish()
             self._start_settled.set()
             await self._stay()
 
-    async def publish(self) -> None:
-        """Have the game read what holds now; a failure leaves it what it knew."""
+    async def publish(self) -> bool:
+        """Have the game read what holds now; False when a failure leaves it what it knew."""
         try:
             await self._host.records.publish(self._session, self._host.drain.now)
         except DiskFull as error:
-            log.warning("session %s: it is not told: %s", self._session.internal_id, error)
+            log.warning("game not told", session=self._session.internal_id, error=str(error))
+            return False
+        return True
 
     async def run_adopted(self, container: Container | None) -> None:
         """Go on with a session that an earlier run of the agent left; `container` as it is now."""
@@ -129,27 +136,20 @@ class Lifecycle:
             )
             self._start_settled.set()
         elif not session.state.ended:
-            same_boot = session.boot_id in {"", self._host.clock.boot_id}
-            # Of a container that the engine does not find or look into, the process may live.
-            process = session.process if same_boot else None
-            if container is not None and (container.process or not container.is_running):
-                process = container.process
-            if process not in {None, session.process}:
-                await self._host.forget_flows(session.ports)
-                session = session.with_next_run(process)
-            container_id = session.container if container is None else container.container
-            self._set(session.with_changes(process=process, container=container_id))
-            if container is not None and starting.has_restarted(session, container):
+            found = await starting.as_found(self._host, session, container)
+            self.take_in(found)
+            if container is not None and starting.has_restarted(found, container):
                 again = starting.running_again(self._host, self._session, container)
                 await self.save_and_set(again)
-            if process is None and not same_boot:
+            same_boot = session.boot_id in {"", self._host.clock.boot_id}
+            if found.process is None and not same_boot:
                 await self._outlast_reboot(container)
         await self._stay()
 
     async def _outlast_reboot(self, container: Container | None) -> None:
         """Start again what asks for restarts; the rest ended with the host (design.md, Time)."""
         session = self._session
-        if not session.spec.restart:
+        if not session.restarts:
             self.ask_stop(EndReason.HOST_RESTART)
         elif session.state is State.RUNNING:
             now, delay = self._host.clock.time(), restarts.FIRST_DELAY_SECONDS
@@ -163,7 +163,7 @@ class Lifecycle:
             try:
                 await self._live_and_seal()
             except Exception:
-                log.exception("session %s: a step failed by a defect", self._session.internal_id)
+                log.exception("a step failed by a defect")
                 await self._host.clock.sleep(RETRY_LONGEST_SECONDS)
             else:
                 return
@@ -193,7 +193,7 @@ class Lifecycle:
                     stop_reason=self._stop_reason,
                 )
             )
-            await self._reach("stop.recorded")
+            await self._host.reach("stop.recorded")
         elif state is State.RUNNING:
             await self._run()
         else:
@@ -203,7 +203,11 @@ class Lifecycle:
         """Wait for the end of the process, or for a stop; then restart or finish."""
         process = self._session.process
         if process is not None:
-            if not await self._unless_stopped(ending.end_of(self._host, process)):
+            await readiness.watch(self._host, self, process)
+            await self.claims.take(self._host, self)
+            await self.claims.tell(self._host, self)
+            ends, asked = ending.end_of(self._host, process), self.claims.asked.wait()
+            if not await comes_first(ends, asked, f"wait-{self._session.internal_id}"):
                 return
             await self._measure(process, last=True)
         session = self._session
@@ -211,9 +215,9 @@ class Lifecycle:
         if container is not None and container.process is not None:
             # Somebody else started it again; it is still this session.
             await self._host.forget_flows(session.ports)
-            await self.save_and_set(session.with_next_run(container.process))
+            await self.save_and_set(starting.with_next_run(session, container))
         elif container is not None and restarts.should_restart(
-            wanted=session.spec.restart,
+            wanted=session.restarts,
             exit_code=container.exit_code,
             stopping=self._stop_reason is not None,
         ):
@@ -230,7 +234,7 @@ class Lifecycle:
         delay = restarts.remaining_delay(session.restart_delay, host.clock.time() - session.since)
         if not await self._unless_stopped(host.clock.sleep(delay)):
             return
-        if not await self._unless_stopped(host.start_slots.acquire()):
+        if not await self._unless_stopped(host.start_slots.acquire(session.spec.identity.account)):
             return
         try:
             container = None if self._stop_reason else await starting.start_again(host, session)
@@ -242,21 +246,20 @@ class Lifecycle:
         if container is None:
             return
         self._refusals = 0
-        if container.is_running and container.process is None:
-            # It failed at once, and the engine sees an end later than the kernel does (M29).
+        if container.has_lost_process:  # it failed at once
             container = await ending.ended_container(host, session)
-        if container is None or (container.is_running and container.process is None):
-            await self._finish(container)  # the engine takes a process that is gone for live
+        if container is None or container.has_lost_process:
+            await self._finish(container)
             return
         await self.save_and_set(starting.running_again(host, session, container))
-        await self._reach("restart.saved")
+        await self._host.reach("restart.saved")
 
     async def _refused(self, error: AgentError) -> None:
         """Wait before the engine is asked again; dead when it has refused too often."""
         self._refusals += 1
         may_pass = isinstance(error, PortTaken | EngineError | DiskFull)
         if may_pass and self._refusals < restarts.TRIES:
-            log.warning("session %s: cannot restart yet: %s", self._session.internal_id, error)
+            log.warning("cannot restart yet", error=str(error))
             delay = restarts.delay_after_refusals(self._refusals)
             await self._unless_stopped(self._host.clock.sleep(delay))
             return
@@ -272,11 +275,11 @@ class Lifecycle:
         if process is not None:
             await self._measure(process, last=True)
         session = self._session
-        await self._reach("stop.killed")
+        await self._host.reach("stop.killed")
         container = await ending.ended_container(host, session)
         if container is not None and container.process is not None:
             # It runs after all, as after a restart whose answer was lost: end that process.
-            await self.save_and_set(session.with_next_run(container.process))
+            await self.save_and_set(starting.with_next_run(session, container))
         else:
             await self._finish(container)
 
@@ -310,11 +313,11 @@ class Lifecycle:
         """Record the end, give back what the session held, and tell."""
         session = ending.ended(self._session, container, now=self._host.clock.time())
         session = session.with_changes(kept_since=deadline_by(self._host.clock, 0))
-        await self._reach("end.confirmed")
+        await self._host.reach("end.confirmed")
         self._host.deadlines.clear(session.internal_id)
         await self.save_and_set(session)
         self._release()  # not before that is recorded: another session may take the ports at once
-        await self._reach("end.saved")
+        await self._host.reach("end.saved")
 
     async def _undo(self, error: AgentError) -> None:
         """Leave nothing of a start that failed; answer first when the engine cannot help now."""
@@ -324,11 +327,11 @@ class Lifecycle:
                 await self._remove_traces(error)
                 break
             except AgentError as trouble:
-                log.warning("session %s: cannot undo yet: %s", self._session.internal_id, trouble)
+                log.warning("cannot undo yet", error=str(trouble))
                 self._settle(error)
                 await back_off.wait()
             except Exception:
-                log.exception("session %s: its undoing met a defect", self._session.internal_id)
+                log.exception("undoing met a defect")
                 self._settle(error)
                 await self._host.clock.sleep(RETRY_LONGEST_SECONDS)
         self._host.deadlines.clear(self._session.internal_id)
@@ -351,7 +354,7 @@ class Lifecycle:
     async def _unless_stopped(self, waited: Coroutine[Any, Any, object]) -> bool:
         """Wait for something (True) or for a stop to be asked (False)."""
         name = f"wait-{self._session.internal_id}"
-        return await comes_first(waited, self._stop_asked.wait(), name)
+        return await comes_first(waited, self.stop_asked.wait(), name)
 
     async def _measure(self, process: Process, *, last: bool = False) -> None:
         """Note what the run has used; it is recorded with the next change."""
@@ -361,34 +364,33 @@ class Lifecycle:
     async def _step(self, name: str) -> None:
         """A named step of the start; a stop that came meanwhile ends the start there."""
         self._created = self._created or name == "start.created"
-        await self._reach(name)
+        await self._host.reach(name)
         if self._stop_reason is not None:
             raise SessionStopped(self._session.internal_id)
 
-    async def _reach(self, name: str) -> None:
-        await self._host.reach(name)
-
     def _settle(self, error: AgentError) -> None:
-        self._start_error = self._start_error or error
+        self.start_error = self.start_error or error
         self._start_settled.set()
 
     def _release(self) -> None:
-        self._host.capacity.release(self._session.internal_id)
-        self._host.ports.release(self._session.internal_id)
-        self._host.feed.tell_host()
+        self._host.release(self._session.internal_id)
 
     async def save_and_set(self, session: Session) -> None:
         """Record a change, then tell it. A full disk does not stop what already runs."""
         try:
             await self._host.records.save(session)
         except DiskFull as error:
-            log.warning("session %s: a change is not recorded: %s", session.internal_id, error)
+            log.warning("a change is not recorded", session=session.internal_id, error=str(error))
             await self._host.records.mark_stop(session)
-        self._set(session)
+        self.take_in(session)
 
-    def _set(self, session: Session) -> None:
-        """Take a change in; its sequence is counted where it is told, so that both agree."""
+    def take_in(self, session: Session) -> None:
+        """Take in what is recorded; its sequence is counted where it is told: both agree."""
+        self._host.metrics.session_changed(self._session, session)
+        milestones.tell(self._session, session)
         self._session = session.with_changes(sequence=self._host.feed.stamp())
+        self._host.tls_ports.follow(self._session)
+        self.claims.follow(self._session)
         self._tell_waiters()
         if self.settled:
             self._host.feed.tell_session(self._session)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import re
-from collections.abc import Coroutine, Mapping
+import uuid
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import replace
 
 from agent.engine import LABEL_SESSION, Container, ContainerStatus
@@ -14,34 +13,30 @@ from agent.errors import (
     AgentError,
     CannotKill,
     DiskFull,
-    Draining,
-    InvalidArgument,
     NotReconciled,
     SessionNotFound,
     SessionStopped,
     SpecConflict,
 )
 from agent.host import Host
-from agent.sessions import leftovers, starting
+from agent.metrics.instruments import Start
+from agent.sessions import leftovers
+from agent.sessions.admission import admit
 from agent.sessions.drain import DRAIN
+from agent.sessions.envelope import NewerFormat
+from agent.sessions.internal_id import checked_id
 from agent.sessions.lifecycle import Lifecycle
+from agent.sessions.pool import WarmPool
 from agent.sessions.record import decode_label
 from agent.sessions.session import EndReason, Session, SessionSpec
 from agent.sessions.tombstones import Tombstones
+from tiltyard.journal.context import task_context
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 CLOSE_SECONDS = 5.0
 """How long session tasks may take to let go; containers outlive the agent, so they need little."""
-
-_INTERNAL_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-def checked_internal_id(internal_id: str) -> str:
-    """The id when it is a lower-case UUID, which alone may name folders and containers."""
-    if not _INTERNAL_ID.fullmatch(internal_id):
-        raise InvalidArgument("internal_id", "it is not a lower-case UUID")
-    return internal_id
 
 
 def _holds(session: Session) -> bool:
@@ -76,11 +71,26 @@ class SessionManager:
         """
         life = self._find(internal_id)
         if life is None:
-            life = self._admit(internal_id, spec)
+            with self._host.metrics.refusals(Start.COLD):
+                if not self.reconciled:
+                    raise NotReconciled
+                if internal_id in self._tombstones:
+                    raise SessionStopped(internal_id)
+                life = self._begin(admit(self._host, internal_id, spec))
         elif life.session.spec != spec:
             raise SpecConflict(internal_id)
         await life.settled_start()
         return life.session
+
+    def start_standby(self, pool: WarmPool) -> Lifecycle:
+        """Begin the start of a standby in a start slot that is held for it, and return its life.
+
+        Raises what admission refuses.
+        """
+        internal_id = str(uuid.uuid4())
+        spec = pool.spec_for(internal_id)
+        with self._host.metrics.refusals(Start.STANDBY):
+            return self._begin(admit(self._host, internal_id, spec, pool.standby))
 
     async def stop(self, internal_id: str, reason: EndReason, *, discard: bool = False) -> Session:
         """Have a session end and return it once it has; `discard` removes all that is left of it.
@@ -112,14 +122,20 @@ class SessionManager:
 
     def all(self) -> list[Session]:
         """All sessions by creation, those whose start has not settled included."""
-        return sorted(
-            (life.session for life in self._lives.values() if not life.gone.is_set()),
-            key=lambda session: (session.create_time, session.internal_id),
-        )
+        return sorted(self.each(), key=lambda session: (session.create_time, session.internal_id))
+
+    def each(self) -> Iterator[Session]:
+        """All sessions, in no order."""
+        return (life.session for life in self._lives.values() if not life.gone.is_set())
 
     def ended(self) -> list[Session]:
         """All sessions that have ended, in no order."""
         return [each.session for each in self._lives.values() if each.session.state.ended]
+
+    def standbys(self) -> list[Lifecycle]:
+        """All that nobody has claimed, ended ones and those in doubt included, in no order."""
+        lives = self._lives.values()
+        return [each for each in lives if each.session.is_standby and not each.gone.is_set()]
 
     def uses_image(self, image: str) -> bool:
         """True while a session that has not ended, or a container that is kept, is of an image."""
@@ -134,6 +150,11 @@ class SessionManager:
             (life.session for life in self._lives.values() if life.settled),
             key=lambda session: session.sequence,
         )
+
+    def starting(self) -> tuple[str, ...]:
+        """Internal ids of those that hold a reservation, and whose start has not settled."""
+        held = self._host.capacity.holders  # and not those that have ended, which may be many
+        return tuple(i for i in held if i in self._lives and not self._lives[i].settled)
 
     # -- for the daemon ------------------------------------------------------------------------
 
@@ -168,11 +189,7 @@ class SessionManager:
             if started and not life.settled:
                 with contextlib.suppress(AgentError):
                     await life.settled_start()
-        log.info(
-            "reconciled: %d sessions remembered, %d containers found",
-            len(self._lives),
-            len(containers),
-        )
+        log.info("reconciled", sessions=len(self._lives), containers=len(containers))
         self.reconciled = True
         self._host.feed.ask_snapshot()
 
@@ -188,12 +205,14 @@ class SessionManager:
         own = life is not None and life.session.container == found.container
         return own, found.process is not None
 
-    def can_read(self, found: Container) -> bool:
-        """True when a session could be rebuilt from a container's label."""
+    def may_reap(self, found: Container) -> bool:
+        """False for a container of a newer agent, or a game whose label says nothing."""
         try:
             decode_label(found.labels)
-        except ValueError:
+        except NewerFormat:
             return False
+        except ValueError:
+            return found.process is None
         return True
 
     def knows(self, internal_id: str) -> bool:
@@ -218,7 +237,8 @@ class SessionManager:
                 continue
             life = self._lives.get(internal_id)
             if life is not None:
-                log.info("session %s: its lifetime is over", internal_id)
+                log.info("lifetime is over", session=internal_id)
+                self._host.metrics.lifetime_over(life.session, self._host.clock)
                 self._end(life, EndReason.TTL)
 
     async def set_drain(
@@ -237,7 +257,7 @@ class SessionManager:
         self._drains.add(task)
         task.add_done_callback(self._drains.discard)
         await asyncio.shield(task)
-        live = [session for session in self.all() if not session.state.ended]
+        live = [each for each in self.all() if not (each.state.ended or each.is_given_back)]
         return drain.empty_time(live), len(live)
 
     async def _set_drain(
@@ -255,7 +275,7 @@ class SessionManager:
         """End all that is left, and soon whatever turns up after that."""
         for life in self._lives.values():
             if not life.session.state.ended:
-                log.info("session %s: its host is drained", life.session.internal_id)
+                log.info("ended by a drain", session=life.session.internal_id)
                 self._end(life, EndReason.DRAIN)
         self._host.drain.renew()
 
@@ -283,38 +303,20 @@ class SessionManager:
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
             for task in late:
-                log.warning("task %s does not end", task.get_name())
+                log.warning("a task does not end", task=task.get_name())
 
     # -- inside --------------------------------------------------------------------------------
 
     def _find(self, internal_id: str) -> Lifecycle | None:
         """The session of this id, but for one whose start has left nothing."""
-        life = self._lives.get(checked_internal_id(internal_id))
+        life = self._lives.get(checked_id(internal_id))
         return None if life is None or life.gone.is_set() else life
 
-    def _admit(self, internal_id: str, spec: SessionSpec) -> Lifecycle:
-        """Reserve and begin in one step of the event loop, or refuse."""
-        host, now = self._host, self._host.clock.time()
-        if not self.reconciled:
-            raise NotReconciled
-        if internal_id in self._tombstones:
-            raise SessionStopped(internal_id)
-        if host.drain.now.draining:
-            raise Draining
-        host.disks.check()
-        host.policy.check_spec(spec)
-        starting.check_environment(host, spec)
-        gpu_ids = host.capacity.reserve(internal_id, spec.reservation)
-        try:
-            ports = host.ports.reserve(internal_id, spec.ports)
-        except Exception:
-            host.capacity.release(internal_id)
-            raise
-        session = Session(internal_id, spec, create_time=now, ports=ports, gpu_ids=gpu_ids)
-        life = Lifecycle(host, session)
-        self._lives[internal_id] = life
-        self._own(internal_id, life.run_new())
-        host.feed.tell_host()
+    def _begin(self, session: Session) -> Lifecycle:
+        life = Lifecycle(self._host, session)
+        self._lives[session.internal_id] = life
+        self._own(session.internal_id, life.run_new())
+        self._host.feed.tell_host()
         return life
 
     def _end(self, life: Lifecycle, reason: EndReason) -> None:
@@ -326,9 +328,10 @@ class SessionManager:
             self._own(session.internal_id, life.run_adopted(None))
 
     def _own(self, internal_id: str, body: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(body, name=f"session-{internal_id}")
+        own = task_context("request", session=internal_id)
+        task = asyncio.create_task(body, name=f"session-{internal_id}", context=own)
         self._tasks[internal_id] = task
-        task.add_done_callback(lambda done: self._task_done(internal_id, done))
+        task.add_done_callback(lambda done: self._task_done(internal_id, done), context=own)
 
     def _task_done(self, internal_id: str, task: asyncio.Task[None]) -> None:
         if self._tasks.get(internal_id) is task:
@@ -336,7 +339,7 @@ class SessionManager:
         if internal_id in self._lives and self._lives[internal_id].gone.is_set():
             del self._lives[internal_id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("session %s: its task failed by a defect", internal_id, exc_info=error)
+            log.error("a task failed by a defect", session=internal_id, exc_info=error)
 
     def _remember(self, session: Session) -> None:
         life = Lifecycle(self._host, session.with_changes(sequence=self._host.feed.stamp()))
@@ -345,6 +348,8 @@ class SessionManager:
             life.arm()  # a lifetime is kept whether or not the engine answers
         if _holds(session):
             self._host.ports.adopt(session.internal_id, session.ports)
+            same_boot = session.boot_id == self._host.clock.boot_id
+            self._host.tls_ports.adopt(session if same_boot else replace(session, process=None))
             self._host.capacity.adopt(
                 session.internal_id, session.spec.reservation, session.gpu_ids
             )
@@ -354,18 +359,20 @@ class SessionManager:
         try:
             session = decode_label(found.labels)
         except ValueError as error:
-            log.warning("container %s: its label is of no use: %s", found.name, error)
+            log.warning("a label is of no use", container=found.name, error=str(error))
             return
         if session.internal_id != internal_id or internal_id in self._tombstones:
             return
-        log.warning("session %s: rebuilt from the label of its container", internal_id)
+        log.warning("rebuilt from the label of its container", session=internal_id)
         if found.process is None:
             # Whether it was stopped is lost, and a manual stop is never followed by a start.
             session = session.with_changes(spec=replace(session.spec, restart=False))
+        if session.standby is not None:  # the label is of its creation: it may have been claimed
+            session = session.with_changes(standby=replace(session.standby, in_doubt=True))
         try:
             await self._host.records.create(session, self._host.drain.now)
         except DiskFull as error:
-            log.warning("session %s: it has no record yet: %s", internal_id, error)
+            log.warning("no record yet", session=internal_id, error=str(error))
         self._remember(session)
 
     def _begin_discard(self, life: Lifecycle) -> asyncio.Task[None]:
@@ -378,7 +385,7 @@ class SessionManager:
     def _discard_done(self, internal_id: str, task: asyncio.Task[None]) -> None:
         del self._discards[internal_id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("session %s: cannot be discarded yet: %s", internal_id, error)
+            log.warning("cannot be discarded yet", session=internal_id, error=str(error))
 
     async def _discard(self, life: Lifecycle) -> None:
         """Remove an ended session for good; whoever gets an error asks again."""

@@ -2,6 +2,7 @@
 
     <state_dir>/                 0700
       agent_id                   made once
+      format                     number of all here that has none of its own, see `state_format`
       drain.json                 whether the host is drained, if ever it was
       lock                       held while an agent runs on this directory
       sessions/<internal id>/    0700
@@ -11,6 +12,7 @@
         public/                  0755, seen by the container at /run/tiltyard
           session.json           0644, what the game may know of itself
         stopped-<reason>         that it was stopped while the disk was full
+      pools/<pool id>.json       what was asked for each warm pool, see `pool_files`
       tombstones/<internal id>   stops that came before their start, see `tombstones`
       spool/                     artifacts on their way
 
@@ -26,7 +28,6 @@ import contextlib
 import fcntl
 import functools
 import json
-import logging
 import os
 import shutil
 import uuid
@@ -36,12 +37,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, ParamSpec, Protocol, TypeVar
 
-from agent.engine import LABEL_RECORD
+from agent.engine import FORMAT, LABEL_FORMAT, LABEL_RECORD
+from agent.sessions import state_format
 from agent.sessions.durable import disk, flush_folder, write
-from agent.sessions.envelope import Envelope
-from agent.sessions.session import FORMAT, Deadline, Drain, EndReason, Session
+from agent.sessions.envelope import NewerFormat
+from agent.sessions.session import Deadline, Drain, EndReason, Session
+from agent.sessions.state_format import DRAINS, RECORDS
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,15 +54,14 @@ F = TypeVar("F", bound="Closable")
 THREADS = 4
 """Enough that one slow flush does not hold up the others; a disk gains nothing from more."""
 
+PUBLIC_FORMAT = 1
+"""Of session.json. Games read it that nobody builds anew: it rises only with a major version."""
+
 STOPPED = "stopped-"
 """Begins the name of a file that says what a session was stopped for."""
 
-_RECORDS = Envelope("session", Session, FORMAT)
-encode_session, decode_session = _RECORDS.encode, _RECORDS.decode
+encode_session, decode_session = RECORDS.encode, RECORDS.decode
 """The content of record.json."""
-
-_DRAINS = Envelope("drain", Drain, FORMAT)
-"""The content of drain.json."""
 
 
 def _with_marked_stop(session: Session, directory: Path) -> Session:
@@ -79,7 +82,13 @@ def encode_label(session: Session) -> str:
 
 
 def decode_label(labels: Mapping[str, str]) -> Session:
-    """The session in a container's labels; ValueError when they are of no use."""
+    """The session in a container's labels; ValueError when they are of no use.
+
+    NewerFormat when they are of a newer agent.
+    """
+    number = labels.get(LABEL_FORMAT, "1")
+    if number.isdecimal() and int(number) > FORMAT:
+        raise NewerFormat("the container", int(number), FORMAT)
     return decode_session(labels.get(LABEL_RECORD, "").encode())
 
 
@@ -88,6 +97,7 @@ def public_view(session: Session, drain: Drain) -> bytes:
     identity = session.spec.identity
     view = json.dumps(
         {
+            "format": PUBLIC_FORMAT,
             "id": identity.session_id,
             "host": session.host,
             "ports": [
@@ -99,6 +109,8 @@ def public_view(session: Session, drain: Drain) -> bytes:
             "expire_time": _expire_ms(session.deadline),
             "draining": drain.draining,
             "drain_time": _expire_ms(drain.deadline),
+            "standby": session.is_standby,
+            "request": json.loads(session.claim.request) if session.claim else None,
         },
         separators=(",", ":"),
         ensure_ascii=False,
@@ -129,12 +141,19 @@ class Records:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="records")
         self._running: set[asyncio.Future[Any]] = set()
         self._readers: Counter[str] = Counter()
+        self.unrecorded: set[str] = set()
+        """Sessions whose newest change found no room, by internal id."""
         self._locked: IO[bytes] | None = None
 
     @property
     def tombstones_dir(self) -> Path:
         """Where stops are remembered that came before their start."""
         return self._root / "tombstones"
+
+    @property
+    def pools_dir(self) -> Path:
+        """Where it is kept which standbys the host is to have."""
+        return self._root / "pools"
 
     @property
     def spool_dir(self) -> Path:
@@ -192,7 +211,7 @@ class Records:
     async def open(self) -> str:
         """Make what is missing, empty the spool, and return the agent's id.
 
-        RuntimeError when another agent runs on this directory.
+        RuntimeError when another agent runs on this directory, or a newer one has.
         """
         return await self.run(self._open)
 
@@ -202,7 +221,9 @@ class Records:
 
     async def save(self, session: Session) -> None:
         """Replace a session's record."""
+        self.unrecorded.add(session.internal_id)
         await self.run(self._save, session)
+        self.unrecorded.discard(session.internal_id)
 
     async def mark_stop(self, session: Session) -> None:
         """Remember that a session was stopped, if it was, where its record finds no room.
@@ -224,6 +245,7 @@ class Records:
 
     async def delete(self, internal_id: str) -> None:
         """Remove a session's directory; nothing happens when there is none."""
+        self.unrecorded.discard(internal_id)
         await self.run(shutil.rmtree, self.directory(internal_id), ignore_errors=True)
 
     async def delete_old(self, internal_ids: list[str], before: float) -> list[str]:
@@ -251,10 +273,12 @@ class Records:
 
     def _open(self) -> str:
         with disk(self._root):
-            folders = (self._root / "sessions", self.tombstones_dir, self.spool_dir)
-            for path in (self._root, *folders):
+            folders = (self._root / "sessions", self.tombstones_dir, self.pools_dir)
+            for path in (self._root, *folders, self.spool_dir):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock()
+            state_format.check(self._root)
+            state_format.mark(self._root)
             _empty(self.spool_dir)
             id_file = self._root / "agent_id"
             if not id_file.exists():
@@ -305,7 +329,7 @@ class Records:
             try:
                 session = decode_session((directory / "record.json").read_bytes())
             except (OSError, ValueError) as error:
-                log.error("cannot read the record of %s: %s", directory.name, error)  # noqa: TRY400 - the text says it all
+                log.error("cannot read a record", session=directory.name, error=str(error))  # noqa: TRY400 - the text says it all
                 damaged.append(directory.name)
             else:
                 sessions.append(_with_marked_stop(session, directory))
@@ -314,16 +338,18 @@ class Records:
     def _save_drain(self, drain: Drain) -> None:
         path = self._root / "drain.json"
         with disk(path):
-            write(path, _DRAINS.encode(drain), 0o600)
+            write(path, DRAINS.encode(drain), 0o600)
 
     def _load_drain(self) -> Drain:
         path = self._root / "drain.json"
         try:
-            return _DRAINS.decode(path.read_bytes())
+            return DRAINS.decode(path.read_bytes())
         except FileNotFoundError:
             return Drain()
         except (OSError, ValueError) as error:
-            log.error("cannot read %s, so the host is not drained: %s", path, error)  # noqa: TRY400 - the text says it all
+            log.error(  # noqa: TRY400 - the text says it all
+                "cannot read of a drain: the host is not drained", path=str(path), error=str(error)
+            )
             return Drain()
 
     def _delete_old(self, internal_ids: list[str], before: float) -> list[str]:
@@ -336,7 +362,7 @@ class Records:
                     continue
             except FileNotFoundError:
                 continue
-            log.warning("removing %s: it has no record that can be read", directory)
+            log.warning("removed what has no record that can be read", path=str(directory))
             shutil.rmtree(directory, ignore_errors=True)
         return young
 

@@ -12,9 +12,6 @@ from agent.sessions.envelope import Envelope
 from agent.sessions.history import Run, Usage, signal_of
 from agent.sessions.session import EndReason, Moment, Session, State
 
-FORMAT = 1
-"""Number of the layout of report.json; a reader refuses one that it does not know."""
-
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -40,7 +37,8 @@ class Report:
     usage: Usage
 
 
-_REPORTS = Envelope("report", Report, FORMAT)
+REPORTS = Envelope("report", Report)
+"""The content of report.json."""
 
 
 def report_of(session: Session) -> Report:
@@ -66,9 +64,9 @@ def report_of(session: Session) -> Report:
 
 def encode_report(report: Report) -> bytes:
     """The content of report.json."""
-    return _REPORTS.encode(report, indent=1)
+    return REPORTS.encode(report, indent=1)
 
 
 def decode_report(data: bytes) -> Report:
     """Read report.json; ValueError when it is damaged or of an unknown format."""
-    return _REPORTS.decode(data)
+    return REPORTS.decode(data)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from agent.clock import Clock
-from agent.sessions.deadlines import due_boottime
+from agent.sessions.deadlines import due_by
 from agent.sessions.disks import Shortage
 from agent.sessions.session import Session
 
@@ -53,15 +53,14 @@ def with_ages(ended: Iterable[Session], clock: Clock) -> list[tuple[float, Sessi
 
     Boot time decides on the boot on which it did, after that the wall clock.
     """
-    now, boottime, boot_id = clock.time(), clock.boottime(), clock.boot_id
     found = []
     for session in ended:
         since = session.kept_since
         if since is None:
+            now = clock.time()
             seconds = now - (session.end_time or now)
         else:
-            end = due_boottime(since, now=now, boottime=boottime, boot_id=boot_id)
-            seconds = boottime - end
+            seconds = clock.boottime() - due_by(clock, since)
         found.append((seconds, session))
     return found
 

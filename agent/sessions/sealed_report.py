@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +16,9 @@ from agent.sessions.durable import disk, write
 from agent.sessions.record import Records
 from agent.sessions.report import Report, decode_report, encode_report, report_of
 from agent.sessions.session import Session
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TAIL_BYTES = 2**20
 """What a report has of the log: it comes in one message, of 4 MiB at most."""
@@ -41,7 +41,7 @@ async def seal(host: Host, session: Session) -> None:
             await host.records.run(_write, _path(host.records, session), report_of(session))
         except DiskFull as error:
             host.disks.lacks_room(session.internal_id, error)
-            log.warning("session %s: cannot seal its report: %s", session.internal_id, error)
+            log.warning("cannot seal the report", session=session.internal_id, error=str(error))
             await back_off.wait()
         else:
             return
@@ -102,5 +102,5 @@ def _read(path: Path) -> Report | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        log.error("cannot read %s, so the record is told: %s", path, error)  # noqa: TRY400 - the text says it all
+        log.error("cannot read a report: the record is told", path=str(path), error=str(error))  # noqa: TRY400 - the text says it all
         return None

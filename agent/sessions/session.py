@@ -20,9 +20,6 @@ from dataclasses import dataclass, field, replace
 from agent.errors import InvalidArgument
 from agent.sessions.history import Run, Usage
 
-FORMAT = 1
-"""Number of the layout of records and labels; a reader refuses one that it does not know."""
-
 
 class State(enum.Enum):
     """Where a session stands; the names are those that callers see."""
@@ -101,12 +98,27 @@ class PortRequest:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port that a session has."""
+    """A port that a session has.
+
+    `inner` is the second port that a TLS port takes in the host's network, for the process itself,
+    since the agent has the first; 0 for all others.
+    """
 
     container: int
     protocol: Protocol
     host: int
     tls: bool = False
+    inner: int = 0
+
+    @property
+    def told(self) -> int:
+        """The port that the process is told, and binds in the host's network."""
+        return self.inner or self.host
+
+    @property
+    def taken(self) -> tuple[int, ...]:
+        """The ports of the host that it takes."""
+        return (self.host, self.inner) if self.inner else (self.host,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +136,11 @@ class Identity:
     labels: Mapping[str, str] = field(default_factory=dict)
     external_id: str = ""
     ticket: str = ""
+
+    def names_the_same(self, other: Identity) -> bool:
+        """True when both are of one session of one account."""
+        mine = (self.account, self.session_id, self.application)
+        return mine == (other.account, other.session_id, other.application)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +160,11 @@ class SessionSpec:
     restart: bool = False
     ttl: float | None = None
     ports: tuple[PortRequest, ...] = ()
+
+    @property
+    def in_host(self) -> bool:
+        """True for one in the host's network."""
+        return self.network_mode is NetworkMode.HOST
 
     @property
     def tells_no_secrets(self) -> SessionSpec:
@@ -187,6 +209,32 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class Standby:
+    """What a session began as that was started for a warm pool.
+
+    `revision` is that of the newest change of the spec which it runs, `claim_signal` what its
+    process gets once it is claimed, empty for none. `in_doubt` is one that was found without its
+    record: it may have been claimed, and only its control plane knows.
+    """
+
+    pool: str
+    revision: int
+    claim_signal: str = ""
+    in_doubt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """That a standby was claimed: by which `request`, in JSON.
+
+    `told` is true once the game could read of it, and has its signal.
+    """
+
+    request: str
+    told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """A state, and since when the session was in it, in seconds of Unix time."""
 
@@ -198,12 +246,15 @@ class Moment:
 class Session:
     """A session as its host records it; immutable, so a reader's copy never changes.
 
-    Times are seconds of Unix time, `restart_delay` is in seconds. `boot_id` is that of the boot
-    on which its container last started. `sequence` is the agent's counter at the last change.
+    Times are seconds of Unix time, `restart_delay` is in seconds. `address` is its container's on
+    its bridge while `process` lives, empty in the host's network. `boot_id` is that of the boot
+    on which its container last started. `ready_time` is when all its ports were seen bound in its
+    last run, None before. `sequence` is the agent's counter at the last change.
     `exit_code` and `oom_killed` are of the last run that ended; `run_usage` is what the last run
     used, ended or not, as far as that is recorded, and `earlier_usage` what those before it did.
     `log_sealed` is true while the host has its log. `kept_since` is the moment of its end, from
     which on what is left of it is kept; as a deadline, so that the same clock decides.
+    `standby` is what it began as, `claim` what made a session of it; it is its pool's until then.
     """
 
     internal_id: str
@@ -235,6 +286,25 @@ class Session:
     earlier_usage: Usage = field(default_factory=Usage)
     run_usage: Usage = field(default_factory=Usage)
     kept_since: Deadline | None = None
+    ready_time: float | None = None
+    address: str = ""
+    standby: Standby | None = None
+    claim: Claim | None = None
+
+    @property
+    def is_standby(self) -> bool:
+        """True for one that nobody has claimed, as far as is known."""
+        return self.standby is not None and self.claim is None
+
+    @property
+    def is_given_back(self) -> bool:
+        """True for a standby that its host ends as soon as it has no use for it."""
+        return self.standby is not None and self.is_standby and not self.standby.in_doubt
+
+    @property
+    def restarts(self) -> bool:
+        """True when its process is started again after a failure; a standby is replaced."""
+        return self.spec.restart and not self.is_standby
 
     @property
     def since(self) -> float:
@@ -252,11 +322,13 @@ class Session:
         timeline = self.timeline or (Moment(self.state, self.create_time),)
         return replace(self, state=state, timeline=_extended(timeline, state, at), **changes)  # type: ignore[arg-type]  # names are checked
 
-    def with_next_run(self, process: Process | None) -> Session:
+    def with_next_run(self, process: Process | None, address: str) -> Session:
         """A copy whose container was started again, in the same state."""
         return replace(
             self,
             process=process,
+            address=address,
+            ready_time=None,
             earlier_usage=self.earlier_usage + self.run_usage,
             run_usage=Usage(),
         )
@@ -287,7 +359,7 @@ def injected_environment(
     """The variables that a container is told about itself (decisions.md, injected environment)."""
     values = {"SESSION_ID": session_id, "CONTAINER": session_id, "HOST": host, "IP": host}
     for port in ports:
-        values[f"PORT_{port.protocol.value.upper()}_{port.container}"] = str(port.host)
+        values[f"PORT_{port.protocol.value.upper()}_{port.container}"] = str(port.told)
     return {f"{prefix}_{name}": value for prefix in prefixes for name, value in values.items()}
 
 

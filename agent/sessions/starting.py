@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import random
-from asyncio import timeout
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agent.engine import Container, ContainerSpec, ContainerStatus, container_name, name_of
@@ -17,9 +15,9 @@ from agent.errors import (
     EngineUnavailable,
     FirewallFailed,
     PortTaken,
-    StartQueueFull,
 )
 from agent.host import Host
+from agent.metrics.instruments import Phase, start_of
 from agent.sessions.deadlines import deadline_by
 from agent.sessions.record import encode_label
 from agent.sessions.session import (
@@ -30,8 +28,9 @@ from agent.sessions.session import (
     container_environment,
     injected_environment,
 )
+from tiltyard.journal.events import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 START_WAIT_SECONDS = 2.0
 """A start that cannot begin within this is refused at once (decisions.md, time limits)."""
@@ -64,15 +63,14 @@ async def start(host: Host, session: Session, step: Step) -> Session:
     Raises StartQueueFull before anything is done, and what the engine or the disk refuse: then
     `undo` is owed. A process that has ended by the time of the return counts as started.
     """
-    async with _slot(host):
+    async with _slot(host, session):
         await step("start.reserved")
         session = _prepared(host, session)
         await host.records.create(session, host.drain.now)
         await step("start.recorded")
-        session = await _create_and_start(host, session, step)
+        session, container = await _create_and_start(host, session, step)
         await host.forget_flows(session.ports)
         await step("start.started")
-        container = await host.engine.inspect(container_name(session.internal_id))
         session = running(host, session, container, deadline=_deadline(host, session))
         await host.records.save(session)
         if session.deadline is not None:
@@ -91,6 +89,7 @@ def running(
         at=start_time,
         container=container.container,
         process=container.process,
+        address=container.address,
         start_time=start_time,
         boot_id=host.clock.boot_id,
         deadline=deadline,
@@ -102,9 +101,31 @@ def has_restarted(session: Session, container: Container) -> bool:
     return session.state is State.RESTARTING and (container.start_time or 0) > session.since
 
 
+async def as_found(host: Host, session: Session, container: Container | None) -> Session:
+    """A live session, given its container as the engine has it when its agent comes back.
+
+    Of one that the engine does not find or look into, the process may live.
+    """
+    same_boot = session.boot_id in {"", host.clock.boot_id}
+    process = session.process if same_boot else None
+    if container is not None and not container.has_lost_process:
+        process = container.process
+    if process not in {None, session.process}:
+        await host.forget_flows(session.ports)
+        session = session.with_next_run(process, session.address)
+    if container is not None:
+        session = session.with_changes(container=container.container, address=container.address)
+    return session.with_changes(process=process)
+
+
+def with_next_run(session: Session, container: Container) -> Session:
+    """The session in its state once somebody has started its container again."""
+    return session.with_next_run(container.process, container.address)
+
+
 def running_again(host: Host, session: Session, container: Container) -> Session:
     """The session as it is once its container has been started again."""
-    return session.with_next_run(container.process).to(
+    return with_next_run(session, container).to(
         State.RUNNING,
         at=container.start_time or host.clock.time(),
         start_time=container.start_time,
@@ -113,22 +134,20 @@ def running_again(host: Host, session: Session, container: Container) -> Session
     )
 
 
-async def start_container(host: Host, name: str) -> None:
+async def start_container(host: Host, name: str) -> Container:
     """Start a container, again and again for a moment while the firewall is in others' hands.
 
-    Raises the engine's errors, FirewallFailed after FIREWALL_TRIES.
+    Returns it as it is then. Raises the engine's errors, FirewallFailed after FIREWALL_TRIES.
     """
     wait = FIREWALL_FIRST_SECONDS
     for _ in range(FIREWALL_TRIES - 1):
         try:
-            await host.engine.start(name)
+            return await host.engine.start(name)
         except FirewallFailed as error:
-            log.warning("container %s: %s; trying again", name, error)
+            log.warning("not started, trying again", container=name, error=str(error))
             await host.clock.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             wait *= 2
-        else:
-            return
-    await host.engine.start(name)
+    return await host.engine.start(name)
 
 
 async def start_again(host: Host, session: Session) -> Container | None:
@@ -139,7 +158,7 @@ async def start_again(host: Host, session: Session) -> Container | None:
     try:
         await start_container(host, name_of(session))
     except (EngineUnavailable, EngineTimeout, FirewallFailed) as error:
-        log.warning("session %s: cannot restart yet: %s", session.internal_id, error)
+        log.warning("cannot restart yet", session=session.internal_id, error=str(error))
         return None
     if session.process is None:  # else it ran when it was adopted, and has players by now
         await host.forget_flows(session.ports)
@@ -147,7 +166,7 @@ async def start_again(host: Host, session: Session) -> Container | None:
     try:
         return await host.engine.inspect(name_of(session))
     except AgentError as error:
-        log.warning("session %s: restarted, but how: %s", session.internal_id, error)
+        log.warning("restarted, how is not known", session=session.internal_id, error=str(error))
         return None
 
 
@@ -158,16 +177,17 @@ async def undo(host: Host, session: Session) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _slot(host: Host) -> AsyncIterator[None]:
-    try:
-        async with timeout(START_WAIT_SECONDS):
-            await host.start_slots.acquire()
-    except TimeoutError:
-        raise StartQueueFull(host.settings.start_slots) from None
-    try:
-        yield
-    finally:
-        host.start_slots.release()
+async def _slot(host: Host, session: Session) -> AsyncIterator[None]:
+    start, metrics = start_of(session), host.metrics
+    with metrics.starting(start, host.clock):
+        if session.standby is None:  # else one was taken for it, while players left it
+            account = session.spec.identity.account
+            with metrics.phase(Phase.QUEUE, start, host.clock):
+                await host.start_slots.acquire(account, within=START_WAIT_SECONDS)
+        try:
+            yield
+        finally:
+            host.start_slots.release()
 
 
 def _prepared(host: Host, session: Session) -> Session:
@@ -189,25 +209,29 @@ def _deadline(host: Host, session: Session) -> Deadline | None:
     return None if ttl is None else deadline_by(host.clock, ttl)
 
 
-async def _create_and_start(host: Host, session: Session, step: Step) -> Session:
+async def _create_and_start(host: Host, session: Session, step: Step) -> tuple[Session, Container]:
     """Try again with other ports when the engine finds that somebody else uses one."""
     name = container_name(session.internal_id)
     pinned = any(request.pinned for request in session.spec.ports)
+    begins, metrics = start_of(session), host.metrics
     tries = 1
     while True:
-        await _create(host, session)
-        await step("start.created")
         try:
-            await _start_created(host, name)
+            host.tls_ports.open(session)
+            with metrics.phase(Phase.CREATE, begins, host.clock):
+                await _create(host, session)
+            await step("start.created")
+            with metrics.phase(Phase.START, begins, host.clock):
+                container = await _start_created(host, name)
         except PortTaken as error:
             if pinned or tries == PORT_TRIES:
                 raise
-            log.warning("session %s: %s", session.internal_id, error)
+            log.warning("taking other ports", session=session.internal_id, error=str(error))
             tries += 1
             await host.engine.remove(name)
             session = await _with_other_ports(host, session)
         else:
-            return session
+            return session, container
 
 
 async def _create(host: Host, session: Session) -> None:
@@ -225,17 +249,20 @@ async def _create(host: Host, session: Session) -> None:
             raise error from None
 
 
-async def _start_created(host: Host, name: str) -> None:
+async def _start_created(host: Host, name: str) -> Container:
     try:
-        await start_container(host, name)
+        return await start_container(host, name)
     except EngineTimeout:
-        if (await host.engine.inspect(name)).status is ContainerStatus.CREATED:
+        found = await host.engine.inspect(name)
+        if found.status is ContainerStatus.CREATED:
             raise
+        return found
 
 
 async def _with_other_ports(host: Host, session: Session) -> Session:
     host.ports.release(session.internal_id)
-    ports = host.ports.reserve(session.internal_id, session.spec.ports)
+    spec = session.spec
+    ports = host.ports.reserve(session.internal_id, spec.ports, in_host=spec.in_host)
     session = _prepared(host, session.with_changes(ports=ports))
     await host.records.save(session)
     await host.records.publish(session, host.drain.now)
@@ -251,7 +278,7 @@ def _container_spec(host: Host, session: Session) -> ContainerSpec:
         args=spec.args,
         env=container_environment(spec.env, session.injected_env),
         network_mode=spec.network_mode,
-        ports=session.ports,
+        ports=tuple(port for port in session.ports if not port.tls),
         bind_address=host.settings.bind_address,
         reservation=spec.reservation,
         limits=spec.limits,

@@ -9,9 +9,9 @@ in one place, is the only private part.
 
 import asyncio
 import json
-import logging
 import re
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,10 +22,18 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import BadStatusLine, InvalidHeader, InvalidURLError, LineTooLong
 
-from controlplane.api.errors import BrokenBodyError, error_body, identifier_of
+from controlplane.api.errors import (
+    REFUSED,
+    BrokenBodyError,
+    error_body,
+    identifier_of,
+    level_of,
+)
 from controlplane.api.gate import Gate, listen
+from tiltyard.journal.context import bind
+from tiltyard.journal.events import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 MAX_HEADERS = 64
 """With 8 KiB for each field a connection pins half a MiB before it has sent a request."""
@@ -180,7 +188,7 @@ class Connection(web.RequestHandler):
             sent = _TARGET.match(self._head)
             details = next((_REFUSALS[k] for k in _REFUSALS if isinstance(exc, k)), _MALFORMED)
             return _refuse(request, 400, details, sent[1].decode() if sent else "/")
-        _log.error("request %s failed at the edge", identifier_of(request), exc_info=exc)
+        _log.error("request failed at the edge", exc_info=exc)
         return _refuse(request, 500, "the server's log has the cause", request.raw_path)
 
     def pause_writing(self) -> None:
@@ -280,6 +288,20 @@ class Edge:
         return request if caller == peer else request.clone(remote=caller)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request; all that is logged meanwhile has its identifier."""
+        bind(request=identifier_of(request))  # of the task that aiohttp has for this request
+        began = time.monotonic()
+        response = await self._let_answer(request)
+        _log.debug(
+            "request answered",
+            method=request.method,
+            path=request.path,
+            status=response.status,
+            seconds=time.monotonic() - began,
+        )
+        return response
+
+    async def _let_answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Refuse what the application should not see, or let it answer.
 
         aiohttp handles versions 0.9 and 2.0 as 1.1, and an unknown expectation outside the
@@ -304,7 +326,14 @@ def _refuse(
     request: web.BaseRequest, status: int, details: str, path: str | None = None
 ) -> Refusal:
     identifier = identifier_of(request)
-    _log.info("request %s from %s: %d %s", identifier, request.remote, status, details)
+    _log.log(
+        level_of(status),
+        REFUSED,
+        request=identifier,
+        address=request.remote,
+        status=status,
+        error=details,
+    )
     return Refusal(request.raw_path if path is None else path, identifier, status, details)
 
 

@@ -5,10 +5,9 @@ trusts nothing else. Asked without a token it gives the authority's certificate,
 can compare the fingerprint; only then the token is told.
 """
 
-import logging
 import re
 import ssl
-from typing import Annotated
+from typing import Annotated, Literal
 
 from aiohttp import web
 from pydantic import AfterValidator, Field
@@ -16,15 +15,19 @@ from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body, read_body
 from controlplane.api.errors import Handler, add_headers, answer_errors
+from controlplane.api.gate import Bounds
 from controlplane.api.handshakes import Handshakes
+from controlplane.api.measuring import measured
 from controlplane.api.operation import NO_STORE
 from controlplane.authority import MAX_REQUEST_BYTES
 from controlplane.enrolment import Enrolment, EnrolmentRequest
+from controlplane.metrics.http import HttpMetrics
 
-_log = logging.getLogger(__name__)
+FORMAT = 1
+"""Of bodies and answers; where a body has none it is 1."""
 
 MAX_ENROL_BODY = 32 * 1024
-MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 256, 16
+BOUNDS = Bounds(total=256, per_address=16)
 
 _ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9.-]{1,253}):([0-9]{1,5})\Z", re.ASCII)
 
@@ -41,6 +44,7 @@ class EnrolBody(Body):
 
     max_bytes = MAX_ENROL_BODY
 
+    format: Literal[1] = 1
     token: Annotated[str, Field(max_length=512)] | None = None
     request: Annotated[str, Field(max_length=MAX_REQUEST_BYTES)] = ""
     name: Annotated[str, Field(max_length=128)] = ""
@@ -52,6 +56,7 @@ class EnrolBody(Body):
 class EnrolledAgent(TypedDict):
     """A host that was enrolled; the certificates are PEM texts."""
 
+    format: int
     id: str
     name: str
     region: str
@@ -60,9 +65,10 @@ class EnrolledAgent(TypedDict):
     authority: str
 
 
-def make_enrolling_app(enrolment: Enrolment) -> web.Application:
+def make_enrolling_app(enrolment: Enrolment, metrics: HttpMetrics) -> web.Application:
     """Build the application of the listener."""
-    app = web.Application(middlewares=[answer_errors], client_max_size=MAX_ENROL_BODY)
+    middlewares = [measured(metrics), answer_errors]
+    app = web.Application(middlewares=middlewares, client_max_size=MAX_ENROL_BODY)
     app.on_response_prepare.append(add_headers)
     app.router.add_post("/enrol", _enrolling(enrolment))
     return app
@@ -82,7 +88,8 @@ def _enrolling(enrolment: Enrolment) -> Handler:
         body = await read_body(request, EnrolBody)
         authority = enrolment.authority.decode()
         if body.token is None:
-            return web.json_response({"authority": authority}, headers=NO_STORE)
+            told = {"format": FORMAT, "authority": authority}
+            return web.json_response(told, headers=NO_STORE)
         # Its token carries the authority's fingerprint behind a full stop, which is for the host.
         wanted = EnrolmentRequest(
             token=body.token.partition(".")[0],
@@ -95,6 +102,7 @@ def _enrolling(enrolment: Enrolment) -> Handler:
         enrolled = await enrolment.enrol(wanted, request.remote or "")
         row = enrolled.row
         answer: EnrolledAgent = {
+            "format": FORMAT,
             "id": row.id or "",
             "name": row.name,
             "region": row.region,

@@ -20,11 +20,15 @@ from controlplane.errors import (
     TiltyardError,
     TooManyRequestsError,
 )
+from tiltyard.journal.events import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 IDENTIFIER = web.RequestKey("identifier", str)
 """The UUID of a request, in its answer and in every log line about it."""
+
+REFUSED = "request refused"
+"""The event of every request that was answered with an error of ours."""
 
 STATUSES: dict[Reason, tuple[int, str]] = {
     Reason.BAD_REQUEST: (400, "INVALID_REQUEST"),
@@ -103,6 +107,11 @@ def error_response(
     return response
 
 
+def level_of(status: int) -> int:
+    """Give the level at which an error is logged: what the caller did is no warning."""
+    return logging.WARNING if status >= 500 else logging.INFO
+
+
 def identifier_of(request: web.BaseRequest) -> str:
     """Give the request's UUID, made on first use."""
     if IDENTIFIER not in request:
@@ -122,10 +131,10 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     except BrokenBodyError as error:
         return error_response(request, 400, "bad request", str(error))
     except StoreError:
-        _log.exception("request %s: the database failed", identifier_of(request))
+        _log.exception("the database failed")
         return error_response(request, 503, "service unavailable", "the database failed")
     except Exception:  # noqa: BLE001  # the last resort of every request
-        _log.exception("request %s failed unexpectedly", identifier_of(request))
+        _log.exception("request failed by a defect")
         return error_response(request, 500, "internal error", "the server's log has the cause")
 
 
@@ -134,7 +143,7 @@ def break_off(request: web.Request, what: str) -> None:
 
     So nobody takes a part for all. `what` was being sent, for the log.
     """
-    _log.warning("request %s: broke %s off", identifier_of(request), what, exc_info=True)
+    _log.warning("answer broken off", part=what, exc_info=True)
     if request.transport is not None:
         request.transport.abort()
 
@@ -158,7 +167,7 @@ def _from_ours(request: web.Request, error: TiltyardError) -> web.Response:
         response.headers["Retry-After"] = str(error.retry_after)
     if error.reason is Reason.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = "Bearer"
-    _log.info("request %s from %s: %d %s", identifier_of(request), request.remote, status, error)
+    _log.log(level_of(status), REFUSED, address=request.remote, status=status, error=str(error))
     return response
 
 

@@ -5,16 +5,18 @@ closed at once: an answer would cost the TLS handshake that the cap is there to 
 """
 
 import asyncio
-import logging
 import resource
 import socket
 from collections import Counter
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Any
+from typing import Any, Self
 
-from controlplane.config import Config
+from controlplane.config import Config, Network
+from controlplane.metrics.http import HttpMetrics, ListenerMetrics
+from tiltyard.journal.events import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 OWN_FILES = 256
 """Open files of the process that are not connections: database, agents, listeners."""
@@ -22,6 +24,28 @@ OWN_FILES = 256
 UNSENT = 128 * 1024
 """Bytes of an answer that wait in the kernel for a reader who is slow: by itself it would take 4
 MiB, and say so late that the reader moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Who may connect to a listener, and how often."""
+
+    total: int
+    per_address: int
+    proxies: tuple[Network, ...] = ()
+    proxies_only: bool = False
+    """Nobody else may, but for loopback."""
+
+    @classmethod
+    def of_api(cls, config: Config) -> Self:
+        """Give those of the HTTP API."""
+        proxies = config.proxies()
+        return cls(
+            total=config.max_connections,
+            per_address=config.max_connections_per_address,
+            proxies=proxies,
+            proxies_only=bool(proxies) and not config.tls_certificate,
+        )
 
 
 class Gate:
@@ -32,18 +56,20 @@ class Gate:
     token crosses a network in clear.
     """
 
-    def __init__(self, config: Config) -> None:
-        self._proxies = config.proxies()
-        self._proxies_only = bool(self._proxies) and not config.tls_certificate
-        self._total = config.max_connections
-        self._per_address = config.max_connections_per_address
+    def __init__(self, bounds: Bounds, metrics: ListenerMetrics | None = None) -> None:
+        self._bounds = bounds
+        self._metrics = metrics or HttpMetrics().listener("")
         self._open = 0
         self._taken: Counter[str] = Counter()
+
+    def allow(self, total: int, per_address: int) -> None:
+        """Admit so many from now on; those that are open stay."""
+        self._bounds = replace(self._bounds, total=total, per_address=per_address)
 
     def trusts(self, address: str) -> bool:
         """Tell whether an address is a trusted proxy's."""
         ip = _ip(address)
-        return any(ip in network for network in self._proxies)
+        return any(ip in network for network in self._bounds.proxies)
 
     def caller(self, peer: str, forwarded: list[str]) -> str:
         """Give the right-most address of X-Forwarded-For that is no trusted proxy's.
@@ -62,26 +88,33 @@ class Gate:
 
     def admit(self, peer: str) -> bool:
         """Count a connection, unless it is one too many or may not come in."""
-        if self._open >= self._total:
+        if not self._may_come_in(peer):
+            self._metrics.turned_away.inc()
+            return False
+        self._open += 1
+        self._metrics.is_open.inc()
+        return True
+
+    def _may_come_in(self, peer: str) -> bool:
+        if self._open >= self._bounds.total:
             return False
         if not self.trusts(peer):
-            if self._proxies_only and not _ip(peer).is_loopback:
+            if self._bounds.proxies_only and not _ip(peer).is_loopback:
                 return False
-            if not self.take(peer):
-                return False
-        self._open += 1
+            return self.take(peer)
         return True
 
     def release(self, peer: str) -> None:
         """Count a connection no more."""
         self._open -= 1
+        self._metrics.is_open.dec()
         if not self.trusts(peer):
             self.give(peer)
 
     def take(self, address: str) -> bool:
         """Count one more of a caller, unless it is one too many."""
         caller = _caller(address)
-        if self._taken[caller] >= self._per_address:
+        if self._taken[caller] >= self._bounds.per_address:
             return False
         self._taken[caller] += 1
         return True
@@ -118,7 +151,7 @@ class _Listener(socket.socket):
         sock, address = super().accept()
         if not self.gate.admit(address[0]):
             sock.close()
-            _log.debug("closed a connection from %s: over the cap, or no proxy", address[0])
+            _log.debug("connection over the cap, or of no proxy, closed", address=address[0])
             raise ConnectionAbortedError
         accepted = _Accepted(sock.family, sock.type, sock.proto, sock.detach())
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
@@ -162,7 +195,7 @@ def allow_files(connections: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if most < wanted:
-        _log.warning("max_connections needs %d open files; the limit is %d", wanted, most)
+        _log.warning("max_connections needs more open files", count=wanted, limit=most)
 
 
 def _ip(text: str) -> IPv4Address | IPv6Address:

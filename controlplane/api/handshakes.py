@@ -3,12 +3,13 @@
 Whoever scans a port must not fill the log: of one kind a line a minute, with how many there were.
 """
 
-import logging
 import ssl
 import time
 from collections.abc import Callable
 
-_log = logging.getLogger(__name__)
+from tiltyard.journal.events import get_logger
+
+_log = get_logger(__name__)
 
 INTERVAL = 60.0
 """Seconds between two lines of one kind."""
@@ -55,5 +56,4 @@ class Handshakes:
             return
         more = self._silent.get(kind, 0)
         self._silent[kind], self._told_at[kind] = 0, now
-        since = f", as {more} since the last such line" if more else ""
-        _log.warning("refused a TLS handshake at %s: %s%s", self._where, kind, since)
+        _log.warning("refused TLS handshakes", address=self._where, kind=kind, count=more + 1)

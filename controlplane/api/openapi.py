@@ -158,7 +158,11 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
         "operationId": handler.name,
         "summary": handler.summary,
         "tags": [route.path.split("/")[1]],
-        "parameters": [*_path_parameters(route.path), *_query_parameters(handler, schemas)],
+        "parameters": [
+            *_path_parameters(route.path),
+            *_query_parameters(handler, schemas),
+            *_header_parameters(handler),
+        ],
         "responses": {
             str(handler.status): _success(handler, schemas),
             **{
@@ -200,6 +204,13 @@ def _query_parameters(handler: Operation, schemas: _Schemas) -> list[dict[str, A
     ]
 
 
+def _header_parameters(handler: Operation) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "header", "description": text, "schema": {"type": "string"}}
+        for name, text in handler.reads.items()
+    ]
+
+
 def _success(handler: Operation, schemas: _Schemas) -> dict[str, Any]:
     success: dict[str, Any] = {
         "description": HTTPStatus(handler.status).phrase,
@@ -207,6 +218,10 @@ def _success(handler: Operation, schemas: _Schemas) -> dict[str, Any]:
         | {
             name: {"description": text, "required": True, "schema": {"type": "string"}}
             for name, text in handler.headers.items()
+        }
+        | {
+            name: {"description": text, "schema": {"type": "string"}}
+            for name, text in handler.at_times.items()
         },
     }
     if handler.shape is not None:

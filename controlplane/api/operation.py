@@ -66,7 +66,8 @@ class Operation:
     """A handler with what it takes and answers.
 
     `shape` is the TypedDict of the answer; None where there is no body, or it is no JSON.
-    `headers` are those of its own that the answer always has, with what they say.
+    `headers` are those of its own that the answer always has, with what they say; `at_times` are
+    those that it has at times, and `reads` those of the request that change the answer.
     """
 
     handle: _Handle
@@ -76,6 +77,8 @@ class Operation:
     query: type[Query] | None
     shape: Any
     headers: Mapping[str, str]
+    at_times: Mapping[str, str]
+    reads: Mapping[str, str]
 
     @property
     def name(self) -> str:
@@ -142,6 +145,8 @@ def operation(
     *,
     media_types: tuple[str, ...] = (),
     headers: Mapping[str, str] | None = None,
+    at_times: Mapping[str, str] | None = None,
+    reads: Mapping[str, str] | None = None,
 ) -> Callable[[_Handle], Operation]:
     """Make an operation of a handler; `media_types` is for one that answers something else."""
 
@@ -160,6 +165,8 @@ def operation(
             query=hints.get("query"),
             shape=shape,
             headers=headers or {},
+            at_times=at_times or {},
+            reads=reads or {},
         )
 
     return decorate

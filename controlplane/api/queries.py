@@ -44,6 +44,9 @@ PageLimit = UpTo1000
 PageBefore = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_integer)]
 """Where the last page ended."""
 
+HostPort = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_integer)]
+"""The number of a port."""
+
 Record = Annotated[
     dict[str, str],
     Field(max_length=MAX_KEYS, json_schema_extra={"propertyNames": {"pattern": r"^[^\[\]]+$"}}),
@@ -120,8 +123,11 @@ def _read_deep(query: MultiMapping[str], name: str, found: dict[str, Any]) -> It
 
 
 def _violations_of(error: ValidationError) -> Iterator[Violation]:
-    """Translate pydantic's errors: `("playerCount", "lt")` is `playerCount[lt]`."""
+    """Translate pydantic's errors: `("playerCount", "lt")` is `playerCount[lt]`.
+
+    A key that does not fit is `("ports", "7777", "[key]")`.
+    """
     for details in error.errors(include_url=False, include_input=False, include_context=False):
         name, *inner = map(str, details["loc"])
-        field = name + "".join(f"[{key}]" for key in inner)
+        field = name + "".join(f"[{key}]" for key in inner if key != "[key]")
         yield Violation(field, details["msg"].removeprefix("Value error, "))

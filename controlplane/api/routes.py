@@ -17,6 +17,7 @@ from controlplane.api.documents import OPENAPI, get_docs, get_docs_file, get_ope
 from controlplane.api.errors import Handler, add_headers, answer_errors
 from controlplane.api.health import get_health, get_ready
 from controlplane.api.locations import available_locations, list_regions, tag_exists
+from controlplane.api.measuring import measured
 from controlplane.api.openapi import openapi_document
 from controlplane.api.operation import Route
 from controlplane.api.operator.accounts import (
@@ -28,12 +29,19 @@ from controlplane.api.operator.accounts import (
 from controlplane.api.operator.agents import (
     create_enrolment_token,
     create_token_to_enrol_again,
+    drain_agent,
     get_agent,
     list_agents,
     remove_agent,
     revoke_agent,
+    undrain_agent,
 )
 from controlplane.api.operator.audit import list_audit
+from controlplane.api.operator.authority import (
+    finish_rotation,
+    get_authority,
+    rotate_authority,
+)
 from controlplane.api.operator.fleet import (
     create_region,
     describe_regions,
@@ -42,6 +50,7 @@ from controlplane.api.operator.fleet import (
     remove_region,
     set_node_pool,
 )
+from controlplane.api.operator.placement import explain_placement
 from controlplane.api.operator.registries import (
     list_registries,
     remove_registry,
@@ -52,17 +61,24 @@ from controlplane.api.operator.tokens import create_token, list_tokens, revoke_t
 from controlplane.api.players import join_players, leave_players
 from controlplane.api.reports import get_report
 from controlplane.api.services import CALLER, SERVICES, Services, services_of
-from controlplane.api.sessions import get_session, list_sessions, start_session, stop_session
+from controlplane.api.sessions import (
+    end_waits,
+    get_session,
+    list_sessions,
+    start_session,
+    stop_session,
+)
 from controlplane.api.streams import end_streams, fetch_artifact, stream_logs
 from controlplane.api.tokens import make_token
 from controlplane.api.warm_pools import list_warm_pools, remove_warm_pool, set_warm_pool
-from controlplane.errors import ForbiddenError, UnauthorizedError
+from controlplane.errors import ForbiddenError
 from controlplane.tokens import Scope, grants
+from tiltyard.journal.context import bind
 
 # fmt: off
 ROUTES: tuple[Route, ...] = (
     Route("POST", "/session", Scope.SESSION_START, start_session,
-          {401, 402, 403, 404, 409, 413, 420, 422, 503}),
+          {401, 402, 403, 404, 409, 413, 420, 422, 503, 504}),
     Route("GET", "/session", Scope.SESSION_READ, list_sessions, {401, 403, 422}),
     Route("GET", "/session/{id}", Scope.SESSION_READ, get_session, {401, 403, 404}),
     Route("DELETE", "/session/{id}", Scope.SESSION_STOP, stop_session,
@@ -112,6 +128,8 @@ ROUTES: tuple[Route, ...] = (
           {401, 403, 409, 413, 422}),
     Route("DELETE", "/operator/registry/{registry}", Scope.OPERATOR_WRITE, remove_registry,
           {401, 403, 404, 409}),
+    Route("GET", "/operator/placement", Scope.OPERATOR_READ, explain_placement,
+          {401, 403, 404, 422}),
     Route("GET", "/operator/agent", Scope.OPERATOR_READ, list_agents, {401, 403}),
     Route("POST", "/operator/enrolment-token", Scope.OPERATOR_WRITE, create_enrolment_token,
           {401, 403, 404, 413, 422}),
@@ -120,8 +138,17 @@ ROUTES: tuple[Route, ...] = (
           {401, 403, 404, 409}),
     Route("POST", "/operator/agent/{agent}/token", Scope.OPERATOR_WRITE,
           create_token_to_enrol_again, {401, 403, 404}),
+    Route("POST", "/operator/agent/{agent}/drain", Scope.OPERATOR_WRITE, drain_agent,
+          {401, 403, 404, 409, 413, 422}),
+    Route("DELETE", "/operator/agent/{agent}/drain", Scope.OPERATOR_WRITE, undrain_agent,
+          {401, 403, 404, 409}),
     Route("POST", "/operator/agent/{agent}/revoke", Scope.OPERATOR_WRITE, revoke_agent,
           {401, 403, 404, 409}),
+    Route("GET", "/operator/authority", Scope.OPERATOR_READ, get_authority, {401, 403}),
+    Route("POST", "/operator/authority/rotate", Scope.OPERATOR_WRITE, rotate_authority,
+          {401, 403, 413, 422, 503}),
+    Route("POST", "/operator/authority/finish", Scope.OPERATOR_WRITE, finish_rotation,
+          {401, 403, 409, 413, 422, 503}),
     Route("GET", "/operator/account", Scope.OPERATOR_READ, list_accounts, {401, 403}),
     Route("POST", "/operator/account", Scope.OPERATOR_WRITE, create_account,
           {401, 403, 409, 413, 422}),
@@ -161,10 +188,12 @@ def make_web_app(services: Services, routes: tuple[Route, ...] = ROUTES) -> web.
     app.on_startup.append(read_files)
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(end_streams)
+    app.on_shutdown.append(end_waits)
     for route in routes:
         route.check(_OPEN)
         # HEAD is not in the interface, so GET does not bring it along: 405.
         app.router.add_route(route.method, _pattern(route.path), _guarded(route))
+    app.middlewares.insert(0, measured(services.http))
     return app
 
 
@@ -195,11 +224,12 @@ async def _admit(request: web.Request, scope: Scope) -> None:
     if not grants(caller.scopes, scope):
         raise ForbiddenError(scope)
     request[CALLER] = caller
+    if caller.account:
+        bind(account=caller.account)
 
 
 def _bearer(request: web.Request) -> str:
+    """Give the token that was sent; "", which is none, where there is not just one."""
     headers = request.headers.getall(hdrs.AUTHORIZATION, [])
     scheme, _, token = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
-    if scheme.lower() != "bearer":
-        raise UnauthorizedError
-    return token.strip()
+    return token.strip() if scheme.lower() == "bearer" else ""

@@ -10,12 +10,16 @@ from controlplane.all_sessions import AllSessions
 from controlplane.applications import Applications
 from controlplane.delegation import Delegation
 from controlplane.enrolment import Enrolment
+from controlplane.explanations import Explanations
 from controlplane.fleet.agents import Agents
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.fleet_admin import FleetAdmin
 from controlplane.locations import Locations
+from controlplane.metrics.http import HttpMetrics
 from controlplane.open_streams import OpenStreams
 from controlplane.players import Players
+from controlplane.ready_starts import ReadyStarts
+from controlplane.rotation import Rotation
 from controlplane.sessions import Sessions
 from controlplane.starts import Starts
 from controlplane.storage.account_store import Caller
@@ -30,6 +34,7 @@ class Services:
     """The use cases."""
 
     environment: str
+    http: HttpMetrics
     accounts: Accounts
     account_admin: AccountAdmin
     delegation: Delegation
@@ -39,7 +44,9 @@ class Services:
     tags: Tags
     warm_pools: WarmPools
     locations: Locations
+    explanations: Explanations
     starts: Starts
+    ready_starts: ReadyStarts
     sessions: Sessions
     all_sessions: AllSessions
     players: Players
@@ -48,6 +55,7 @@ class Services:
     fleet_admin: FleetAdmin
     agents: Agents
     enrolment: Enrolment
+    rotation: Rotation
 
 
 SERVICES = web.AppKey("services", Services)

@@ -22,13 +22,20 @@ class HttpServer:
         )
         self._edge = Edge(gate, limits)
 
+    async def prepare(self) -> None:
+        """Have the application begin, before anybody can call.
+
+        Raises:
+            OSError: A file that it serves cannot be read.
+        """
+        await self._runner.setup()
+
     async def open(self, address: tuple[str, int], tls: ssl.SSLContext | None) -> str:
-        """Listen, and give the base address.
+        """Listen, once it is prepared, and give the base address.
 
         Raises:
             OSError: The address cannot be listened on.
         """
-        await self._runner.setup()
         assert self._runner.server is not None, "set up"
         return await self._edge.open(self._runner.server, address, tls)
 

@@ -6,6 +6,7 @@ from contextlib import aclosing, suppress
 from typing import Annotated
 
 from aiohttp import web
+from prometheus_client import Counter
 from pydantic import AfterValidator, Field
 
 from controlplane.api.errors import break_off
@@ -49,24 +50,35 @@ class ArtifactQuery(Query):
 @operation(media_types=("text/plain",))
 async def stream_logs(request: web.Request, query: LogsQuery) -> web.StreamResponse:
     """Read the output of a session so far, or follow it to its end."""
-    sessions = services_of(request).sessions
-    chunks = await sessions.logs(caller_of(request), query.id, follow=query.follow)
+    services = services_of(request)
+    chunks = await services.sessions.logs(caller_of(request), query.id, follow=query.follow)
     response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+    chunks = _counted(chunks, services.http.log_bytes)
     return await _send(request, response, chunks, FIRST_BYTE_WAIT if query.follow else None)
 
 
 @operation(media_types=("application/x-tar",))
 async def fetch_artifact(request: web.Request, query: ArtifactQuery) -> web.StreamResponse:
     """Fetch a file or folder of an ended session as a .tar.gz archive."""
-    sessions = services_of(request).sessions
-    chunks = await sessions.artifact(caller_of(request), query.session, query.path)
+    services = services_of(request)
+    chunks = await services.sessions.artifact(caller_of(request), query.session, query.path)
     response = web.StreamResponse(headers={"Content-Type": "application/x-tar"})
+    chunks = _counted(chunks, services.http.artifact_bytes)
     return await _send(request, response, chunks, None)
 
 
 async def end_streams(app: web.Application) -> None:
     """Break off every stream, so that no follower holds up the end of the process."""
     app[SERVICES].streams.end_all()
+
+
+async def _counted(
+    chunks: AsyncGenerator[bytes, None], passed: Counter
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            yield chunk
+            passed.inc(len(chunk))  # once it was sent: its reader asks for the next
 
 
 async def _send(

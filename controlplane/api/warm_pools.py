@@ -1,6 +1,6 @@
 """PUT, GET and DELETE of warm pools."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from aiohttp import web
 from pydantic import Field
@@ -11,12 +11,17 @@ from controlplane.api.fields import EnvironmentName, Labels, Text
 from controlplane.api.operation import Answer, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.storage.warm_pool_store import WarmPool
+from controlplane.warm_pools import ShownPool
+
+ClaimSignal = Literal["SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH"]
+"""Those that a program may take for a word to it, and that are not how a session is ended."""
 
 
 class WarmPoolBody(Body):
     """The body of PUT /warm-pool/{image}/{location}; `null` counts as absent.
 
     `env`, `args` and `labels` are those of every standby. A pool is `enabled` unless it says no.
+    The main process of a standby gets `claimSignal` once its session.json tells of the claim.
     """
 
     size: Annotated[int, Field(ge=0, le=1000)]
@@ -24,6 +29,7 @@ class WarmPoolBody(Body):
     env: dict[EnvironmentName, Text] | None = None
     args: list[Text] | None = None
     labels: Labels | None = None
+    claimSignal: ClaimSignal | None = None  # noqa: N815  # the name in JSON
 
     def pool(self, account: str, application: str, location: str) -> WarmPool:
         """Translate into the use case's terms."""
@@ -36,6 +42,7 @@ class WarmPoolBody(Body):
             env=self.env or {},
             args=tuple(self.args or ()),
             labels=self.labels or {},
+            claim_signal=self.claimSignal or "",
         )
 
 
@@ -50,6 +57,7 @@ class ListedWarmPool(TypedDict):
     env: dict[str, str]
     args: list[str]
     labels: dict[str, str]
+    claimSignal: str | None
 
 
 class WarmPools(TypedDict):
@@ -83,14 +91,16 @@ def _place(request: web.Request) -> tuple[str, str]:
     return request.match_info["image"], request.match_info["location"]
 
 
-def _listed(pool: WarmPool) -> ListedWarmPool:
+def _listed(shown: ShownPool) -> ListedWarmPool:
+    pool = shown.pool
     return {
         "image": pool.application,
         "location": pool.location,
         "size": pool.size,
         "enabled": pool.enabled,
-        "ready": 0,  # no host keeps standbys yet
+        "ready": shown.ready,
         "env": dict(pool.env),
         "args": list(pool.args),
         "labels": dict(pool.labels),
+        "claimSignal": pool.claim_signal or None,
     }

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from controlplane.cli.authority import SHORT
 from controlplane.cli.options import YES, Api, calls, confirmed
+from controlplane.cli.placement import placement
 from controlplane.cli.registries import registry
 from controlplane.cli.tables import (
     Column,
@@ -19,6 +21,7 @@ from controlplane.cli.tables import (
     memory,
     of,
     sheet,
+    short_span,
     time,
     words,
     yes,
@@ -53,6 +56,46 @@ def _pulls(pulls: list[Row]) -> str:
     return words(shown)
 
 
+def _draining(row: Row) -> str:
+    """Show whether a host is drained, until when, and whether it knows."""
+    shown = yes(row["draining"])
+    if row["drainDeadline"] is not None:
+        shown += f", until {time(row['drainDeadline'])}"
+    return f"{shown}, not told yet" if row["drainPending"] else shown
+
+
+def _drained(row: Row) -> list[str]:
+    """Say what an order to drain has come to."""
+    left, deadline = row["sessions"], row["drainDeadline"]
+    begun = f"{row['name']} takes no new sessions"
+    if left == 0:
+        return [f"{begun}, and has none.", *_untold(row)]
+    end = "when it ends" if deadline is None else f"by {time(deadline)}"
+    count = "" if left is None else f": {left} session{'' if left == 1 else 's'}"
+    return [f"{begun}; what it has ends {end}{count}.", *_untold(row)]
+
+
+def _undrained(row: Row) -> list[str]:
+    """Say what the end of a drain has come to."""
+    return [f"{row['name']} takes new sessions again.", *_untold(row)]
+
+
+def _untold(row: Row) -> list[str]:
+    return ["It is not heard now, and told as soon as it is."] if row["drainPending"] else []
+
+
+def _warm_pools(pools: list[Row]) -> str:
+    """Say of each pool that a host keeps standbys of how many there are."""
+    return words(
+        [
+            f"{pool['account']}/{pool['image']} {pool['ready']} of {pool['size']} ready"
+            if pool["image"]
+            else f"{pool['id']} is gone, {pool['standbys']} left"
+            for pool in pools
+        ]
+    )
+
+
 _USE: dict[str, Column] = {
     "IN SETTINGS": field("declared", yes),
     "APPLICATIONS": field("applications"),
@@ -73,20 +116,30 @@ AGENTS: dict[str, Column] = {
     "SESSIONS": field("sessions"),
     "CPU": _taken("cpu", cores),
     "RAM": _taken("ram", memory),
-    "DRAINING": field("draining", yes),
+    "IMAGES": field("images", lambda images: str(len(images))),
+    "DRAINING": _draining,
+    "CERTIFICATE UNTIL": field("certificateExpires", time),
+    "AUTHORITY": field("authority", lambda text: text[:SHORT]),
+    "LATENCY": field("latency", short_span),
     "HEARD": field("heard", time),
 }
 AGENT: dict[str, Column] = {
     **AGENTS,
     "ADDRESS": field("address"),
     "PUBLIC": field("publicAddress"),
-    "LATENCY": field("latencyAddresses", words),
+    "LATENCY ADDRESSES": field("latencyAddresses", words),
+    "SILENT ADDRESSES": field("silentAddresses", words),
     "ENGINE": field("engineAvailable", lambda up: "available" if up else "unavailable"),
+    "ENGINE VERSION": field("engineVersion"),
+    "RUNC": field("runcVersion"),
+    "KERNEL": field("kernelVersion"),
     "GPU": _taken("gpu", str),
     "FREE SESSIONS": field("freeSessions"),
     "IN SETTINGS": field("declared", yes),
-    "CERTIFICATE UNTIL": field("certificateExpires", time),
+    "LOST": field("lost", time),
     "REVOKED": field("revoked", time),
+    "UNCLAIMED": field("unclaimedCount"),
+    "WARM POOLS": field("warmPools", _warm_pools),
     "IMAGES": field("images", words),
     "PULLS": field("pulls", _pulls),
 }
@@ -99,6 +152,7 @@ WARM_POOLS: dict[str, Column] = {
     "ENV": field("env", as_json),
     "ARGS": field("args", as_json),
     "LABELS": field("labels", as_json),
+    "SIGNAL": field("claimSignal"),
 }
 
 
@@ -185,6 +239,28 @@ def show_agent(api: Api, name: str) -> None:
     api.print(api.get("operator", "agent", name), lambda row: sheet(AGENT, row))
 
 
+@agent.command("drain")
+@_NAME
+@click.option(
+    "--deadline",
+    metavar="1h30m",
+    help="Stop what is left after this time; without it, sessions end when they end.",
+)
+@calls("drain the host")
+def drain(api: Api, name: str, deadline: str | None) -> None:
+    """Have a host take no new sessions; it is told when it is heard, if it is not heard now."""
+    reply = api.post("operator", "agent", name, "drain", body={"deadline": deadline})
+    api.print(reply, _drained)
+
+
+@agent.command("undrain")
+@_NAME
+@calls("undrain the host")
+def undrain(api: Api, name: str) -> None:
+    """Have a host take sessions again, also when it was drained on the host itself."""
+    api.print(api.delete("operator", "agent", name, "drain"), _undrained)
+
+
 @agent.command("remove")
 @_NAME
 @YES
@@ -213,7 +289,7 @@ def revoke_agent(api: Api, name: str, *, yes: bool) -> None:
 def create_token(api: Api, region: str | None, node_pool: str | None, again: str | None) -> None:
     """Create a token with which one host enrols within 15 minutes, and print it."""
     if (region is None) == (again is None) or (again is not None and node_pool is not None):
-        told = "name --region, and maybe --node-pool, or --agent"
+        told = "name --region, with or without --node-pool, or --agent alone"
         raise click.UsageError(told, click.get_current_context())
     if again is not None:
         reply = api.post("operator", "agent", again, "token", body=None)
@@ -255,6 +331,7 @@ _PAIRS: dict[str, Any] = {"multiple": True, "callback": _pairs, "metavar": "KEY=
 @click.option("--env", help="A variable; repeatable.", **_PAIRS)
 @click.option("--arg", "args", multiple=True, help="An argument; repeatable.")
 @click.option("--label", "labels", help="A label; repeatable.", **_PAIRS)
+@click.option("--claim-signal", "claimSignal", metavar="SIGNAL", help="What a claimed one gets.")
 @click.option("--disabled", is_flag=True, help="Keep the settings, but no standbys.")
 @calls("set the warm pool")
 def set_warm_pool(api: Api, image: str, location: str, *, disabled: bool, **pool: object) -> None:
@@ -271,4 +348,4 @@ def delete_warm_pool(api: Api, image: str, location: str) -> None:
     api.delete("warm-pool", image, location)
 
 
-COMMANDS = (region, node_pool, registry, agent, warm_pool)
+COMMANDS = (region, node_pool, registry, agent, warm_pool, placement)

@@ -1,24 +1,30 @@
 """The command line."""
 
-import logging
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
+from controlplane.cli import authority as authority_cli
 from controlplane.cli import fleet as fleet_cli
 from controlplane.cli import operators as operator_cli
-from controlplane.config import Config, load_config
+from controlplane.cli.tables import printable
+from controlplane.config import Config, load_config, load_supervision
 from controlplane.errors import ConfigError, StoreError
 from controlplane.names import NAME_RULE, is_name
-from controlplane.redaction import RedactingFormatter
+from tiltyard.journal.events import get_logger
+from tiltyard.journal.output import written
+from tiltyard.service import hangups
+from tiltyard.settings.report import EXIT_CONFIG
 
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+_log = get_logger(__name__)
 
 _CONFIG = click.option(
     "--config",
     "path",
-    required=True,
+    default="/etc/tiltyard/controlplane.toml",
+    show_default=True,
     type=click.Path(path_type=Path, dir_okay=False),
     help="The settings file (TOML).",
 )
@@ -32,6 +38,7 @@ def _account_names(_: object, __: object, names: tuple[str, ...]) -> tuple[str, 
 
 
 @click.group()
+@click.version_option(package_name="tiltyard")
 def main() -> None:
     """Tiltyard's control plane: the HTTP API, tokens, applications and placement."""
 
@@ -40,16 +47,28 @@ def main() -> None:
 @_CONFIG
 def serve(path: Path) -> None:
     """Serve the HTTP API until SIGTERM or SIGINT."""
+    hangups.hold_back()
     from controlplane.cli import server  # noqa: PLC0415  # it says why
 
     config = _load(path)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(RedactingFormatter(_LOG_FORMAT))
-    logging.basicConfig(level=config.log_level.upper(), handlers=[handler])
-    try:
-        server.serve(config)
-    except* (StoreError, OSError) as group:
-        raise click.ClickException(str(group.exceptions[0])) from group
+    stream = load_supervision().journal_stream
+    form = config.log_format
+    with written(config.log_level, form, journal_stream=stream, limited=server.LIMITED):
+        try:
+            server.serve(config, path)
+        except Exception as error:
+            if (cause := _told(error)) is not None:
+                raise click.ClickException(cause) from error
+            _log.critical("ended by a defect", exc_info=error)
+            raise SystemExit(1) from error
+
+
+def _told(error: Exception) -> str | None:
+    """Say in a line what the operator can mend; None where there is a defect, too."""
+    if isinstance(error, ExceptionGroup):
+        causes = [_told(each) for each in error.exceptions]
+        return None if None in causes else causes[0]
+    return str(error) if isinstance(error, StoreError | OSError) else None
 
 
 @main.command()
@@ -84,7 +103,36 @@ def init(
     server.print_tokens(config, tokens, as_json=as_json)
 
 
-for command in (*operator_cli.COMMANDS, *fleet_cli.COMMANDS):
+@main.command()
+@_CONFIG
+@click.argument("target", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--force", is_flag=True, help="Replace FILE where there is one.")
+def backup(path: Path, target: Path, *, force: bool) -> None:
+    """Write the database and the keys to FILE, also while the control plane serves.
+
+    The file has mode 0600 and holds the key of every host. With - it goes to standard output, for
+    a program that encrypts it.
+    """
+    from controlplane.cli import backups  # noqa: PLC0415  # as for `serve`
+
+    backups.write_backup_of(_load(path), target, force=force)
+
+
+@main.command()
+@_CONFIG
+@click.argument("source", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--force", is_flag=True, help="Put a database that is there aside.")
+def restore(path: Path, source: Path, *, force: bool) -> None:
+    """Put the backup in FILE, or on standard input with -, in place; the control plane is down.
+
+    The backup is checked before anything is changed, and what was there before is kept.
+    """
+    from controlplane.cli import backups  # noqa: PLC0415  # as for `serve`
+
+    backups.restore_from(_load(path), source, force=force)
+
+
+for command in (*operator_cli.COMMANDS, *fleet_cli.COMMANDS, *authority_cli.COMMANDS):
     main.add_command(command)
 
 
@@ -95,14 +143,32 @@ def config_group() -> None:
 
 @config_group.command("check")
 @_CONFIG
-def check_config(path: Path) -> None:
-    """Read the settings and say whether they can be used."""
-    _load(path)
-    click.echo("the settings can be used")
+@click.option("--json", "as_json", is_flag=True, help="Print for machines.")
+@click.option("--strict", is_flag=True, help="Fail for warnings, too.")
+def check_config(path: Path, *, as_json: bool, strict: bool) -> None:
+    """Say all that is wrong with the settings, or show them and where each comes from."""
+    from controlplane.cli import settings  # noqa: PLC0415  # as for `serve`
+
+    try:
+        told = settings.checked(path, as_json=as_json, strict=strict)
+    except ConfigError as error:
+        _refuse(error)
+    for line in told.told:
+        click.echo(printable(line), err=True)
+    if told.shown:
+        click.echo(told.shown)
+    sys.exit(told.exit_code)
 
 
 def _load(path: Path) -> Config:
     try:
         return load_config(path)
     except ConfigError as error:
-        raise click.ClickException(str(error)) from error
+        _refuse(error)
+
+
+def _refuse(error: ConfigError) -> NoReturn:
+    """End the command with a line for each mistake."""
+    for mistake in error.mistakes:
+        click.echo(printable(str(mistake)), err=True)
+    sys.exit(EXIT_CONFIG)

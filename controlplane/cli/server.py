@@ -5,29 +5,55 @@ neither the database nor gRPC, and importing them takes longer than its call.
 """
 
 import asyncio
-import logging
+import gc
 import signal
 import time
+from pathlib import Path
 
 import click
 
 from controlplane.accounts import InitialTokens, first_tokens
+from controlplane.api.errors import REFUSED
 from controlplane.app import DEFAULT_ACCOUNT, ControlPlane
 from controlplane.cli.console import echo
-from controlplane.config import Config
+from controlplane.config import Config, load_supervision
 from controlplane.errors import StoreError
+from controlplane.reload import RELOADABLE, Settings, load_settings
+from controlplane.restore import finish, refuse_unfinished
+from controlplane.served_certificate import Certificate
+from controlplane.starts import NOT_STARTED
+from controlplane.state_lock import serving, using
+from controlplane.state_owner import as_owner_of
+from tiltyard.journal.events import get_logger
+from tiltyard.service import hangups
+from tiltyard.service.notify import Notifier
+from tiltyard.settings.reloading import Reloader
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
+
+LIMITED = frozenset({REFUSED, NOT_STARTED})
+"""Events that are no warnings, and that callers make as often as they like."""
+
+COLLECT_AFTER = 50_000
+"""Objects more than were freed until garbage is looked for. What is made of a fleet stays, so that
+with Python's 700 taking in 100,000 sessions is looked through some hundred times for nothing."""
 
 
-def serve(config: Config) -> None:
+def serve(config: Config, path: Path) -> None:
     """Serve until SIGTERM or SIGINT, after a first start where there was none.
+
+    A restore that was broken off is finished before. SIGHUP has the settings read again from
+    `path`.
 
     Raises:
         BaseExceptionGroup: What ended it, such as a StoreError or an OSError.
     """
-    first_start(config)
-    asyncio.run(_serve(config))
+    with serving(config.state_dir):
+        finish(config.state_dir)
+        first_start(config)
+        gc.freeze()  # what was imported is no garbage
+        gc.set_threshold(COLLECT_AFTER)
+        asyncio.run(_serve(Settings(config, Certificate.of(config)), path))
 
 
 def first_start(config: Config) -> None:
@@ -52,7 +78,7 @@ def first_start(config: Config) -> None:
         raise StoreError(f"cannot open {draft}: because {error}") from error
     if asyncio.run(ControlPlane(config).initialise_with(tokens)):
         draft.replace(path)
-        _log.info("made the database; the first tokens are in %s", path)
+        _log.info("made the database, and the first tokens", path=str(path))
     else:
         draft.unlink()
 
@@ -70,8 +96,10 @@ def initialise(
     """
     names = accounts or (() if new_operator_token else (DEFAULT_ACCOUNT,))
     control_plane = ControlPlane(config)
-    making = control_plane.initialise(names, new_operator_token=new_operator_token)
-    return asyncio.run(making)
+    with using(config.state_dir):
+        refuse_unfinished(config.state_dir)
+        making = control_plane.initialise(names, new_operator_token=new_operator_token)
+        return asyncio.run(making)
 
 
 def print_tokens(config: Config, tokens: InitialTokens, *, as_json: bool) -> None:
@@ -84,16 +112,39 @@ def print_tokens(config: Config, tokens: InitialTokens, *, as_json: bool) -> Non
         echo(tokens.to_json() if as_json else _for_people(tokens))
     except OSError as error:
         kept = config.state_dir / f"unprinted-tokens-{time.time_ns()}.json"
-        tokens.save(kept)
+        with as_owner_of(config.state_dir):
+            tokens.save(kept)
         raise click.ClickException(f"cannot print: because {error}; see {kept}") from error
 
 
-async def _serve(config: Config) -> None:
+async def _serve(settings: Settings, path: Path) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    await ControlPlane(config).serve(stopping)
+    control_plane, notifier = ControlPlane(settings.config), Notifier(load_supervision())
+    following = notifier.follow(control_plane.listening, stopping)
+    telling = asyncio.create_task(following, name="service manager")
+    reloader = Reloader(
+        settings,
+        load=lambda: load_settings(path),
+        values=Settings.values,
+        merged=Settings.merged,
+        apply=control_plane.take,
+        reloadable=RELOADABLE,
+        begin=notifier.reloading,
+        end=notifier.ready,
+        log=_log,
+    )
+    reloading = asyncio.create_task(reloader.run(control_plane.listening), name="reloader")
+    try:
+        with hangups.let_in(reloader.ask):
+            await control_plane.serve(stopping)
+    finally:
+        reloader.close()
+        for task in (telling, reloading):
+            task.cancel()
+        await asyncio.gather(telling, reloading, return_exceptions=True)
 
 
 def _for_people(tokens: InitialTokens) -> str:

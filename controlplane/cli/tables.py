@@ -75,6 +75,11 @@ def memory(mebibytes: float) -> str:
     return f"{mebibytes / 1024:.4g} GiB" if mebibytes >= 1024 else f"{mebibytes:.4g} MiB"
 
 
+def short_span(number: float) -> str:
+    """Show a short span."""
+    return f"{number:.3g} ms"
+
+
 def cores(number: float) -> str:
     """Show cores."""
     return f"{number:.4g}"

@@ -5,11 +5,12 @@ than all that a command needs to show its help or to find a mistake in its argum
 """
 
 import asyncio
-import os
 import ssl
 
 import aiohttp
 from yarl import URL
+
+from tiltyard.service.unreachable import why
 
 
 def exchange(
@@ -32,10 +33,12 @@ def exchange(
         return asyncio.run(
             _exchange(method, url, token=token, body=body, tls=tls, timeout=timeout)
         )
-    except (TimeoutError, ssl.SSLError):
+    except TimeoutError:
         raise
+    except ssl.SSLError as error:
+        raise ssl.SSLError(why(error)) from None
     except (aiohttp.ClientError, OSError) as error:
-        raise ConnectionError(_why(error)) from None
+        raise ConnectionError(why(error)) from None
 
 
 async def _exchange(
@@ -61,12 +64,3 @@ async def _exchange(
         ) as response,
     ):
         return response.status, await response.read()
-
-
-def _why(error: BaseException) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError):  # its own text is full of inner things
-        error = error.os_error
-    if isinstance(error, OSError) and error.strerror:
-        # An error of the resolver has a negative number.
-        return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-    return str(error) or type(error).__name__

@@ -4,17 +4,22 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from controlplane.clock import Clock
-from controlplane.errors import NotFoundError
-from controlplane.fleet.contract import Host
+from controlplane.errors import ConflictError, NotFoundError
+from controlplane.fleet.contract import Drain, Host
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.fleet_admin import check_removed, check_undeclared
 from controlplane.fleet.host_link import HostLink
 from controlplane.fleet.preload import Preloader
 from controlplane.fleet.pulls import Pull
+from controlplane.fleet.standby_pools import KeptOnHost, StandbyPools
 from controlplane.storage.account_store import Caller
 from controlplane.storage.enrolment_store import EnrolmentStore, RevokedAgent
 from controlplane.storage.fleet_admin_store import FleetAdminStore, Removal, Removed
 from controlplane.storage.fleet_store import AgentRow
+from controlplane.storage.host_store import DrainOrder, DrainOutcome, HostStore, NotTrusted
+
+TOLD_WAIT = 2.0
+"""Seconds for which an order to drain waits until its host has it; it is told all the same."""
 
 
 class AgentState(StrEnum):
@@ -23,6 +28,8 @@ class AgentState(StrEnum):
     CONNECTING = "connecting"
     READY = "ready"
     UNREACHABLE = "unreachable"
+    LOST = "lost"
+    NEWER = "newer"
     REVOKED = "revoked"
 
 
@@ -31,7 +38,8 @@ class ShownAgent:
     """An agent as the control plane knows it now.
 
     `host` is None before it has reported; `heard_ms` is the wall time at which it was last heard,
-    None when it was not since this control plane started.
+    exact to a minute where that was before this control plane started. `drain` is the newest order
+    to drain its host or not, which is `drain_due` until the host has said that it has it.
     """
 
     row: AgentRow
@@ -40,9 +48,18 @@ class ShownAgent:
     host: Host | None
     live_sessions: int
     heard_ms: int | None
+    drain: Drain
+    draining: bool
+    drain_due: bool
     pulls: list[Pull]
+    warm_pools: list[KeptOnHost]
+    """Those of which it shall keep standbys, or has some."""
+    latency_ms: float | None = None
+    silent_addresses: list[str] = field(default_factory=list)
+    """Latency addresses that do not answer."""
     unclaimed: list[str] = field(default_factory=list)
-    """Internal ids of what lives there without a valid ticket, in order."""
+    """Internal ids of what lives there without a valid ticket or a known account, in order."""
+    lost_ms: int | None = None
     revoked_ms: int | None = None
 
 
@@ -53,16 +70,20 @@ class Agents:
         self,
         store: FleetAdminStore,
         enrolments: EnrolmentStore,
+        hosts: HostStore,
         fleet: Fleet,
         preloader: Preloader,
         *,
+        standbys: StandbyPools,
         declared: frozenset[str],
         clock: Clock,
     ) -> None:
         self._store = store
         self._enrolments = enrolments
+        self._hosts = hosts
         self._fleet = fleet
         self._preloader = preloader
+        self._standbys = standbys
         self._declared = declared
         self._clock = clock
 
@@ -87,6 +108,41 @@ class Agents:
                 return self._revoked(agent)
         raise NotFoundError("agent", name)
 
+    async def drain(self, caller: Caller, name: str, seconds: int | None) -> ShownAgent:
+        """Have a host take no new sessions, and stop what it still has after so many seconds.
+
+        Placement goes by it at once; the host is told, now or when it is heard again.
+
+        Raises:
+            NotFoundError: There is no agent of that name.
+            ConflictError: It was revoked.
+        """
+        now_ms = self._clock.now_ms()
+        deadline_ms = None if seconds is None else now_ms + seconds * 1000
+        return await self._order(caller, name, draining=True, deadline_ms=deadline_ms)
+
+    async def undrain(self, caller: Caller, name: str) -> ShownAgent:
+        """Have a host take sessions again, wherever its drain was ordered. Raises as `drain`."""
+        return await self._order(caller, name, draining=False, deadline_ms=None)
+
+    async def _order(
+        self, caller: Caller, name: str, *, draining: bool, deadline_ms: int | None
+    ) -> ShownAgent:
+        def tell(outcome: DrainOutcome) -> None:
+            if isinstance(outcome, Drain):
+                self._fleet.order_drain(name, outcome)
+
+        link = self._fleet.link(name)
+        known_revision = 0 if link is None else link.drain.revision
+        order = DrainOrder(name, draining, deadline_ms, known_revision)
+        outcome = await self._hosts.order_drain(order, caller.actor, self._clock.now_ms(), tell)
+        if outcome is None:
+            raise NotFoundError("agent", name)
+        if isinstance(outcome, NotTrusted):
+            raise ConflictError(f"the agent {name!r} was revoked: nobody tells it anything")
+        await self._fleet.drain_told(name, TOLD_WAIT)
+        return await self.get(name)
+
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove an agent: no session is placed on it from now on, and nobody dials it.
 
@@ -94,10 +150,14 @@ class Agents:
 
         Raises:
             NotFoundError: There is none of that name.
-            ConflictError: The settings file declares it, or it has live sessions, or starts whose
-                end is unknown.
+            ConflictError: The settings file declares it, or it has live sessions, starts whose
+                end is unknown, or standbys, which nobody would end.
         """
         check_undeclared("agent", name, self._declared)
+        if self._fleet.is_heard(name) and any(
+            pool.standbys for pool in self._standbys.kept_on(name)
+        ):
+            raise ConflictError(f"the agent {name!r} keeps standbys: drain its host first")
 
         def forget(removal: Removal) -> None:
             if isinstance(removal, Removed):
@@ -108,18 +168,25 @@ class Agents:
         check_removed("agent", name, removal)
 
     def _shown(self, link: HostLink) -> ShownAgent:
-        silent = link.silent_seconds(self._clock.monotonic())
-        heard_ms = None
+        silent = self._fleet.silent_seconds(link)
+        heard_ms = link.row.heard_ms
         if link.heard_at is not None:
             heard_ms = self._clock.now_ms() - int(silent * 1000)
         return ShownAgent(
             row=link.row,
             declared=link.row.name in self._declared,
-            state=self._state(link),
+            state=state_of(self._fleet, link),
             host=link.host,
             live_sessions=link.live_sessions,
             heard_ms=heard_ms,
+            drain=link.drain,
+            draining=link.draining,
+            drain_due=link.drain_due,
+            lost_ms=link.lost_ms,
             pulls=self._preloader.pulls(link),
+            warm_pools=self._standbys.kept_on(link.row.name),
+            latency_ms=link.latency.ms,
+            silent_addresses=list(link.latency.silent),
             unclaimed=sorted(link.unclaimed),
         )
 
@@ -130,13 +197,22 @@ class Agents:
             state=AgentState.REVOKED,
             host=None,
             live_sessions=0,
-            heard_ms=None,
+            heard_ms=agent.row.heard_ms,
+            drain=agent.row.drain,
+            draining=agent.row.drain.draining,
+            drain_due=False,
             pulls=[],
+            warm_pools=[],
             revoked_ms=agent.revoked_ms,
         )
 
-    def _state(self, link: HostLink) -> AgentState:
-        if not link.reconciled:
-            return AgentState.CONNECTING
-        heard = self._fleet.is_heard(link.row.name)
-        return AgentState.READY if heard else AgentState.UNREACHABLE
+
+def state_of(fleet: Fleet, link: HostLink) -> AgentState:
+    """Tell how the control plane stands with an agent that it follows."""
+    if link.is_newer:
+        return AgentState.NEWER
+    if link.lost_ms is not None:
+        return AgentState.LOST
+    if not link.reconciled:
+        return AgentState.CONNECTING
+    return AgentState.READY if fleet.is_heard(link.row.name) else AgentState.UNREACHABLE

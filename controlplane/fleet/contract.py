@@ -23,7 +23,7 @@ class State(StrEnum):
     @property
     def ended(self) -> bool:
         """True when nothing runs any more and nothing will."""
-        return self in {State.EXITED, State.DEAD}
+        return self is State.EXITED or self is State.DEAD
 
 
 class EndReason(StrEnum):
@@ -153,11 +153,84 @@ class HostSession:
     detail: str
     sequence: int
     host: str
+    ready_ms: int | None = None
+    """When the ports of its newest run were all bound, None before."""
+    warm_pool: str = ""
+    """Id of the pool that it is a standby of; "" for a session, and once it was claimed."""
+    warm_pool_revision: int = 0
+    """Revision of the pool whose spec it runs; 0 for what was never a standby."""
+    in_doubt: bool = False
+    """A standby that was found without its record: it may have been claimed."""
+
+    @property
+    def is_standby(self) -> bool:
+        """Tell whether it waits in a warm pool, so that it is nobody's session."""
+        return bool(self.warm_pool)
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether players can reach it."""
+        return self.state is State.RUNNING and self.ready_ms is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Whether a host takes no new sessions; what is left at its deadline is stopped.
+
+    `revision` grows with every order of an operator's; an order that was given on the host itself
+    has that of the one before. `deadline_ms` in Unix time; None: sessions end when they end.
+    """
+
+    revision: int = 0
+    draining: bool = False
+    deadline_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOnHost:
+    """How many standbys of a pool a host was told to keep, and by which revision."""
+
+    revision: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyOrder:
+    """What a host is told of a warm pool. `revision` grows with every order to one host.
+
+    The spec is that of every standby; None only with size 0, which ends the pool there. The signal
+    is what the process of a standby gets once it was claimed, "" for none.
+    """
+
+    pool_id: str
+    revision: int
+    size: int
+    spec: SessionSpec | None
+    claim_signal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A standby that becomes a session.
+
+    `ttl` in seconds from the claim; `request` is the caller's as JSON, for the game. `again`: the
+    database holds this claim already, and it is made once more.
+    """
+
+    internal_id: str
+    identity: Identity
+    ttl: int | None
+    request: str
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a host is and has room for; `images` are references by digest."""
+    """What a host is and has room for; `images` are references by digest.
+
+    `draining` is true also while the host is still to hear that it takes no new sessions; `drain`
+    is what it has heard.
+    """
 
     agent_id: str
     version: str
@@ -175,6 +248,15 @@ class Host:
     draining: bool
     engine_available: bool
     start_slots: int
+    disk_full: bool = False
+    drain: Drain = Drain()
+    engine_version: str = ""
+    runc_version: str = ""
+    kernel_version: str = ""
+    warm_pools: Mapping[str, PoolOnHost] = field(default_factory=dict)
+    """By the pool's id."""
+    starting: frozenset[str] = frozenset()
+    """Internal ids that it has counted, and of which it has told nothing else so far."""
 
 
 @dataclass(frozen=True, slots=True)

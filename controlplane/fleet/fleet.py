@@ -1,24 +1,36 @@
 """The fleet in memory: its hosts by region and node pool, and which of them takes a session."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from controlplane.clock import Clock
+from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.agent_client import AgentClient
-from controlplane.fleet.contract import Host
+from controlplane.fleet.contract import Drain, HostSession
+from controlplane.fleet.explanation import Explanation, explain
+from controlplane.fleet.held_claims import HeldClaims
+from controlplane.fleet.host_drain import HostDrain
 from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.host_silence import HostSilence
+from controlplane.fleet.listening import ListeningClock
 from controlplane.fleet.placement import (
     HostView,
+    ObstacleKind,
     Strategy,
     Wanted,
     has_room,
     is_usable,
     rank_hosts,
 )
+from controlplane.fleet.standbys import Standbys
 from controlplane.fleet.watch import HostWatch
+from controlplane.metrics.agents import FleetMetrics
+from controlplane.storage.claim_store import ClaimStore
 from controlplane.storage.fleet_store import AgentRow, FleetStore
+from controlplane.storage.host_store import HostStore
 from controlplane.storage.report_store import ReportStore
+from tiltyard.journal.context import task_context
 
 
 class Fleet:
@@ -28,29 +40,43 @@ class Fleet:
         self,
         fleet_store: FleetStore,
         reports: ReportStore,
+        hosts: HostStore,
+        claims: ClaimStore,
         *,
         dial: Callable[[AgentRow], AgentClient],
         placement_silence: float,
         unreachable_after: float,
+        lost_after: float,
         clock: Clock,
         random: Random,
+        reach: Reach = go_on,
+        metrics: FleetMetrics | None = None,
     ) -> None:
         """Know no host yet; `load` reads them, `run` follows them; `dial` makes their clients."""
         self._dial = dial
         self._fleet_store = fleet_store
         self._reports = reports
-        self._placement_silence = placement_silence
-        self._unreachable_after = unreachable_after
-        self._clock = clock
+        self._hosts = hosts
+        self._claims = claims
+        self.standbys = Standbys()
+        """Those of all hosts; who takes one claims it."""
+        self.placement_silence = placement_silence
+        """Seconds of silence after which no session is placed on a host."""
+        self.unreachable_after = unreachable_after
+        """Seconds of silence after which a host counts as out of reach."""
+        self._lost_after = lost_after
+        self._clock, self._listening = clock, ListeningClock(clock)
         self._random = random
+        self._reach = reach
+        self._metrics = metrics
         self._links: dict[str, HostLink] = {}
         self._watches: dict[str, HostWatch] = {}
+        self._drains: dict[str, HostDrain] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._awaited: set[str] = set()
         self._places: dict[tuple[str, str], list[HostLink]] = {}
         self._strategies: dict[str, Strategy] = {}
-        self._changed = asyncio.Event()
         self._listeners: list[Callable[[HostLink], None]] = []
 
     async def load(self) -> None:
@@ -64,22 +90,32 @@ class Fleet:
         """Follow every host until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
+            group.create_task(self._listening.run(), name="listening")
             for name in self._watches:
                 self._follow(group, name)
             await asyncio.Event().wait()  # hosts come and go, and there may be none
 
     def add(self, row: AgentRow) -> None:
         """Take an agent in, and follow it as soon as the fleet runs."""
-        link = HostLink(row, self._dial(row))
+        link = HostLink(row, self._dial(row), self.standbys)
         self._links[row.name] = link
         self._places.setdefault((row.region, row.node_pool), []).append(link)
+        self._drains[row.name] = drain = HostDrain(
+            link, self._hosts, random=self._random, changed=self.tell_change
+        )
         self._watches[row.name] = HostWatch(
             link,
             self._reports,
+            drain,
+            HostSilence(link, self._hosts, self._lost_after, self._clock),
+            self._held_claims(link),
             clock=self._clock,
+            listened=self._listening.now,
             random=self._random,
-            changed=self._on_change,
+            changed=self.tell_change,
             stop=self.stop_session,
+            reach=self._reach,
+            metrics=self._metrics,
         )
         if self._group is not None:
             self._follow(self._group, row.name)
@@ -94,11 +130,12 @@ class Fleet:
             return
         assert self._group is not None, "the fleet runs"
         self._places[link.row.region, link.row.node_pool].remove(link)
-        del self._watches[agent]
+        del self._watches[agent], self._drains[agent]
         self._awaited.discard(agent)
+        self.standbys.leave(agent)
         left = _leave(link, self._following.pop(agent))
         self._group.create_task(left, name=f"leave {agent}")
-        self._on_change(link)
+        self.tell_change(link)
 
     async def close(self) -> None:
         """Hang up on every agent."""
@@ -122,6 +159,11 @@ class Fleet:
         """Give the link of an agent."""
         return self._links.get(agent)
 
+    def session(self, agent: str, internal_id: str) -> HostSession | None:
+        """Give a session as its host reported it last; None when it is not known to live."""
+        link = self._links.get(agent)
+        return link.session(internal_id) if link is not None else None
+
     def set_strategy(self, node_pool: str, strategy: Strategy) -> None:
         """Fill the hosts of a node pool so from the next start on."""
         self._strategies[node_pool] = strategy
@@ -129,6 +171,10 @@ class Fleet:
     def on_change(self, listener: Callable[[HostLink], None]) -> None:
         """Call `listener` whenever a host or its sessions changed, and when it was removed."""
         self._listeners.append(listener)
+
+    def silent_seconds(self, link: HostLink) -> float:
+        """Tell for how long a host was silent while it was listened to."""
+        return link.silent_seconds(self._listening.now())
 
     def is_heard(self, agent: str | None) -> bool:
         """Tell whether an agent's sessions keep the status that it reported.
@@ -138,12 +184,32 @@ class Fleet:
         link = self._links.get(agent or "")
         if link is None or not link.reconciled:
             return True
-        return link.silent_seconds(self._clock.monotonic()) <= self._unreachable_after
+        return self.silent_seconds(link) <= self.unreachable_after
+
+    def takes_claims(self, agent: str) -> bool:
+        """Tell whether standbys of an agent's host can be claimed now."""
+        link = self._links.get(agent)
+        if link is None or link.draining or link.is_newer or not link.reconciled:
+            return False
+        return self.silent_seconds(link) <= self.placement_silence
 
     def is_draining(self, agent: str | None) -> bool:
         """Tell whether an agent's host takes no new sessions."""
         link = self._links.get(agent or "")
-        return link is not None and link.host is not None and link.host.draining
+        return link is not None and link.draining
+
+    def order_drain(self, agent: str, drain: Drain) -> None:
+        """Have a host told an order that is in the database; placement goes by it at once."""
+        if agent in self._drains:
+            self._drains[agent].order(drain)
+
+    async def drain_told(self, agent: str, timeout: float) -> None:
+        """Wait until a host has taken its orders, at most `timeout` seconds, if it is heard."""
+        link = self._links.get(agent)
+        if link is None:
+            return
+        if self.silent_seconds(link) <= self.placement_silence:
+            await self._drains[agent].told(timeout)
 
     def has_image(self, region: str, node_pool: str, image: str) -> bool:
         """Tell whether a host of a region and node pool that is in reach has pulled an image.
@@ -151,21 +217,44 @@ class Fleet:
         It may be draining or full: that is no room (420), not a missing tag (404).
         """
         return any(
-            image in view.host.images and view.silent_seconds <= self._unreachable_after
-            for view in self._views(region, node_pool, frozenset())
+            image in view.host.images and view.silent_seconds <= self.unreachable_after
+            for view in self._views(region, node_pool)
         )
 
     def can_run_image(self, region: str, node_pool: str, image: str) -> bool:
         """Tell whether a host that takes sessions has pulled an image."""
         return any(
-            image in view.host.images and is_usable(view, self._placement_silence)
-            for view in self._views(region, node_pool, frozenset())
+            image in view.host.images and is_usable(view, self.placement_silence)
+            for view in self._views(region, node_pool)
         )
 
-    def hosts_with_room(self, region: str, node_pool: str, wanted: Wanted) -> list[Host]:
+    def strategy(self, node_pool: str) -> Strategy:
+        """Tell how the hosts of a node pool are filled."""
+        return self._strategies.get(node_pool, Strategy.PACKED)
+
+    def hosts_of(self, region: str, node_pool: str) -> list[HostLink]:
+        """Give the hosts of a region and node pool, whatever their condition."""
+        return list(self._places.get((region, node_pool), ()))
+
+    def hosts_with_room(self, region: str, node_pool: str, wanted: Wanted) -> list[HostLink]:
         """Give the healthy hosts of a region and node pool that could take a session."""
-        views = self._views(region, node_pool, frozenset())
-        return [view.host for view in views if has_room(view, wanted, self._placement_silence)]
+        views = self._views(region, node_pool)
+        fit = (view for view in views if has_room(view, wanted, self.placement_silence))
+        return [self._links[view.agent] for view in fit]
+
+    def explain(self, region: str, node_pool: str, wanted: Wanted) -> Explanation:
+        """Tell of each host of a region and node pool what `take_host` would make of it."""
+        now = self._listening.now()
+        return explain(
+            {
+                link.row.name: link.view(now)
+                or (ObstacleKind.NEWER if link.is_newer else ObstacleKind.CONNECTING)
+                for link in self._places.get((region, node_pool), [])
+            },
+            wanted,
+            strategy=self.strategy(node_pool),
+            max_silence=self.placement_silence,
+        )
 
     def take_host(
         self,
@@ -176,11 +265,17 @@ class Fleet:
         refused: frozenset[str],
     ) -> HostLink | None:
         """Choose a host and take what the attempt needs of it, in one step of the event loop."""
+        now = self._listening.now()
+        views = (
+            link.view(now)
+            for link in self._places.get((region, node_pool), ())
+            if link.has_start_slot and link.row.name not in refused
+        )
         ranked = rank_hosts(
-            self._views(region, node_pool, refused),
+            (view for view in views if view is not None),
             wanted,
-            strategy=self._strategies.get(node_pool, Strategy.PACKED),
-            max_silence=self._placement_silence,
+            strategy=self.strategy(node_pool),
+            max_silence=self.placement_silence,
             random=self._random,
         )
         if not ranked:
@@ -189,25 +284,39 @@ class Fleet:
         link.hold(internal_id, wanted)
         return link
 
-    def may_free_up(
-        self, region: str, node_pool: str, wanted: Wanted, refused: frozenset[str]
-    ) -> bool:
-        """Tell whether only a start slot is missing, which starts under way will free."""
-        views = self._views(region, node_pool, refused)
-        return any(has_room(view, wanted, self._placement_silence) for view in views)
+    def hopeless(
+        self, region: str, node_pool: str, wishes: Iterable[tuple[Wanted, frozenset[str]]]
+    ) -> set[tuple[Wanted, frozenset[str]]]:
+        """Give those for whom no host has room, not even once the starts under way have ended.
 
-    async def wait_for_change(self, timeout: float) -> None:
-        """Wait until something returned to a host or a host changed, at most `timeout` seconds."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+        A wish is what is wanted, and the agents that are not asked again.
+        """
+        left = set(wishes)
+        for view in self._views(region, node_pool):
+            left = {
+                (wanted, refused)
+                for wanted, refused in left
+                if view.agent in refused or not has_room(view, wanted, self.placement_silence)
+            }
+            if not left:
+                break
+        return left
+
+    def view(self, link: HostLink) -> HostView | None:
+        """Show a host as placement sees it now; None where nothing of it could be used."""
+        return link.view(self._listening.now())
+
+    def fitting(self, link: HostLink, wishes: Iterable[Wanted]) -> list[Wanted]:
+        """Give those of these that this one host has room for now."""
+        view = self.view(link)
+        if view is None or self._links.get(link.row.name) is not link:
+            return []
+        return [wanted for wanted in wishes if has_room(view, wanted, self.placement_silence)]
 
     def give_back(self, link: HostLink, internal_id: str) -> None:
-        """Return what an attempt holds, and let those who wait for a slot look again."""
+        """Return what an attempt holds."""
         link.give_back(internal_id)
-        self._on_change(link)
+        self.tell_change(link)
 
     def stop_session(self, agent: str, internal_id: str) -> "asyncio.Future[bool]":
         """Have a session, or what may have come of an attempt, stopped for certain.
@@ -222,26 +331,27 @@ class Fleet:
         nothing.set_result(True)
         return nothing
 
-    def _follow(self, group: asyncio.TaskGroup, agent: str) -> None:
-        self._following[agent] = group.create_task(
-            self._watches[agent].run(), name=f"watch {agent}"
+    def _held_claims(self, link: HostLink) -> HeldClaims:
+        return HeldClaims(
+            link, self._claims, self._reports, clock=self._clock, random=self._random
         )
 
-    def _on_change(self, link: HostLink) -> None:
-        self.wake()
+    def _follow(self, group: asyncio.TaskGroup, agent: str) -> None:
+        self._following[agent] = group.create_task(
+            self._watches[agent].run(), name=f"watch {agent}", context=task_context(agent=agent)
+        )
+
+    def tell_change(self, link: HostLink) -> None:
+        """Tell every listener that a host, or what is held of it, changed."""
         for listener in self._listeners:
             listener(link)
 
-    def wake(self) -> None:
-        """Let everyone who waits for a change look again."""
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def _views(self, region: str, node_pool: str, refused: frozenset[str]) -> list[HostView]:
-        now = self._clock.monotonic()
-        links = self._places.get((region, node_pool), [])
-        views = (link.view(now) for link in links if link.row.name not in refused)
-        return [view for view in views if view is not None]
+    def _views(self, region: str, node_pool: str) -> Iterator[HostView]:
+        now = self._listening.now()
+        for link in self._places.get((region, node_pool), ()):
+            view = link.view(now)
+            if view is not None:
+                yield view
 
 
 async def _leave(link: HostLink, following: "asyncio.Task[None]") -> None:

@@ -9,12 +9,15 @@ from random import Random
 
 from controlplane.clock import Clock
 from controlplane.errors import AgentReason, AgentRefusedError, AgentSilentError, StoreError
+from controlplane.fleet.back_off import pause
 from controlplane.fleet.contract import RegistryLogin
 from controlplane.fleet.host_link import HostLink
 from controlplane.fleet.pulls import Pull, PullState, next_pulls
 from controlplane.storage.tag_store import HostImages, TagStore
+from tiltyard.journal.context import task_context
+from tiltyard.journal.events import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 60.0
@@ -57,7 +60,10 @@ class HostPreload:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._failures = 0
-        self.task = asyncio.create_task(self._run(), name=f"images of {link.row.name}")
+        own = task_context(agent=link.row.name)
+        self.task = asyncio.create_task(
+            self._run(), name=f"images of {link.row.name}", context=own
+        )
 
     @property
     def pulls(self) -> list[Pull]:
@@ -112,7 +118,7 @@ class HostPreload:
             try:
                 await self._compare()
             except StoreError as error:
-                _log.warning("cannot read what %s shall have: %s", name, error)
+                _log.warning("cannot read what images it shall have", agent=name, error=str(error))
                 self._failures += 1
                 return self._pause(self._failures)
             self._failures, self._compared_at = 0, now
@@ -177,7 +183,7 @@ class HostPreload:
         except (AgentRefusedError, AgentSilentError, StoreError) as error:
             self._failed(image, str(error))
             return
-        _log.info("agent %s: image %s: pulled", self.link.row.name, image)
+        _log.info("image pulled", agent=self.link.row.name, image=image)
         due = self._means.clock.monotonic() + REPORT_WAIT
         self._pulls[image] = replace(self._pulls[image], due=due)
 
@@ -185,7 +191,7 @@ class HostPreload:
         """Note a failure; it is a warning once for each cause."""
         pull, clock = self._pulls[image], self._means.clock
         level = logging.DEBUG if cause == pull.cause else logging.WARNING
-        _log.log(level, "agent %s: image %s: %s", self.link.row.name, image, cause)
+        _log.log(level, "pull failed", agent=self.link.row.name, image=image, error=cause)
         failures = pull.failures + 1
         self._pulls[image] = replace(
             pull,
@@ -201,7 +207,13 @@ class HostPreload:
             await self.link.client.remove_image(image)
         except (AgentRefusedError, AgentSilentError) as error:
             level = logging.DEBUG if _is_in_use(error) else logging.WARNING
-            _log.log(level, "agent %s: image %s: %s", self.link.row.name, image, error)
+            _log.log(
+                level,
+                "image not removed",
+                agent=self.link.row.name,
+                image=image,
+                error=str(error),
+            )
         _, wait = self._removal_due.get(image, (0.0, FIRST_WAIT))
         due = self._means.clock.monotonic() + wait
         self._removal_due[image] = due, min(LONGEST_WAIT, wait * 2)
@@ -214,8 +226,8 @@ class HostPreload:
 
     def _pause(self, failures: int) -> float:
         """Give the wait after so many failures, shortened by chance so that hosts do not march."""
-        wait = FIRST_WAIT * 2.0 ** min(failures - 1, 30)
-        return min(LONGEST_WAIT, wait) * (0.5 + self._means.random.random() / 2)
+        random = self._means.random
+        return pause(failures, first=FIRST_WAIT, longest=LONGEST_WAIT, random=random)
 
 
 def _is_in_use(error: Exception) -> bool:

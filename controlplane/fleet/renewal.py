@@ -1,92 +1,225 @@
 """Certificates are renewed when two thirds of their life are over: ours, and those of agents.
 
 An agent makes a fresh key for each, so that none lives longer than its certificate. Streams that
-are open go on; the next connection has the new one.
+are open go on; the next connection has the new one. Hosts whose certificate is of another
+authority than the current one are moved to it as soon as they are heard.
 """
 
 import asyncio
-import logging
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from controlplane.clock import Clock
 from controlplane.errors import AgentRefusedError, AgentSilentError, StoreError
 from controlplane.fleet.dialling import Dialler
 from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host_certificates import HostCertificates
 from controlplane.fleet.host_link import HostLink
 from controlplane.issuer import Issuer
-from controlplane.storage.enrolment_store import EnrolmentStore
+from controlplane.metrics.agents import FleetMetrics
+from tiltyard.journal.events import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 INTERVAL = 600.0
 """Seconds between two looks; who could not be renewed has ten days of them."""
 
+MOVE_INTERVAL = 2.0
+"""Seconds between two looks for hosts that are to move to the current authority."""
+
+MOVE_AGAIN = 5.0
+"""Seconds until a host is asked again that could not be moved."""
+
+REFUSED_AGAIN = 60.0
+"""The same for one that refused, unless its agent was restarted."""
+
+CALL_OTHERWISE = 5.0
+"""Seconds for which a silent host is called with one certificate before another is tried."""
+
 AT_ONCE = 16
 """Agents that are renewed at the same time."""
+
+_FAILURES = (AgentRefusedError, AgentSilentError, ValueError, StoreError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a host could not be moved, by which incarnation of its agent, and when to ask again.
+
+    That is monotonic time.
+    """
+
+    cause: str
+    incarnation: str
+    again_at: float
 
 
 class Renewal:
     """Looks after the certificates of a fleet."""
 
     def __init__(
-        self, store: EnrolmentStore, fleet: Fleet, issuer: Issuer, dialler: Dialler, clock: Clock
+        self,
+        certificates: HostCertificates,
+        fleet: Fleet,
+        issuer: Issuer,
+        dialler: Dialler,
+        clock: Clock,
+        *,
+        metrics: FleetMetrics | None = None,
     ) -> None:
-        self._store = store
+        self._certificates = certificates
         self._fleet = fleet
         self._issuer = issuer
         self._dialler = dialler
         self._clock = clock
+        self._metrics = metrics or FleetMetrics()
+        self._woken = asyncio.Event()
+        self._failures: dict[str, _Failure] = {}
+        self._as_current: set[str] = set()
+        """Silent hosts that are called as if they had moved."""
+        self._called_otherwise_at = clock.monotonic()
 
     async def run(self) -> None:
-        """Renew what is due, now and then, until cancelled."""
+        """Renew what is due and move who is to move, now and then, until cancelled."""
         while True:
             await self.renew()
-            await asyncio.sleep(INTERVAL)
+            looked_at = self._clock.monotonic()
+            while (left := looked_at + INTERVAL - self._clock.monotonic()) > 0:
+                await self._wait(min(left, MOVE_INTERVAL) if self.unmoved() else left)
+                await self.move()
 
     async def renew(self) -> None:
         """Renew what is due now; an agent that cannot be reached is asked another time."""
         if await self._renew_own():
-            for link in self._fleet.links:
-                if link.row.id is not None:
-                    link.client.redial(self._dialler.credentials(link.row.id))
-        slots = asyncio.Semaphore(AT_ONCE)
-        async with asyncio.TaskGroup() as group:
-            for link in self._fleet.links:
-                if self._is_due(link):
-                    name = f"renew the certificate of {link.row.name}"
-                    group.create_task(self._renew_in_turn(link, slots), name=name)
+            self.redial()
+        self._warn_of_end()
+        due = [link for link in self._fleet.links if self._is_due(link)]
+        await _in_turn(due, self._renew, "renew the certificate of")
+
+    def unmoved(self) -> list[HostLink]:
+        """Give the enrolled hosts that are not with the current authority alone."""
+        return [link for link in self._fleet.links if not self._certificates.is_moved(link)]
+
+    def cause(self, link: HostLink) -> str:
+        """Say why a host could not be moved last; "" when that is not known."""
+        failure = self._failures.get(link.row.name)
+        return failure.cause if failure is not None else ""
+
+    async def move(self) -> None:
+        """Move the hosts that are to move and are heard."""
+        unmoved = self.unmoved()
+        names = {link.row.name for link in unmoved}
+        self._failures = {n: found for n, found in self._failures.items() if n in names}
+        self._as_current &= names
+        if self._clock.monotonic() - self._called_otherwise_at >= CALL_OTHERWISE:
+            self._called_otherwise_at = self._clock.monotonic()
+            self._call_otherwise([link for link in unmoved if not self._is_heard(link)])
+        await _in_turn([link for link in unmoved if self._may_move(link)], self._move, "move")
+
+    def look_again(self) -> None:
+        """Have a look taken at once, as when a rotation has begun."""
+        self._failures.clear()
+        self._woken.set()
+
+    def redial(self) -> None:
+        """Make new calls to enrolled agents with what we are and trust now."""
+        for link in self._fleet.links:
+            if link.row.id is not None:
+                self._redial(link)
+
+    def _redial(self, link: HostLink) -> None:
+        row = link.row
+        if row.name in self._as_current:
+            row = replace(row, authority=self._issuer.authority.fingerprint)
+        link.client.redial(self._dialler.credentials(row))
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        self._woken.clear()
 
     async def _renew_own(self) -> bool:
         try:
-            return await self._issuer.renew_own()
-        except (
-            OSError,
-            ValueError,
-        ) as error:  # a full disk, or a clock beyond the authority's end
-            _log.error("cannot renew the control plane's own certificates: %s", error)
+            with self._metrics.renewal("controlplane") as renewal:
+                renewal.happened = await self._issuer.renew_own()
+        except (OSError, ValueError) as error:  # a full disk, or a clock beyond its end
+            _log.error("cannot renew the control plane's own certificates", error=str(error))
             return False
+        return renewal.happened
+
+    def _warn_of_end(self) -> None:
+        if self._issuer.authority.is_ending(self._clock.now_ms()):
+            _log.warning("the authority ends within a year: `authority rotate` replaces it")
 
     def _is_due(self, link: HostLink) -> bool:
-        expire_ms = link.row.certificate_expire_ms
-        now_ms = self._clock.now_ms()
-        return expire_ms is not None and self._issuer.authority.is_due(expire_ms, now_ms)
-
-    async def _renew_in_turn(self, link: HostLink, slots: asyncio.Semaphore) -> None:
-        async with slots:
-            try:
-                await self._renew(link)
-            except (AgentRefusedError, AgentSilentError, ValueError, StoreError) as error:
-                name, expire_ms = link.row.name, link.row.certificate_expire_ms or 0
-                if expire_ms <= self._clock.now_ms():
-                    _log.error("agent %s: its certificate has expired: enrol it again", name)
-                else:
-                    _log.warning("agent %s: cannot renew its certificate: %s", name, error)
+        row = link.row
+        authority = self._issuer.authorities.of(row.authority)
+        return row.certificate_expire_ms is not None and authority.is_due(
+            row.certificate_expire_ms, self._clock.now_ms()
+        )
 
     async def _renew(self, link: HostLink) -> None:
-        row = link.row
-        assert row.id is not None, "only an enrolled agent's certificate expires"
-        issued = self._issuer.sign_agent(await link.client.renew_certificate(), row.id)
-        await link.client.renew_certificate(issued.certificate)
-        link.row = replace(row, certificate_expire_ms=issued.expire_ms)
-        await self._store.renewed(row, issued.serial, issued.expire_ms, self._clock.now_ms())
-        _log.info("agent %s: its certificate is renewed", row.name)
+        try:
+            with self._metrics.renewal("agent"):
+                await self._certificates.renew(link)
+        except _FAILURES as error:
+            name, expire_ms = link.row.name, link.row.certificate_expire_ms or 0
+            if expire_ms <= self._clock.now_ms():
+                _log.error("its certificate has expired: enrol it again", agent=name)
+            else:
+                _log.warning("cannot renew its certificate", agent=name, error=str(error))
+
+    def _call_otherwise(self, silent: list[HostLink]) -> None:
+        """Call those with the current certificate who were called with the former, or the reverse.
+
+        A database from the middle of a rotation does not say who has moved since. Who is being
+        called may be about to answer, and shall be called on as it was then.
+        """
+        if self._issuer.authorities.former is None:
+            return
+        for link in silent:
+            if not link.client.is_calling:
+                self._as_current ^= {link.row.name}
+                self._redial(link)
+
+    def _is_heard(self, link: HostLink) -> bool:
+        return self._fleet.silent_seconds(link) <= self._fleet.unreachable_after
+
+    def _may_move(self, link: HostLink) -> bool:
+        if not self._is_heard(link):
+            return False
+        failure = self._failures.get(link.row.name)
+        if failure is None or failure.incarnation != link.incarnation:
+            return True
+        return self._clock.monotonic() >= failure.again_at
+
+    async def _move(self, link: HostLink) -> None:
+        name = link.row.name
+        try:
+            with self._metrics.renewal("agent"):
+                await self._certificates.move(link)
+        except _FAILURES as error:
+            cause, pause = str(error), MOVE_AGAIN
+            if isinstance(error, AgentRefusedError):
+                cause, pause = error.text, REFUSED_AGAIN
+            again_at = self._clock.monotonic() + pause
+            if self.cause(link) != cause:
+                _log.warning("cannot move to the current authority", agent=name, error=cause)
+            self._failures[name] = _Failure(cause, link.incarnation, again_at)
+
+
+async def _in_turn(
+    links: list[HostLink], work: Callable[[HostLink], Awaitable[None]], doing: str
+) -> None:
+    """Do something with each host, with a bounded number at the same time."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def turn(link: HostLink) -> None:
+        async with slots:
+            await work(link)
+
+    async with asyncio.TaskGroup() as group:
+        for link in links:
+            group.create_task(turn(link), name=f"{doing} {link.row.name}")

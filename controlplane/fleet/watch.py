@@ -1,18 +1,19 @@
 """The Watch loop of one host: read its stream, write what it reports, stop what must not live."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from random import Random
 
 from controlplane.clock import Clock
 from controlplane.errors import (
+    AgentNewerError,
     AgentReason,
     AgentRefusedError,
     AgentSilentError,
     StoreError,
 )
+from controlplane.failpoints import Reach, go_on
+from controlplane.fleet.back_off import BackOff
 from controlplane.fleet.contract import (
     HostReported,
     HostSession,
@@ -21,43 +22,34 @@ from controlplane.fleet.contract import (
     SnapshotEnd,
     WatchMessage,
 )
+from controlplane.fleet.held_claims import HeldClaims
+from controlplane.fleet.host_drain import HostDrain
 from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.host_silence import HostSilence
+from controlplane.metrics.agents import FleetMetrics
 from controlplane.storage.report_store import ReportStore
 from controlplane.storage.settling import Verdict
+from tiltyard.journal.events import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 MESSAGE_TIMEOUT = 6.0
 """Three heartbeats: a stream that is silent for longer is dialled anew, on a new connection."""
 
+NEWER_PAUSE = 5.0
+"""An agent that is too new to be read stays so until somebody installs another version."""
+
 STOP_TIMEOUT = 60.0
 """Longer than a host's grace period; a stop that takes longer is asked for again."""
 
-MIN_BACK_OFF = 0.1
 MAX_DIAL_BACK_OFF = 0.5
 """With what gRPC takes to connect, a host that is back is heard again within 2 s."""
 
 MAX_STOP_BACK_OFF = 2.0
 """A stop that was asked for meanwhile reaches a host so soon after its return."""
 
-
-@dataclass(slots=True)
-class BackOff:
-    """Waits that double from 0.1 s, each shortened by chance so that hosts do not march."""
-
-    random: Random
-    longest: float
-    _next: float = field(default=MIN_BACK_OFF)
-
-    def reset(self) -> None:
-        """Begin anew after a success."""
-        self._next = MIN_BACK_OFF
-
-    async def wait(self) -> None:
-        """Wait, and longer the next time."""
-        delay = self._next * (0.5 + self.random.random() / 2)
-        self._next = min(self.longest, self._next * 2)
-        await asyncio.sleep(delay)
+CLAIM_INTERVAL = 10.0
+"""Seconds between two looks whether what is nobody's has an account by now."""
 
 
 class HostWatch:
@@ -67,26 +59,42 @@ class HostWatch:
         self,
         link: HostLink,
         reports: ReportStore,
+        drain: HostDrain,
+        silence: HostSilence,
+        claims: HeldClaims,
         *,
         clock: Clock,
+        listened: Callable[[], float],
         random: Random,
         changed: Callable[[HostLink], None],
         stop: Callable[[str, str], object],
+        reach: Reach = go_on,
+        metrics: FleetMetrics | None = None,
     ) -> None:
         """Call `changed` whenever the host or its sessions changed in memory.
 
-        `stop` has a session stopped on any host, by its agent and internal id.
+        `stop` has a session stopped on any host, by its agent and internal id; `listened` tells
+        for how many seconds hosts were listened to; `reach` is called at the named steps of
+        `failpoints.py`.
         """
         self._link = link
         self._reports = reports
+        self._drain = drain
+        self._silence = silence
+        self._claims = claims
         self._clock = clock
+        self._listened = listened
         self._random = random
         self._changed = changed
         self._stop = stop
+        self._reach = reach
+        self._metrics = metrics or FleetMetrics()
         self._snapshot: set[str] | None = None
+        self._snapshot_began = 0.0
         self._stops: dict[str, asyncio.Task[bool]] = {}
         self._waiting: dict[str, HostSession] = {}
         """Sessions of ids whose start is not settled yet: judged again with every message."""
+        self._claims_due = 0.0
         self._acked = 0
         self.tried = asyncio.Event()
         """Set once the host has reconciled or could not be reached."""
@@ -94,24 +102,31 @@ class HostWatch:
     async def run(self) -> None:
         """Follow the host for ever, dialling anew whenever the stream breaks."""
         back_off, told = BackOff(self._random, MAX_DIAL_BACK_OFF), ""
+        self._silence.begin()
         try:
             while True:
                 heard_at = self._link.heard_at
                 try:
                     await self._follow(back_off)
-                except TimeoutError:
+                except TimeoutError as error:
+                    self._metrics.broke(error)
                     why = f"nothing came for {MESSAGE_TIMEOUT:g} s"
                     # The connection may be a dead one, which takes long to show.
                     self._link.client.redial()
                 except (AgentRefusedError, AgentSilentError, StoreError) as error:
+                    self._metrics.broke(error)
                     why = str(error)
+                    self._link.is_newer = isinstance(error, AgentNewerError)
                 if why != told or heard_at != self._link.heard_at:
-                    _log.info("agent %s: stream broke: %s", self._link.row.name, why)
+                    _log.info("stream broke", agent=self._link.row.name, error=why)
                 told = why
                 self.tried.set()
-                await back_off.wait()
+                await self._silence.missed()
+                await (asyncio.sleep(NEWER_PAUSE) if self._link.is_newer else back_off.wait())
         finally:
             await self._cancel_stops()
+            await self._claims.close()
+            await self._drain.close()
 
     def stop_session(self, internal_id: str) -> "asyncio.Task[bool]":
         """Have a session stopped for certain: asked for again until the host has answered.
@@ -141,17 +156,20 @@ class HostWatch:
     async def _take_in(self, message: WatchMessage) -> None:
         if message.incarnation != self._link.incarnation:
             self._acked = 0
-        self._link.apply(message, self._clock.monotonic())
+        self._link.apply(message, self._listened())
+        await self._silence.heard()
         event = message.event
         if isinstance(event, SnapshotBegin):
-            self._snapshot = set()
+            self._snapshot, self._snapshot_began = set(), self._clock.monotonic()
         elif isinstance(event, SessionsReported):
             await self._take_in_sessions(event.sessions)
         elif isinstance(event, SnapshotEnd):
             await self._end_snapshot(event)
+        elif isinstance(event, HostReported):
+            await self._drain.reported(anew=self._snapshot is not None)
         if self._snapshot is None:
-            if self._waiting:
-                await self._settle(tuple(self._waiting.values()))
+            if unsettled := self._unsettled():
+                await self._settle(unsettled)
             self._acked = message.sequence
         if isinstance(event, SessionsReported | SnapshotEnd | HostReported):
             self._changed(self._link)
@@ -166,24 +184,39 @@ class HostWatch:
 
     async def _settle(self, sessions: Sequence[HostSession]) -> None:
         name, now_ms = self._link.row.name, self._clock.now_ms()
-        settled = await self._reports.settle(name, sessions, self._link.starting, now_ms)
+        settled = await self._reports.settle(name, sessions, self._link.under_way, now_ms)
         for session in sessions:
             internal_id = session.internal_id
             verdict = settled.verdicts.get(internal_id)
             self._waiting.pop(internal_id, None)
+            if verdict is Verdict.KEEP:  # its account may be known by now
+                self._link.unclaimed.discard(internal_id)
             if verdict is Verdict.WAIT:
                 self._waiting[internal_id] = session
             elif verdict is Verdict.STOP:
                 self.stop_session(internal_id)
+            elif verdict is Verdict.CLAIM:
+                self._claims.repeat(internal_id)
             elif verdict is Verdict.UNCLAIMED:
                 self._leave_alone(internal_id)
         for superseded in settled.superseded:
             self._stop(superseded.agent, superseded.internal_id)
 
+    def _unsettled(self) -> tuple[HostSession, ...]:
+        """Give what is to be judged again: what waits, and now and then what is nobody's."""
+        now, unclaimed = self._clock.monotonic(), []
+        if self._link.unclaimed and now >= self._claims_due:
+            self._claims_due = now + CLAIM_INTERVAL
+            unclaimed = [self._link.session(each) for each in self._link.unclaimed]
+        return (*self._waiting.values(), *(session for session in unclaimed if session))
+
     def _leave_alone(self, internal_id: str) -> None:
         if not self._link.unclaimed:
-            text = "agent %s: session %s has no valid ticket: it is nobody's and is left alone"
-            _log.warning(text, self._link.row.name, internal_id)
+            _log.warning(
+                "no valid ticket or account: nobody's, it is left alone",
+                agent=self._link.row.name,
+                session=internal_id,
+            )
         self._link.unclaimed.add(internal_id)
 
     async def _end_snapshot(self, event: SnapshotEnd) -> None:
@@ -199,8 +232,9 @@ class HostWatch:
         for internal_id in await self._reports.to_stop(name):
             self.stop_session(internal_id)
         if not self._link.reconciled:
-            _log.info("agent %s: reconciled, %d sessions", name, len(present))
+            _log.info("reconciled", agent=name, sessions=len(present))
         self._link.reconciled = True
+        self._metrics.snapshot_seconds.observe(self._clock.monotonic() - self._snapshot_began)
         self.tried.set()
 
     async def _stop_until_gone(self, internal_id: str) -> bool:
@@ -231,8 +265,10 @@ class HostWatch:
             await self._reports.end_stopped(name, internal_id, self._clock.now_ms())
             self._link.drop(internal_id)
         else:
+            await self._reach("stop.answered")
             now_ms = self._clock.now_ms()
             await self._reports.settle(name, (answer.session,), (), now_ms)
+            await self._reach("stop.written")
             if answer.session.state.ended:
                 self._link.forget(answer.session)
         self._changed(self._link)
@@ -240,7 +276,7 @@ class HostWatch:
 
     def _log_failed_stop(self, internal_id: str, error: Exception) -> None:
         name = self._link.row.name
-        _log.warning("agent %s: cannot stop %s: because %s", name, internal_id, error)
+        _log.warning("cannot stop a session", agent=name, session=internal_id, error=str(error))
 
     async def _cancel_stops(self) -> None:
         stops = list(self._stops.values())

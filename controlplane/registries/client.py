@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,8 +20,9 @@ from controlplane.registries.manifests import (
 )
 from controlplane.registries.tag_lists import TagLists
 from controlplane.storage.fleet_store import Registry
+from tiltyard.journal.events import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 RESOLVE_TIMEOUT = 10.0
 """For all requests about one tag together: its manifest, those that it lists, and a log-in."""
@@ -91,7 +91,7 @@ class RegistryClient:
     ) -> None:
         """Take what says where a registry is, and how to log in there."""
         self._endpoint_of = endpoint_of
-        self._max_image_bytes = max_image_bytes
+        self.max_image_bytes = max_image_bytes
         self._http = RegistryHttp()
         self._lists = TagLists(self._read_tags)
 
@@ -133,11 +133,11 @@ class RegistryClient:
         reply = await self._manifest(registry, repository, tag)
         if reply is None:
             return None
-        for listed in check_manifest(reply.body, _type_of(reply), self._max_image_bytes):
+        for listed in check_manifest(reply.body, _type_of(reply), self.max_image_bytes):
             image = await self._manifest(registry, repository, listed)
             if image is None or not is_named_by(listed, image.body):
                 raise UnusableError("it lacks an image that its list names")
-            check_listed(image.body, _type_of(image), self._max_image_bytes)
+            check_listed(image.body, _type_of(image), self.max_image_bytes)
         return digest_of(reply.body)
 
     async def _manifest(self, registry: Registry, repository: str, reference: str) -> Reply | None:
@@ -197,10 +197,10 @@ def _told_of(registry: Registry) -> Iterator[None]:
     try:
         yield
     except UnusableError as error:
-        _log.warning("cannot ask registry %s: because %s", registry.name, error.detail)
+        _log.warning("cannot ask a registry", registry=registry.name, error=error.detail)
         raise RegistryUnavailableError(registry.name, str(error)) from error
     except TimeoutError as error:
-        _log.warning("cannot ask registry %s: because it did not answer in time", registry.name)
+        _log.warning("a registry did not answer in time", registry=registry.name)
         raise RegistryTimeoutError(registry.name) from error
 
 

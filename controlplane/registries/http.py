@@ -11,7 +11,6 @@ but for the realm of its tokens, and that must be a host that the operator named
 """
 
 import asyncio
-import logging
 import ssl
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -28,8 +27,9 @@ from controlplane.redaction import cut_out
 from controlplane.registries.endpoint import Endpoint, UnusableError, base_url, is_address
 from controlplane.registries.login import checked_realm, read_challenges, read_token
 from controlplane.registries.resolver import LookUps, Resolver
+from tiltyard.journal.events import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 TIMEOUT = aiohttp.ClientTimeout(total=5, connect=2)
 """Of one request, within the patience of a caller; a registry answers in milliseconds."""
@@ -134,8 +134,12 @@ class RegistryHttp:
             reply = await self._send(endpoint, url, headers, max_bytes)
         if headers.get("Authorization", "").startswith("Bearer ") and reply.status in _HIDDEN:
             if endpoint.basic is not None and reply.status != 404:
-                told = "registry %s answered %d to a token for %s: may its user pull from there?"
-                _log.warning(told, endpoint.address, reply.status, scope)
+                _log.warning(
+                    "a registry refused a token: may its user pull from there?",
+                    registry=endpoint.address,
+                    status=reply.status,
+                    scope=scope,
+                )
             return replace(reply, status=404)
         if reply.status == 401:
             raise UnusableError("it refused the log-in")

@@ -5,7 +5,6 @@ that was put back may be, is taken from them. What is sealed says whose password
 which address it is, so that no change of a row can send it elsewhere.
 """
 
-import logging
 from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken
@@ -13,8 +12,9 @@ from cryptography.fernet import Fernet, InvalidToken
 from controlplane.errors import StoreError
 from controlplane.private_files import read_private, write_private
 from controlplane.registries.endpoint import UnusableError
+from tiltyard.journal.events import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 MAX_KEY_BYTES = 1024
 """More than a key has."""
@@ -39,7 +39,7 @@ class Vault:
         try:
             self._key = self._read()
         except StoreError as error:
-            _log.warning("%s", error)
+            _log.warning("no key for the passwords of registries", error=str(error))
 
     def seal(self, address: str, username: str, password: str) -> bytes:
         """Seal the password that a user has at an address. Blocks.
@@ -86,7 +86,9 @@ class Vault:
         try:
             Fernet(key)
         except ValueError:
-            _log.warning("%s holds no key: passwords of registries must be set again", self._path)
+            _log.warning(
+                "holds no key: passwords of registries must be set again", path=str(self._path)
+            )
             return None
         return key
 

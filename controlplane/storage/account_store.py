@@ -61,7 +61,15 @@ class AccountStore:
         self, presented: PresentedToken, address: str, now_ms: int
     ) -> Caller | None:
         """Find whose token this is; None for every kind of bad token."""
-        return await self._store.run(lambda db: _caller_of(db, presented, address, now_ms))
+        found = await self._store.look(lambda db: _caller_of(db, presented, address, now_ms))
+        if found is None:
+            return None
+        caller, last_used_ms = found
+        if last_used_ms is None or last_used_ms + LAST_USED_STEP_MS <= now_ms:
+            sql = "UPDATE token SET last_used_ms=?, last_used_address=? WHERE id=?"
+            used = (now_ms, address, caller.token_id)
+            await self._store.run(lambda db: db.execute(sql, used))
+        return caller
 
     async def is_good(self, token_id: str, now_ms: int) -> bool:
         """Tell whether a token that was good is so still."""
@@ -168,7 +176,8 @@ def insert_token(
 
 def _caller_of(
     db: Database, presented: PresentedToken, address: str, now_ms: int
-) -> Caller | None:
+) -> tuple[Caller, int | None] | None:
+    """Give the caller of a good token, and when it was last used."""
     row = db.execute(
         "SELECT secret_hash, account, scopes, expire_ms, revoked_ms, last_used_ms"
         " FROM token WHERE id = ?",
@@ -179,10 +188,5 @@ def _caller_of(
     _, account, scopes, expire_ms, revoked_ms, last_used_ms = row
     if revoked_ms is not None or (expire_ms is not None and expire_ms <= now_ms):
         return None
-    if last_used_ms is None or last_used_ms + LAST_USED_STEP_MS <= now_ms:
-        db.execute(
-            "UPDATE token SET last_used_ms=?, last_used_address=? WHERE id=?",
-            (now_ms, address, presented.token_id),
-        )
     held = frozenset(Scope(scope) for scope in json.loads(scopes))
-    return Caller(account or "", presented.token_id, held, address, expire_ms)
+    return Caller(account or "", presented.token_id, held, address, expire_ms), last_used_ms

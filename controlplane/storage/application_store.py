@@ -1,7 +1,7 @@
 """Applications in the database. Their tags are `tag_store.py`."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
 from sqlite_utils import Database
@@ -9,7 +9,7 @@ from sqlite_utils import Database
 from controlplane.fleet.contract import NetworkMode, PortRequest, Protocol, Resources
 from controlplane.storage.account_store import AccountGone, has_account
 from controlplane.storage.store import Actor, Event, Store, record_event
-from controlplane.storage.tag_store import withdraw_old_tags
+from controlplane.storage.tag_store import Tag, enabled_tags, withdraw_old_tags
 from controlplane.storage.warm_pool_store import remove_pools_elsewhere
 
 MAX_APPLICATIONS = 1000
@@ -85,7 +85,16 @@ class ApplicationStore:
 
     async def get(self, account: str, name: str) -> Application | None:
         """Read one application of an account."""
-        return await self._store.run(lambda db: _read(db, account, name))
+        return await self._store.look(lambda db: _read(db, account, name))
+
+    async def tagged(self, account: str, name: str) -> tuple[Application, tuple[Tag, ...]] | None:
+        """Read one application of an account, and its enabled tags, highest priority first."""
+
+        def look(db: Database) -> tuple[Application, tuple[Tag, ...]] | None:
+            application = _read(db, account, name)
+            return None if application is None else (application, enabled_tags(db, account, name))
+
+        return await self._store.look(look)
 
     async def edit(
         self,
@@ -109,6 +118,18 @@ class ApplicationStore:
             return [_application(row) for row in db.execute(sql, (account,))]
 
         return await self._store.run(transaction)
+
+
+def all_applications(
+    db: Database, keys: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], Application]:
+    """Read applications by account and name, within a transaction; those that there are."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM application WHERE (account, name) IN"  # noqa: S608
+        " (SELECT value->>0, value->>1 FROM json_each(?))"
+    )
+    found = [_application(row) for row in db.execute(sql, (json.dumps(sorted(keys)),))]
+    return {(one.account, one.name): one for one in found}
 
 
 def _create(

@@ -51,6 +51,11 @@ class AuditStore:
         sql, values = page_query(wanted)
         return await self._store.read(sql, values, _line)
 
+    async def written(self) -> int:
+        """Tell how many lines were ever written."""
+        sql = "SELECT seq FROM sqlite_sequence WHERE name='event'"
+        return sum(await self._store.read(sql, (), lambda row: int(row[0])))
+
     async def forget(self, before_ms: int) -> None:
         """Remove the lines from before a time, a portion after the other."""
         while await self._store.run(lambda db: _forget(db, before_ms)):

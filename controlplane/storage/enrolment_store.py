@@ -37,6 +37,7 @@ class Newcomer:
     id: str
     serial: str
     expire_ms: int
+    authority: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +152,20 @@ class EnrolmentStore:
             lambda db: _enrol(db, presented, newcomer, address, now_ms), then
         )
 
-    async def renewed(self, row: AgentRow, serial: str, expire_ms: int, now_ms: int) -> None:
-        """Write that an agent has installed another certificate."""
+    async def renewed(self, row: AgentRow, serial: str, now_ms: int) -> None:
+        """Write that an agent has installed another certificate, and whom it trusts since."""
+        expire_ms, authority = row.certificate_expire_ms, row.authority
 
         def transaction(db: Database) -> None:
             changed = db.execute(
-                "UPDATE agent SET certificate_serial=?, certificate_expire_ms=? WHERE id=?",
-                (serial, expire_ms, row.id),
+                "UPDATE agent SET certificate_serial=?, certificate_expire_ms=?, authority=?,"
+                " trusts_former=? WHERE id=?",
+                (serial, expire_ms, authority, row.trusts_former, row.id),
             )
             if changed.rowcount:
                 event = Event(now_ms, "agent.renewed", "", ITSELF, row.name)
-                record_event(db, event, {"serial": serial, "expires": expire_ms})
+                told = {"serial": serial, "expires": expire_ms, "authority": authority}
+                record_event(db, event, told)
 
         await self._store.run(transaction)
 
@@ -202,6 +206,11 @@ def void_tokens(db: Database, agent: str, now_ms: int) -> None:
         "UPDATE enrolment_token SET expire_ms=? WHERE agent=? AND expire_ms>?",
         (now_ms, agent, now_ms),
     )
+
+
+def void_all_tokens(db: Database, now_ms: int) -> None:
+    """Have no token that was made so far enrol anybody."""
+    db.execute("UPDATE enrolment_token SET expire_ms=? WHERE expire_ms>?", (now_ms, now_ms))
 
 
 def _unknown(db: Database, place: Place) -> Unknown | None:
@@ -273,26 +282,20 @@ def _misfit(place: Place, newcomer: Newcomer) -> WrongPlace | None:
 
 
 def _write(db: Database, place: Place, newcomer: Newcomer) -> AgentRow:
-    row = AgentRow(
-        newcomer.name,
-        newcomer.address,
-        place.region,
-        place.node_pool,
-        newcomer.id,
-        newcomer.expire_ms,
-    )
     db.execute(
         "INSERT INTO agent(name, address, region, node_pool, id, certificate_expire_ms,"
-        " certificate_serial) VALUES (?,?,?,?,?,?,?) ON CONFLICT(name) DO UPDATE SET"
+        " certificate_serial, authority) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT(name) DO UPDATE SET"
         " address=excluded.address, region=excluded.region, node_pool=excluded.node_pool,"
         " id=excluded.id, certificate_expire_ms=excluded.certificate_expire_ms,"
-        " certificate_serial=excluded.certificate_serial, removed_ms=NULL, revoked_ms=NULL",
+        " certificate_serial=excluded.certificate_serial, removed_ms=NULL, revoked_ms=NULL,"
+        " authority=excluded.authority, trusts_former=0",
         (
-            *(row.name, row.address, row.region, row.node_pool, row.id),
-            *(row.certificate_expire_ms, newcomer.serial),
+            *(newcomer.name, newcomer.address, place.region, place.node_pool, newcomer.id),
+            *(newcomer.expire_ms, newcomer.serial, newcomer.authority),
         ),
     )
-    return row
+    sql = f"SELECT {AGENT_COLUMNS} FROM agent WHERE name=?"  # noqa: S608  # constants
+    return AgentRow(*db.execute(sql, (newcomer.name,)).fetchone())
 
 
 def _revoke(

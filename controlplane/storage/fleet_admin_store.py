@@ -205,11 +205,11 @@ def _remove(db: Database, table: str, used: Mapping[str, str], event: Event) -> 
 
 
 def _remove_agent(db: Database, name: str, actor: Actor, now_ms: int) -> Removal:
-    known = "SELECT revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL"
+    known = "SELECT coalesce(revoked_ms, lost_ms) FROM agent WHERE name=? AND removed_ms IS NULL"
     found = db.execute(known, (name,)).fetchone()
     if found is None:
         return None
-    if found[0] is not None:  # starts that were under way when it was revoked are over by now
+    if found[0] is not None:  # starts that were under way when it was given up are over by now
         lose_sessions(db, name, now_ms)
     # An attempt is committed before its call: what is counted here cannot come to run later.
     in_use = _in_use(db, name, _USING_AN_AGENT)
@@ -217,7 +217,8 @@ def _remove_agent(db: Database, name: str, actor: Actor, now_ms: int) -> Removal
         return in_use
     db.execute(
         "UPDATE agent SET removed_ms=?, region=NULL, node_pool=NULL, id=NULL, revoked_ms=NULL,"
-        " certificate_serial=NULL, certificate_expire_ms=NULL WHERE name=?",
+        " certificate_serial=NULL, certificate_expire_ms=NULL, drain_revision=0, draining=0,"
+        " drain_deadline_ms=NULL, heard_ms=NULL, silent_ms=0, lost_ms=NULL WHERE name=?",
         (now_ms, name),
     )
     void_tokens(db, name, now_ms)

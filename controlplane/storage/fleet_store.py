@@ -9,6 +9,7 @@ from sqlite_utils import Database
 
 from controlplane.config import Config
 from controlplane.errors import StoreError
+from controlplane.fleet.contract import Drain
 from controlplane.fleet.placement import Strategy
 from controlplane.registry_settings import RegistryConfig
 from controlplane.storage.store import Store
@@ -18,7 +19,11 @@ from controlplane.storage.store import Store
 class AgentRow:
     """An agent: where to dial it and where it belongs.
 
-    An enrolled one has an `id`, which its certificate names, and a time at which that expires.
+    An enrolled one has an `id`, which its certificate names, and a time at which that expires;
+    `authority` is the fingerprint of the one that signed it, and `trusts_former` tells whether the
+    host was told to trust another besides. The rest is what was known of its host when this was
+    read: its drain, when it was heard (exact to a minute), for how long it had been silent since,
+    and when its sessions were given up for that.
     """
 
     name: str
@@ -27,6 +32,19 @@ class AgentRow:
     node_pool: str
     id: str | None = None
     certificate_expire_ms: int | None = None
+    drain_revision: int = 0
+    draining: int = 0
+    drain_deadline_ms: int | None = None
+    heard_ms: int | None = None
+    silent_ms: int = 0
+    lost_ms: int | None = None
+    authority: str | None = None
+    trusts_former: int = 0
+
+    @property
+    def drain(self) -> Drain:
+        """The newest order to drain its host or not."""
+        return Drain(self.drain_revision, bool(self.draining), self.drain_deadline_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +93,10 @@ class Claimed:
 
 
 REGISTRY_COLUMNS = "name, address, aliases, username, sealed_password, auth_hosts, private, ca"
-AGENT_COLUMNS = "name, address, region, node_pool, id, certificate_expire_ms"
+AGENT_COLUMNS = (
+    "name, address, region, node_pool, id, certificate_expire_ms, drain_revision, draining,"
+    " drain_deadline_ms, heard_ms, silent_ms, lost_ms, authority, trusts_former"
+)
 ALL_REGISTRIES = f"SELECT {REGISTRY_COLUMNS} FROM registry"  # noqa: S608  # a constant
 
 
@@ -210,7 +231,8 @@ def _declare(db: Database, config: Config, registries: Collection[Registry]) -> 
             "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)"
             " ON CONFLICT(name) DO UPDATE SET address=excluded.address,"
             " region=excluded.region, node_pool=excluded.node_pool, removed_ms=NULL, id=NULL,"
-            " certificate_serial=NULL, certificate_expire_ms=NULL, revoked_ms=NULL",
+            " certificate_serial=NULL, certificate_expire_ms=NULL, revoked_ms=NULL,"
+            " authority=NULL, trusts_former=0",
             (agent.name, agent.address, agent.region, agent.node_pool),
         )
 

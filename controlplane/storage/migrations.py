@@ -249,6 +249,81 @@ ALTER TABLE session ADD COLUMN started_ms INTEGER;
 ALTER TABLE session ADD COLUMN adopted_ended INTEGER NOT NULL DEFAULT 0;
 """
 
+_HOSTS = """
+-- The newest order to drain a host: its revision grows with every one, and the host keeps it, too.
+ALTER TABLE agent ADD COLUMN drain_revision INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE agent ADD COLUMN draining INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE agent ADD COLUMN drain_deadline_ms INTEGER;
+-- `heard_ms` is exact to a minute. `silent_ms` is for how long it was silent since, while a
+-- control plane listened; `lost_ms` when its sessions were given up for that.
+ALTER TABLE agent ADD COLUMN heard_ms INTEGER;
+ALTER TABLE agent ADD COLUMN silent_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE agent ADD COLUMN lost_ms INTEGER;
+"""
+
+_STANDBYS = """
+-- A claimed standby's session has the caller's id, and the standby's as an alias. `claim` is what
+-- was asked of the host, as JSON, should it have to be asked again; NULL for a cold start.
+ALTER TABLE session ADD COLUMN alias TEXT;
+ALTER TABLE session ADD COLUMN claim TEXT;
+CREATE INDEX session_by_alias ON session(account, alias) WHERE alias IS NOT NULL;
+ALTER TABLE warm_pool ADD COLUMN claim_signal TEXT NOT NULL DEFAULT '';
+-- What each host was told to keep of a pool, also of one that is gone, until the host has heard
+-- that. `revision` grows with every order to the host; `spec` tells what a standby runs apart.
+CREATE TABLE standby_order (
+    pool TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    spec TEXT NOT NULL,
+    PRIMARY KEY (pool, agent)
+) STRICT;
+"""
+
+_AUTHORITIES = """
+-- The fingerprint of the authority that signed the certificate: NULL as long as there was but one.
+-- `trusts_former`: the host was told to trust the one before as well, and is still to drop it.
+ALTER TABLE agent ADD COLUMN authority TEXT;
+ALTER TABLE agent ADD COLUMN trusts_former INTEGER NOT NULL DEFAULT 0;
+"""
+
+_FILTERS = """
+-- Lists by these look at their own rows alone. By an expression, as session_by_account.
+CREATE INDEX live_session_by_application ON session(account || '', application)
+    WHERE ended_ms IS NULL;
+CREATE INDEX live_session_by_tag ON session(account || '', tag) WHERE ended_ms IS NULL;
+-- Each label of each live session, as session.labels has them: only the triggers write it. What
+-- a host makes up, such as names that differ after a NUL alone, must not fail the writing of its
+-- row.
+CREATE TABLE live_label (
+    account TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    session TEXT NOT NULL,
+    PRIMARY KEY (account, name, value, session)
+) STRICT, WITHOUT ROWID;
+INSERT OR IGNORE INTO live_label SELECT account, key, value, session.id
+    FROM session, json_each(session.labels) WHERE ended_ms IS NULL;
+CREATE TRIGGER session_labelled AFTER INSERT ON session WHEN new.ended_ms IS NULL
+BEGIN
+    INSERT OR IGNORE INTO live_label
+        SELECT new.account, key, value, new.id FROM json_each(new.labels);
+END;
+CREATE TRIGGER session_relabelled AFTER UPDATE OF id, labels, ended_ms ON session
+WHEN (new.id, new.labels, new.ended_ms IS NULL) IS NOT (old.id, old.labels, old.ended_ms IS NULL)
+BEGIN
+    DELETE FROM live_label WHERE (account, name, value, session) IN
+        (SELECT old.account, key, value, old.id FROM json_each(old.labels));
+    INSERT OR IGNORE INTO live_label SELECT new.account, key, value, new.id
+        FROM json_each(new.labels) WHERE new.ended_ms IS NULL;
+END;
+CREATE TRIGGER session_unlabelled AFTER DELETE ON session
+BEGIN
+    DELETE FROM live_label WHERE (account, name, value, session) IN
+        (SELECT old.account, key, value, old.id FROM json_each(old.labels));
+END;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
     _LOOKUPS,
@@ -263,6 +338,10 @@ MIGRATIONS: tuple[str, ...] = (
     _REGISTRY_LOGINS,
     _ENROLMENT,
     _SETTLING,
+    _HOSTS,
+    _STANDBYS,
+    _AUTHORITIES,
+    _FILTERS,
 )
 
 

@@ -4,22 +4,36 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlite_utils import Database
 
+from controlplane.storage.session_ids import own_id
+from controlplane.storage.session_store import Session, read_session
 from controlplane.storage.store import Actor, Event, Store, record_event
 
 MAX_PLAYERS = 10_000
 """Of one session: every join answers with all of them."""
 
+FEW = 100
+"""Players that are read where others wait: some 0.1 ms. More are read beside those."""
+
 _LIVE = "SELECT id FROM session WHERE account=?1 AND ended_ms IS NULL"
 _JOINED = "SELECT sequence, player FROM player WHERE account=?1 AND session=?2"
+_IN_ORDER = f"{_JOINED} ORDER BY sequence"
 _NAMED = "player IN (SELECT value FROM json_each(?3))"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFull:
     """So many players would be more than a session may have; none of them joined."""
+
+
+class _Joined(NamedTuple):
+    """The number of the last player of all, and the players of a call with theirs."""
+
+    last: int
+    named: list[tuple[int, str]]
 
 
 class PlayerStore:
@@ -30,16 +44,39 @@ class PlayerStore:
 
     async def joined(self, account: str, session_id: str) -> list[str]:
         """Read the players of a session in the order of joining."""
-        sql = f"{_JOINED} ORDER BY sequence"
-        return await self._store.read(sql, (account, session_id), lambda row: str(row[1]))
+        return await self._store.read(_IN_ORDER, (account, session_id), _player)
+
+    async def described(self, account: str, session_id: str) -> tuple[Session, list[str]] | None:
+        """Read a session by its id or alias, with its players in the order of joining.
+
+        Few players are those of the moment as of which the session is read.
+        """
+
+        def look(db: Database) -> tuple[Session, list[str] | None] | None:
+            session = read_session(db, account, session_id)
+            if session is None:
+                return None
+            return session, _few(db, account, session.id, session.player_count)
+
+        found = await self._store.look(look)
+        if found is None:
+            return None
+        session, players = found
+        return session, await self.joined(account, session.id) if players is None else players
 
     async def join(
         self, account: str, session_id: str, players: Sequence[str], actor: Actor, now_ms: int
     ) -> list[str] | SessionFull | None:
         """Add players that are not joined yet; return all that are; None when nothing lives."""
-        event = Event(now_ms, "players.joined", account, actor, session_id)
-        added = await self._store.run(lambda db: _join(db, account, session_id, players, event))
-        if added is None or isinstance(added, SessionFull):
+
+        def transaction(db: Database) -> _Joined | list[str] | SessionFull | None:
+            nonlocal session_id
+            session_id = own_id(db, account, session_id)
+            event = Event(now_ms, "players.joined", account, actor, session_id)
+            return _join(db, account, session_id, players, event)
+
+        added = await self._store.run(transaction)
+        if not isinstance(added, _Joined):
             return added
         # All of them are read beside the transactions. Who joined later is left out, and who of
         # this call has left again stays in: the answer tells what the call made.
@@ -54,15 +91,14 @@ class PlayerStore:
         """Remove players from a session; return how many are left; None when it is unknown."""
 
         def transaction(db: Database) -> int | None:
+            name = own_id(db, account, session_id)
             removed = db.execute(
                 "DELETE FROM player WHERE account=? AND session=?"
                 " AND player IN (SELECT value FROM json_each(?))",
-                (account, session_id, json.dumps(players)),
+                (account, name, json.dumps(players)),
             )
-            _count(
-                db, Event(now_ms, "players.left", account, actor, session_id), -removed.rowcount
-            )
-            return _left(db, account, [session_id])
+            _count(db, Event(now_ms, "players.left", account, actor, name), -removed.rowcount)
+            return _left(db, account, [name])
 
         return await self._store.run(transaction)
 
@@ -90,8 +126,8 @@ class PlayerStore:
 
 def _join(
     db: Database, account: str, session_id: str, players: Sequence[str], event: Event
-) -> tuple[int, list[tuple[int, str]]] | SessionFull | None:
-    """Return the number of the last player of all, and the players of the call with theirs."""
+) -> _Joined | list[str] | SessionFull | None:
+    """Add players, and return all that are joined where these are few."""
     live = db.execute(
         "SELECT player_count FROM session WHERE account=? AND id=? AND ended_ms IS NULL",
         (account, session_id),
@@ -109,9 +145,23 @@ def _join(
         values,
     )
     _count(db, event, inserted.rowcount)
+    few = _few(db, account, session_id, live[0] + inserted.rowcount)
+    if few is not None:
+        return few
     named = [_numbered(row) for row in db.execute(f"{_JOINED} AND {_NAMED}", values)]
     last = db.execute("SELECT max(sequence) FROM player").fetchone()[0]
-    return int(last), named
+    return _Joined(int(last), named)
+
+
+def _few(db: Database, account: str, session_id: str, count: int) -> list[str] | None:
+    """Read so many players in the order of joining; None where they are not few."""
+    if count > FEW:
+        return None
+    return [_player(row) for row in db.execute(_IN_ORDER, (account, session_id))] if count else []
+
+
+def _player(row: tuple[int, str]) -> str:
+    return row[1]
 
 
 def _numbered(row: tuple[int, str]) -> tuple[int, str]:

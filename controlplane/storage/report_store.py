@@ -18,6 +18,10 @@ class ReportStore:
         """Adopt what has a valid ticket, unless it ended longer ago than `keep_ended`."""
         self._store = store
         self._is_ours = is_ours
+        self.keep_ended(keep_ended)
+
+    def keep_ended(self, keep_ended: timedelta) -> None:
+        """Adopt what ended not longer ago than that."""
         self._keep_ended_ms = keep_ended // timedelta(milliseconds=1)
 
     async def settle(
@@ -32,7 +36,7 @@ class ReportStore:
         Those of the attempts in `starting` are left to the task that starts them.
         """
         reported = [s for s in sessions if s.internal_id not in starting]
-        by = self._reporter(agent, now_ms)
+        by = Reporter(agent, self._is_ours, now_ms, self._keep_ended_ms)
 
         def transaction(db: Database) -> Settlement:
             settlement = Settlement()
@@ -104,6 +108,3 @@ class ReportStore:
                 (now_ms, internal_id, agent),
             )
         )
-
-    def _reporter(self, agent: str, now_ms: int) -> Reporter:
-        return Reporter(agent, self._is_ours, now_ms, self._keep_ended_ms)

@@ -1,5 +1,6 @@
 """Ends of sessions that no host reports, within a transaction."""
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlite_utils import Database
@@ -13,7 +14,8 @@ def end_session(
 ) -> None:
     """End a session of an agent. Idempotent."""
     row = db.execute(
-        "UPDATE session SET state=?, ended_ms=?, end_reason=? WHERE internal_id=? AND agent=?"
+        "UPDATE session SET state=?, ended_ms=?, end_reason=?, claim=NULL"
+        " WHERE internal_id=? AND agent=?"
         " AND ended_ms IS NULL RETURNING account, id",
         (state, now_ms, reason, internal_id, agent),
     ).fetchone()
@@ -49,6 +51,23 @@ def lose_sessions(db: Database, agent: str, now_ms: int) -> None:
     db.execute(
         "UPDATE abandoned SET stopped_ms=? WHERE agent=? AND stopped_ms IS NULL", (now_ms, agent)
     )
+
+
+def give_up_sessions(db: Database, agent: str, starting: Collection[str], now_ms: int) -> None:
+    """End what runs on a host that is silent, and have it stopped should the host come back.
+
+    The attempts in `starting` are left to the tasks that make them.
+    """
+    live = "SELECT internal_id, confirmed FROM session WHERE agent=? AND ended_ms IS NULL"
+    for internal_id, confirmed in db.execute(live, (agent,)).fetchall():
+        if internal_id in starting:
+            continue
+        if confirmed:
+            abandon_attempt(db, agent, internal_id, now_ms)
+            reason = EndReason.HOST_LOST
+            end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now_ms=now_ms)
+        else:
+            end_missing(db, agent, internal_id, now_ms)
 
 
 def drop_starts(db: Database, agent: str, now_ms: int) -> None:

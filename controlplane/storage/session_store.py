@@ -11,6 +11,7 @@ from controlplane.fleet.contract import Port, Protocol, Resources, State
 from controlplane.quotas import Quota, Usage, exceeded_limit
 from controlplane.storage.account_store import AccountGone
 from controlplane.storage.session_ends import abandon_attempt
+from controlplane.storage.session_ids import own_id
 from controlplane.storage.session_removal_store import remove_abandoned, remove_ended
 from controlplane.storage.store import ITSELF, Actor, Event, Store, record_event
 
@@ -187,7 +188,7 @@ class SessionStore:
 
     async def get(self, account: str, session_id: str) -> Session | None:
         """Read one session of an account, ended ones included until they are forgotten."""
-        return await self._store.run(lambda db: read_session(db, account, session_id))
+        return await self._store.look(lambda db: read_session(db, account, session_id))
 
     async def request_stop(self, session: Session, actor: Actor, now_ms: int) -> bool:
         """Remember that a session shall end, so that an absent host is told on its return.
@@ -222,9 +223,9 @@ class SessionStore:
 
 
 def read_session(db: Database, account: str, session_id: str) -> Session | None:
-    """Read one session within a transaction."""
+    """Read one session within a transaction, by its id or its alias."""
     sql = f"SELECT {COLUMNS} FROM session WHERE account=? AND id=?"  # noqa: S608
-    row = db.execute(sql, (account, session_id)).fetchone()
+    row = db.execute(sql, (account, own_id(db, account, session_id))).fetchone()
     return session_of(row) if row else None
 
 
@@ -236,6 +237,8 @@ def _reserve(db: Database, new: NewSession) -> Reserved | IdTaken | QuotaExceede
     ).fetchone()
     if limits is None:
         return AccountGone()
+    if own_id(db, new.account, new.id) != new.id:
+        return IdTaken()
     inserted = db.execute(
         "INSERT OR IGNORE INTO session(account, id, state, application, tag, location, labels,"
         " external_id, nano_cpus, memory_bytes, created_ms) VALUES (?,?,?,?,?,?,?,?,?,?,?)",

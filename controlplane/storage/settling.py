@@ -3,8 +3,12 @@
 An agent speaks only for what was placed on it, and is believed no more than that:
 
 - the attempt that a row names on this agent is written; when it is to end, or has, it is stopped;
+- a standby that a row names was claimed and does not know: it is claimed again; one that no row
+  names is no session, and is let be unless it may have been claimed by nobody knows whom;
 - an attempt of this agent in the ledger is stopped;
-- what has no valid ticket is let be: it is neither anybody's session nor ours to stop;
+- what has no valid ticket, or an account that this database does not know, as after it was lost,
+  is let be: it is neither anybody's session nor ours to stop;
+- what is of an account that was removed is stopped;
 - another is adopted: its account has the id free, as after the database was lost.
 
 Where the id is not free, the later start stays, whoever reports first; the other goes to the
@@ -18,12 +22,16 @@ from enum import Enum, auto
 
 from sqlite_utils import Database
 
-from controlplane.fleet.contract import HostSession, State
-from controlplane.storage.session_ends import abandon_attempt, lose_sessions, record
+from controlplane.fleet.contract import HostSession, Port, State
+from controlplane.storage.session_ends import abandon_attempt, end_missing, lose_sessions, record
 from controlplane.storage.store import Actor
 
 IsOurs = Callable[[str, HostSession], bool]
 """Tells whether an agent's session has a valid ticket."""
+
+
+_TOLD = "confirmed, state, host, ports, injected_env, started_ms, end_reason, exit_code, detail"
+"""The columns that hosts tell; `confirmed` is that they tell of it at all."""
 
 
 class Verdict(Enum):
@@ -33,6 +41,8 @@ class Verdict(Enum):
     STOP = auto()
     WAIT = auto()
     """To be judged again: another start of its id is not settled yet."""
+    CLAIM = auto()
+    """It is a standby whose claim the database holds: to be claimed again."""
     UNCLAIMED = auto()
     """It is nobody's: operators are shown it, and nothing is done."""
 
@@ -70,22 +80,35 @@ def settle(db: Database, by: Reporter, session: HostSession, into: Settlement) -
 
 def _judge(db: Database, by: Reporter, session: HostSession, into: Settlement) -> Verdict:
     row = db.execute(
-        "SELECT session.agent, ended_ms, stop_requested_ms, revoked_ms FROM session"
+        f"SELECT session.agent, ended_ms, stop_requested_ms, revoked_ms, {_TOLD} FROM session"  # noqa: S608
         " LEFT JOIN agent ON agent.name = session.agent WHERE internal_id=?",
         (session.internal_id,),
     ).fetchone()
     if row is None:
         return _judge_unknown(db, by, session, into)
-    owner, ended_ms, stop_requested_ms, revoked_ms = row
+    owner, ended_ms, stop_requested_ms, revoked_ms, *told = row
     if owner != by.agent:
         return _left_alone(session)
     if ended_ms is not None:
         return _stopped(session)
-    _write(db, by, session)
     if revoked_ms is not None:  # the last words of an agent that is not asked any more
+        _write(db, by, session, told)
         lose_sessions(db, by.agent, by.now_ms)
         return Verdict.STOP
-    return Verdict.KEEP if stop_requested_ms is None else _stopped(session)
+    return _judge_own(db, by, session, told, stopped=stop_requested_ms is not None)
+
+
+def _judge_own(
+    db: Database, by: Reporter, session: HostSession, told: list[object], *, stopped: bool
+) -> Verdict:
+    """Judge what a live row names; for the host it may still be a standby, or be one again."""
+    if not session.is_standby:
+        _write(db, by, session, told)
+    elif session.state.ended:
+        end_missing(db, by.agent, session.internal_id, by.now_ms)
+    if stopped:
+        return _stopped(session)
+    return Verdict.CLAIM if session.is_standby and not session.state.ended else Verdict.KEEP
 
 
 def _judge_unknown(db: Database, by: Reporter, session: HostSession, into: Settlement) -> Verdict:
@@ -96,23 +119,23 @@ def _judge_unknown(db: Database, by: Reporter, session: HostSession, into: Settl
     if session.state is State.CREATED or not served.fetchone():
         return Verdict.KEEP  # it may still be undone; or these are the agent's last words
     ledger = "SELECT 1 FROM abandoned WHERE internal_id=? AND agent=?"
-    if db.execute(ledger, (session.internal_id, by.agent)).fetchone():
+    if session.in_doubt or db.execute(ledger, (session.internal_id, by.agent)).fetchone():
         return _stopped(session)
-    if not by.is_ours(by.agent, session):
-        return _left_alone(session)
     account = db.execute(
-        "SELECT created_ms FROM account WHERE name=? AND removed_ms IS NULL",
-        (session.identity.account,),
+        "SELECT created_ms, removed_ms FROM account WHERE name=?", (session.identity.account,)
     ).fetchone()
-    if account is None:
+    if session.is_standby or account is None or not by.is_ours(by.agent, session):
+        return _left_alone(session)
+    created_ms, removed_ms = account
+    if removed_ms is not None:
         return _stopped(session)
-    if session.state.ended and not _is_remembered(by, session, account[0]):
+    if session.state.ended and not _is_remembered(by, session, created_ms):
         return Verdict.KEEP
     return _adopt(db, by, session, into)
 
 
 def _left_alone(session: HostSession) -> Verdict:
-    return Verdict.KEEP if session.state.ended else Verdict.UNCLAIMED
+    return Verdict.KEEP if session.state.ended or session.is_standby else Verdict.UNCLAIMED
 
 
 def _stopped(session: HostSession) -> Verdict:
@@ -200,7 +223,7 @@ def _take_row(db: Database, by: Reporter, session: HostSession) -> None:
     db.execute(
         "UPDATE session SET internal_id=?, agent=?, application=?, tag=?, location=?, labels=?,"
         " external_id=?, nano_cpus=?, memory_bytes=?, created_ms=?, ended_ms=NULL,"
-        " adopted_ended=? WHERE account=? AND id=?",
+        " adopted_ended=?, alias=? WHERE account=? AND id=?",
         (
             session.internal_id,
             by.agent,
@@ -213,31 +236,56 @@ def _take_row(db: Database, by: Reporter, session: HostSession) -> None:
             session.reservation.memory_bytes,
             min(session.create_ms, by.now_ms),
             session.state.ended,
+            _alias(session),
             identity.account,
             identity.session_id,
         ),
     )
 
 
-def _write(db: Database, by: Reporter, session: HostSession) -> None:
+def _alias(session: HostSession) -> str | None:
+    """Give the name that a claimed standby had before its caller gave it another."""
+    was_standby = session.warm_pool_revision > 0
+    renamed = was_standby and session.identity.session_id != session.internal_id
+    return session.internal_id if renamed else None
+
+
+def _write(db: Database, by: Reporter, session: HostSession, told: list[object]) -> None:
+    """Write what a host tells of a live row's session, of which the row has `told` so far.
+
+    What is there already is left alone: most of what a host tells after a restart is.
+    """
     ended, now_ms = session.state.ended, by.now_ms
+    tells = [
+        True,
+        session.state,
+        session.host,
+        json.dumps([_as_shown(port) for port in session.ports]),
+        # In one order: protobuf reads a map in another one in every process.
+        json.dumps(dict(session.injected_env), sort_keys=True),
+        session.create_ms,
+        session.end_reason,
+        session.exit_code,
+        session.detail,
+    ]
+    if tells == told and not ended:
+        return
     # A host's wrong clock must neither keep a row for ever nor have it forgotten at once.
-    key = db.execute(
-        "UPDATE session SET confirmed=1, state=?, host=?, ports=?, injected_env=?, started_ms=?,"
-        " ended_ms=max(created_ms, ?), end_reason=?, exit_code=?, detail=? WHERE internal_id=?"
-        " RETURNING account, id",
-        (
-            session.state,
-            session.host,
-            json.dumps([asdict(port) for port in session.ports]),
-            json.dumps(dict(session.injected_env)),
-            session.create_ms,
-            min(session.end_ms or now_ms, now_ms) if ended else None,
-            session.end_reason,
-            session.exit_code,
-            session.detail,
-            session.internal_id,
-        ),
+    end_ms = min(session.end_ms or now_ms, now_ms) if ended else None
+    row = db.execute(
+        f"UPDATE session SET ({_TOLD}) = (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9),"  # noqa: S608
+        " ended_ms=max(created_ms, ?10), claim=CASE WHEN ?11 THEN NULL ELSE claim END"
+        " WHERE internal_id=?12 RETURNING account, id",
+        (*tells, end_ms, ended, session.internal_id),
     ).fetchone()
     if ended:
-        record(db, "session.ended", Actor(by.agent), key, now_ms, reason=session.end_reason)
+        record(db, "session.ended", Actor(by.agent), row, now_ms, reason=session.end_reason)
+
+
+def _as_shown(port: Port) -> dict[str, object]:
+    return {
+        "container": port.container,
+        "protocol": port.protocol,
+        "host": port.host,
+        "tls": port.tls,
+    }

@@ -3,21 +3,21 @@
 A transaction is a function of the database. It is run to its end even when the task that sent it
 is cancelled, so no cancellation can leave a transaction open. Functions that wait at the same time
 are committed together, each in a savepoint of its own: one `fsync` for all of them, and a function
-that fails undoes only itself. A future resolves after the COMMIT. What reads much has a thread and
-a connection of its own, which the write-ahead log lets read while others write.
+that fails undoes only itself. A future resolves after the COMMIT. What only reads waits for none
+of that: the write-ahead log lets it read while others write. Looks at a few rows have a thread and
+a connection of their own, and so has what reads much.
 
 Only this module, `migrations.py` and the `*_store.py` modules know SQLite.
 """
 
 import asyncio
 import json
-import logging
 import os
 import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,9 +26,11 @@ from typing import Any, TypeVar
 from sqlite_utils import Database
 
 from controlplane.errors import StoreError
+from controlplane.metrics.store import StoreMetrics
 from controlplane.storage.migrations import migrate
+from tiltyard.journal.events import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _T = TypeVar("_T")
 
 BUSY_TIMEOUT = 5.0
@@ -45,47 +47,67 @@ MAX_BATCH = 256
 """Functions in one commit at most, so that the first of them does not wait for ever."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Job:
-    run: Callable[[Database], None]
-    """Runs the transaction and keeps its outcome; raises what must undo the savepoint."""
-    resolve: Callable[[BaseException | None], None]
-    """Hands the outcome over, or the exception that the COMMIT failed with."""
+    """Something to be done with the database, and what came of it."""
+
+    function: Callable[[Database], Any]
+    future: "asyncio.Future[Any]"
+    outcome: Any = None
+    failure: BaseException | None = None
+
+    def run(self, db: Database) -> None:
+        """Keep what comes of it; raises what must undo the savepoint."""
+        try:
+            self.outcome = self.function(db)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def resolve(self) -> None:
+        """Hand over what came of it, on the event loop."""
+        if isinstance(self.failure, sqlite3.Error):
+            self.future.set_exception(StoreError(f"the database failed: {self.failure}"))
+        elif self.failure is not None:
+            self.future.set_exception(self.failure)
+        else:
+            self.future.set_result(self.outcome)
 
 
-class Store:
-    """The thread and its queue."""
+class _Thread:
+    """A thread with a queue of jobs; at most `at_once` that wait together are taken together."""
 
-    def __init__(self, path: Path) -> None:
-        """Name the file; nothing is opened before `open`."""
-        self._path = path
+    def __init__(self, name: str, at_once: int) -> None:
+        self._name = name
+        self._at_once = at_once
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._loop: asyncio.AbstractEventLoop
+        self._closed: asyncio.Future[None]
         self._thread: threading.Thread | None = None
-        self._closed: Future[None] = Future()
-        self._reading = ThreadPoolExecutor(1, "store reader")
-        self._reader: Database | None = None
 
-    async def open(self) -> None:
-        """Open, check and migrate the database, making it when it is missing.
+    def waiting(self) -> int:
+        """Tell how many jobs nobody has begun with."""
+        return self._jobs.qsize()
+
+    async def open(
+        self, connect: Callable[[], Database], do: Callable[[Database, list[_Job]], None]
+    ) -> None:
+        """Connect; `do` is what is done with jobs, and raises nothing.
 
         Raises:
             StoreError: The file cannot be used.
         """
-        opened: Future[None] = Future()
-        thread = threading.Thread(target=self._serve, args=(opened,), name="store")
+        self._loop = asyncio.get_running_loop()
+        self._closed, opened = self._loop.create_future(), self._loop.create_future()
+        serve = partial(self._serve, connect, do, opened)
+        thread = threading.Thread(target=serve, name=self._name)
         thread.start()
         try:
-            await asyncio.wrap_future(opened)
+            await asyncio.shield(opened)
         except StoreError:
             thread.join()  # at once: that was its last step
             raise
         self._thread = thread
-        loop = asyncio.get_running_loop()
-        try:
-            self._reader = await loop.run_in_executor(self._reading, _connect_reader, self._path)
-        except (OSError, sqlite3.Error) as error:
-            await self.close()
-            raise StoreError(f"cannot open {self._path}: because {error}") from error
 
     async def close(self) -> None:
         """Finish what was sent, then close. Idempotent."""
@@ -93,12 +115,86 @@ class Store:
             return
         thread, self._thread = self._thread, None
         self._jobs.put(None)
-        await asyncio.shield(asyncio.wrap_future(self._closed))
+        await asyncio.shield(self._closed)
         thread.join()  # at once: that was its last step
-        if self._reader is not None:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._reading, self._reader.close)
-        self._reading.shutdown()  # at once: that was its last job
+
+    def send(self, function: Callable[[Database], _T]) -> "asyncio.Future[_T]":
+        """Have something done; the future is the caller's alone, and not to be cancelled.
+
+        Raises:
+            StoreError: The database is not open.
+        """
+        if self._thread is None:
+            raise StoreError("the database is not open")
+        future: asyncio.Future[_T] = self._loop.create_future()
+        self._jobs.put(_Job(function, future))
+        return future
+
+    def _serve(
+        self,
+        connect: Callable[[], Database],
+        do: Callable[[Database, list[_Job]], None],
+        opened: "asyncio.Future[None]",
+    ) -> None:
+        try:
+            db = connect()
+        except StoreError as error:
+            self._loop.call_soon_threadsafe(opened.set_exception, error)
+            return
+        self._loop.call_soon_threadsafe(opened.set_result, None)
+        try:
+            while batch := self._next_batch():
+                do(db, batch)
+                # One wake-up of the loop for all of them.
+                self._loop.call_soon_threadsafe(_resolve, batch)
+        finally:
+            db.close()
+            self._loop.call_soon_threadsafe(self._closed.set_result, None)
+
+    def _next_batch(self) -> list[_Job]:
+        batch: list[_Job] = []
+        job = self._jobs.get()
+        while job is not None:
+            batch.append(job)
+            if len(batch) == self._at_once or self._jobs.empty():
+                return batch
+            job = self._jobs.get()
+        if batch:
+            self._jobs.put(None)
+        return batch
+
+
+class Store:
+    """The threads, and what is sent to them."""
+
+    def __init__(self, path: Path, metrics: StoreMetrics | None = None) -> None:
+        """Name the file; nothing is opened before `open`."""
+        self._path = path
+        self._metrics = metrics or StoreMetrics()
+        self._writer = _Thread("store", MAX_BATCH)
+        self._looker = _Thread("store looks", MAX_BATCH)
+        self._reader = _Thread("store reader", 1)
+        self._metrics.follow(path, self._writer.waiting)
+
+    async def open(self) -> None:
+        """Open, check and migrate the database, making it when it is missing.
+
+        Raises:
+            StoreError: The file cannot be used.
+        """
+        commit = partial(_commit, metrics=self._metrics)
+        await self._writer.open(partial(_open, _connect, self._path), commit)
+        try:
+            for thread in (self._looker, self._reader):
+                await thread.open(partial(_open, _connect_reader, self._path), _look)
+        except StoreError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Finish what was sent, then close. Idempotent."""
+        for thread in (self._writer, self._looker, self._reader):
+            await thread.close()
 
     async def run(
         self, transaction: Callable[[Database], _T], then: Callable[[_T], None] | None = None
@@ -110,14 +206,22 @@ class Store:
         Raises:
             StoreError: The database failed, or is not open; nothing was changed.
         """
-        if self._thread is None:
-            raise StoreError("the database is not open")
-        future: Future[_T] = Future()
-        self._jobs.put(_job(transaction, future))
-        committed = asyncio.wrap_future(future)
+        committed = self._writer.send(transaction)
         if then is not None:
             committed.add_done_callback(partial(_go_on, then))
-        return await asyncio.shield(committed)
+        with self._metrics.transaction_seconds.time():
+            return await asyncio.shield(committed)
+
+    async def look(self, at: Callable[[Database], _T]) -> _T:
+        """Run SELECTs of a few rows beside the transactions, and return what was made of them.
+
+        They see, as of one moment, what every transaction wrote that resolved before this call.
+
+        Raises:
+            StoreError: The database failed, or is not open.
+        """
+        with self._metrics.look_seconds.time():
+            return await asyncio.shield(self._looker.send(at))
 
     async def read(self, sql: str, values: Sequence[Any], make: Callable[[Any], _T]) -> list[_T]:
         """Run one SELECT beside the transactions, holding up none, and make something of each row.
@@ -127,43 +231,10 @@ class Store:
         Raises:
             StoreError: The database failed, or is not open.
         """
-        reader = self._reader
-        if self._thread is None or reader is None:
-            raise StoreError("the database is not open")
-
-        def query() -> list[_T]:
-            return [make(row) for row in reader.execute(sql, values)]
-
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._reading, query)
-        except sqlite3.Error as error:
-            raise StoreError(f"the database failed: {error}") from error
-
-    def _serve(self, opened: "Future[None]") -> None:
-        try:
-            db = _connect(self._path)
-        except (OSError, sqlite3.Error, StoreError) as error:
-            opened.set_exception(StoreError(f"cannot open {self._path}: because {error}"))
-            return
-        opened.set_result(None)
-        try:
-            while batch := self._next_batch():
-                _commit(db, batch)
-        finally:
-            db.close()
-            self._closed.set_result(None)
-
-    def _next_batch(self) -> list[_Job]:
-        batch: list[_Job] = []
-        job = self._jobs.get()
-        while job is not None:
-            batch.append(job)
-            if len(batch) == MAX_BATCH or self._jobs.empty():
-                return batch
-            job = self._jobs.get()
-        if batch:
-            self._jobs.put(None)
-        return batch
+        with self._metrics.read_seconds.time():
+            return await asyncio.shield(
+                self._reader.send(lambda db: [make(row) for row in db.execute(sql, values)])
+            )
 
 
 def _go_on(then: Callable[[_T], None], committed: "asyncio.Future[_T]") -> None:
@@ -171,52 +242,60 @@ def _go_on(then: Callable[[_T], None], committed: "asyncio.Future[_T]") -> None:
         then(committed.result())
 
 
-def _job(transaction: Callable[[Database], _T], future: "Future[_T]") -> _Job:
-    outcome: list[_T] = []
-    failure: list[BaseException] = []
-
-    def run(db: Database) -> None:
-        try:
-            outcome.append(transaction(db))
-        except BaseException as error:
-            failure.append(error)
-            raise
-
-    def resolve(commit_failure: BaseException | None) -> None:
-        error = commit_failure or (failure[0] if failure else None)
-        if error is None:
-            future.set_result(outcome[0])
-        elif isinstance(error, sqlite3.Error):
-            future.set_exception(StoreError(f"the database failed: {error}"))
-        else:
-            future.set_exception(error)
-
-    return _Job(run, resolve)
-
-
-def _commit(db: Database, batch: list[_Job]) -> None:
-    failure: BaseException | None = None
-    try:
-        db.execute("BEGIN IMMEDIATE")
-        for job in batch:
-            _run_in_savepoint(db, job)
-        db.commit()
-    except Exception as error:  # noqa: BLE001  # every future must learn of it
-        _log.exception("cannot commit %d transactions", len(batch))
-        failure = error
-        db.rollback()
+def _resolve(batch: list[_Job]) -> None:
     for job in batch:
-        job.resolve(failure)
+        job.resolve()
+
+
+def _look(db: Database, batch: list[_Job]) -> None:
+    try:
+        db.execute("BEGIN")  # what looks more than once sees one moment
+        for job in batch:
+            with suppress(Exception):  # it is kept
+                job.run(db)
+        db.commit()
+    except sqlite3.Error as error:
+        _fail(batch, error)
+        db.rollback()
+
+
+def _fail(batch: list[_Job], failure: BaseException) -> None:
+    for job in batch:
+        job.failure = failure
+
+
+def _commit(db: Database, batch: list[_Job], *, metrics: StoreMetrics) -> None:
+    metrics.commit_size.observe(len(batch))
+    try:
+        with metrics.commit_seconds.time():
+            db.execute("BEGIN IMMEDIATE")
+            for job in batch:
+                _run_in_savepoint(db, job)
+            db.commit()
+    except Exception as error:  # noqa: BLE001  # every future must learn of it
+        _log.exception("cannot commit transactions", count=len(batch))
+        metrics.commit_failures.inc()
+        _fail(batch, error)
+        db.rollback()
 
 
 def _run_in_savepoint(db: Database, job: _Job) -> None:
+    db.execute("SAVEPOINT job")
     try:
-        with db.atomic():
-            job.run(db)
+        job.run(db)
     except Exception:
         if not db.conn.in_transaction:  # the failure ended the whole transaction
             raise
+        db.execute("ROLLBACK TO job")
         _log.debug("a transaction failed and was undone", exc_info=True)
+    db.execute("RELEASE job")
+
+
+def _open(connect: Callable[[Path], Database], path: Path) -> Database:
+    try:
+        return connect(path)
+    except (OSError, sqlite3.Error, StoreError) as error:
+        raise StoreError(f"cannot open {path}: because {error}") from error
 
 
 def _connect(path: Path) -> Database:

@@ -48,18 +48,6 @@ class TagStore:
         key = (account, application)
         return await self._store.run(lambda db: _enable(db, key, tag, actor, now_ms))
 
-    async def enabled(self, account: str, application: str) -> list[Tag]:
-        """Read the enabled tags, highest priority first."""
-
-        def transaction(db: Database) -> list[Tag]:
-            sql = (
-                "SELECT name, digest, image FROM tag WHERE account=? AND application=?"
-                " AND enabled ORDER BY priority DESC"
-            )
-            return [Tag(*row) for row in db.execute(sql, (account, application))]
-
-        return await self._store.run(transaction)
-
     async def images_of(self, region: str, node_pool: str, present: Collection[str]) -> HostImages:
         """Compare the images on a host of a region and node pool with the enabled tags.
 
@@ -75,6 +63,15 @@ class TagStore:
             return HostImages(wanted, frozenset(row[0] for row in known) - wanted)
 
         return await self._store.run(transaction)
+
+
+def enabled_tags(db: Database, account: str, application: str) -> tuple[Tag, ...]:
+    """Read the enabled tags of an application within a transaction, highest priority first."""
+    sql = (
+        "SELECT name, digest, image FROM tag WHERE account=? AND application=?"
+        " AND enabled ORDER BY priority DESC"
+    )
+    return tuple(Tag(*row) for row in db.execute(sql, (account, application)))
 
 
 def withdraw_old_tags(

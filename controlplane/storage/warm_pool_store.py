@@ -5,15 +5,23 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any
 
 from sqlite_utils import Database
 
 from controlplane.storage.store import Actor, Event, Store, record_event
 
+_COLUMNS = "account, application, location, size, enabled, env, args, labels, claim_signal, id"
+ALL_POOLS = f"SELECT {_COLUMNS} FROM warm_pool"  # noqa: S608  # a constant
+
 
 @dataclass(frozen=True, slots=True)
 class WarmPool:
-    """Standbys of an application in a region, and what each of them is started with."""
+    """Standbys of an application in a region, and what each of them is started with.
+
+    The process of a claimed one gets `claim_signal`, none where it is "". `id` is what hosts know
+    the pool by, "" before it is stored.
+    """
 
     account: str
     application: str
@@ -23,6 +31,8 @@ class WarmPool:
     env: Mapping[str, str] = field(default_factory=dict)
     args: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    claim_signal: str = ""
+    id: str = ""
 
 
 class SetOutcome(Enum):
@@ -47,12 +57,8 @@ class WarmPoolStore:
         """Read all pools of an account by application and region."""
 
         def transaction(db: Database) -> list[WarmPool]:
-            rows = db.execute(
-                "SELECT account, application, location, size, enabled, env, args, labels"
-                " FROM warm_pool WHERE account=? ORDER BY application, location",
-                (account,),
-            )
-            return [_pool(row) for row in rows]
+            sql = f"{ALL_POOLS} WHERE account=? ORDER BY application, location"
+            return [pool_of(row) for row in db.execute(sql, (account,))]
 
         return await self._store.run(transaction)
 
@@ -87,12 +93,12 @@ def _set(db: Database, pool: WarmPool, actor: Actor, now_ms: int) -> SetOutcome:
     if not assigned[0]:
         return SetOutcome.NO_REGION
     written = db.execute(
-        "INSERT INTO warm_pool(account, application, location, size, enabled, env, args, labels,"
-        " id, revision) VALUES (?,?,?,?,?,?,?,?,?,1) ON CONFLICT(account, application, location)"
-        " DO UPDATE SET size=excluded.size, enabled=excluded.enabled, env=excluded.env,"
-        " args=excluded.args, labels=excluded.labels, revision=revision+1"
-        " WHERE (size, enabled, env, args, labels) IS NOT (excluded.size, excluded.enabled,"
-        " excluded.env, excluded.args, excluded.labels)",
+        f"INSERT INTO warm_pool({_COLUMNS}, revision) VALUES (?,?,?,?,?,?,?,?,?,?,1)"  # noqa: S608
+        " ON CONFLICT(account, application, location) DO UPDATE SET size=excluded.size,"
+        " enabled=excluded.enabled, env=excluded.env, args=excluded.args, labels=excluded.labels,"
+        " claim_signal=excluded.claim_signal, revision=revision+1"
+        " WHERE (size, enabled, env, args, labels, claim_signal) IS NOT (excluded.size,"
+        " excluded.enabled, excluded.env, excluded.args, excluded.labels, excluded.claim_signal)",
         (*_row(pool), str(uuid.uuid4())),
     )
     if written.rowcount > 0:
@@ -121,10 +127,23 @@ def _row(pool: WarmPool) -> tuple[str | int, ...]:
         json.dumps(dict(pool.env)),
         json.dumps(pool.args),
         json.dumps(dict(pool.labels)),
+        pool.claim_signal,
     )
 
 
-def _pool(row: tuple[str, str, str, int, int, str, str, str]) -> WarmPool:
-    account, application, location, size, enabled, *texts = row
+def pool_of(row: tuple[Any, ...]) -> WarmPool:
+    """Read a row of `ALL_POOLS`."""
+    account, application, location, size, enabled, *texts, claim_signal, pool_id = row
     env, args, labels = (json.loads(text) for text in texts)
-    return WarmPool(account, application, location, size, bool(enabled), env, tuple(args), labels)
+    return WarmPool(
+        account,
+        application,
+        location,
+        size,
+        bool(enabled),
+        env,
+        tuple(args),
+        labels,
+        claim_signal,
+        pool_id,
+    )

@@ -13,7 +13,11 @@ from agent.failpoints import STEPS
 from agent.feed import Feed
 from agent.host import Host, HostSettings
 from agent.images import Images
+from agent.metrics.instruments import Metrics
+from agent.metrics.measured_engine import MeasuredEngine
 from agent.network.ports import PortPool
+from agent.network.tls_certificate import CertificateFiles
+from agent.network.tls_ports import TlsPorts
 from agent.policy import Policy
 from agent.sessions.adoption import Reconciler, Timekeeper
 from agent.sessions.capacity import Capacity
@@ -24,7 +28,9 @@ from agent.sessions.manager import SessionManager
 from agent.sessions.record import Records
 from agent.sessions.retention import Rules
 from agent.sessions.session import Port, Protocol, Resources
+from agent.sessions.start_slots import StartSlots
 from agent.sessions.usage import UsageMeter
+from agent.sessions.warm_pools import WarmPools
 from tests.agent.cgroups import FakeCgroups
 from tests.agent.samples import IMAGE, MEBIBYTE
 from tests.fakes import FakeClock, FakeEngine
@@ -33,6 +39,16 @@ from tests.fakes import FakeClock, FakeEngine
 def nobody_else(_protocol: Protocol, _port: int) -> bool:
     """Every port is free: an engine in memory publishes none on this machine."""
     return True
+
+
+async def let_go(work: asyncio.Task[None]) -> None:
+    """Have a program end, unless the test did so, and wait until it has let go of everything.
+
+    To cancel it a second time would break that off.
+    """
+    if not work.cancelling():
+        work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -71,6 +87,7 @@ class Agent:
 
     host: Host
     sessions: SessionManager
+    warm_pools: WarmPools
     images: Images
     reconciler: Reconciler
     timekeeper: Timekeeper
@@ -82,6 +99,16 @@ class Agent:
     cgroups: FakeCgroups
     flows_forgotten: list[tuple[Port, ...]]
     """The ports of each time that flows were forgotten; who does so can be held at "flows"."""
+
+    async def ready(self, internal_id: str) -> None:
+        """Wait until a session is ready: for the time being nothing more of it is recorded."""
+        life = self.sessions.life(internal_id)
+        await life.wait_for(lambda session: session.ready_time is not None)
+
+    async def lose_record(self, internal_id: str) -> None:
+        """Delete what is recorded of a session."""
+        await self.ready(internal_id)
+        await self.records.delete(internal_id)
 
     async def pass_over(self) -> None:
         """Compare records with the engine once, and see through what that finds to do."""
@@ -115,25 +142,32 @@ async def an_agent(
     ports: tuple[int, int] = (20000, 20099),
     cores: int = 100,
     max_sessions: int = 1000,
+    gpus: tuple[str, ...] = (),
     start_slots: int = 4,
     policy: Policy | None = None,
     is_free: Callable[[Protocol, int], bool] = nobody_else,
     reconcile: bool = True,
     disks: Disks | None = None,
+    certificate: CertificateFiles | None = None,
 ) -> AsyncIterator[Agent]:
     """An agent on `tmp_path`; leaving ends it as SIGKILL would, its containers run on."""
-    hosts[tmp_path] = engine, clock, {"ports": ports, "cores": cores, "max_sessions": max_sessions}
+    made_with = {"ports": ports, "cores": cores, "max_sessions": max_sessions, "gpus": gpus}
+    hosts[tmp_path] = engine, clock, made_with
     records = Records(tmp_path / "state")
     feed, steps, deadlines = Feed(), Steps(), Deadlines()
     cgroups = FakeCgroups(tmp_path / "cgroup")
     usage = UsageMeter(clock, cgroups.find)
     flows_forgotten: list[tuple[Port, ...]] = []
+    tls_ports = TlsPorts(certificate, clock, bind_address="127.0.0.1", tell=feed.tell_host)
+    await tls_ports.look()
 
     async def forget_flows(ports: Sequence[Port]) -> None:
         await steps("flows")
         flows_forgotten.append(tuple(ports))
 
+    metrics = Metrics()
     host = Host(
+        metrics=metrics,
         policy=policy or Policy(),
         usage=usage,
         settings=HostSettings(
@@ -142,22 +176,25 @@ async def an_agent(
             bind_address="0.0.0.0",
             env_prefixes=("TILTYARD",),
             stop_grace=10.0,
-            start_slots=start_slots,
         ),
-        engine=engine,
+        engine=MeasuredEngine(engine, clock, metrics),
         records=records,
-        capacity=Capacity(Resources(cores * 10**9, 64 * 1024 * MEBIBYTE), max_sessions),
+        capacity=Capacity(
+            Resources(cores * 10**9, 64 * 1024 * MEBIBYTE, len(gpus)), max_sessions, gpus
+        ),
         ports=PortPool(*ports, is_free),
+        tls_ports=tls_ports,
         deadlines=deadlines,
         drain=HostDrain(records, deadlines, feed, clock),
         disks=disks or Disks(0, tmp_path),
         feed=feed,
         clock=clock,
-        start_slots=asyncio.Semaphore(start_slots),
+        start_slots=StartSlots(start_slots, clock),
         forget_flows=forget_flows,
         reach=steps,
     )
-    sessions, images = SessionManager(host), Images(engine, feed)
+    sessions, images = SessionManager(host), Images(host.engine, feed, metrics=metrics)
+    warm_pools = WarmPools(host, sessions)
     reconciler = Reconciler(
         host,
         sessions,
@@ -166,6 +203,7 @@ async def an_agent(
         rules=Rules(container_seconds=4 * 3600, log_seconds=7 * 86400),
     )
     await sessions.load()
+    await warm_pools.load()
     engine.add_image(IMAGE)
     if reconcile:
         await reconciler.pass_once()
@@ -173,6 +211,7 @@ async def an_agent(
         yield Agent(
             host=host,
             sessions=sessions,
+            warm_pools=warm_pools,
             images=images,
             reconciler=reconciler,
             timekeeper=Timekeeper(host, sessions),
@@ -186,9 +225,11 @@ async def an_agent(
         )
     finally:
         await reconciler.close()
+        await warm_pools.close()
         await sessions.close()
         await images.close()
         await usage.close()
+        await tls_ports.stop()
         await records.close()
 
 

@@ -14,7 +14,8 @@ from agent.cli.main import main
 from agent.clock import Clock
 from agent.config import AgentConfig
 from agent.daemon import Daemon
-from tests.agent.hosts import nobody_else
+from agent.network.tls_certificate import CertificateFiles
+from tests.agent.hosts import let_go, nobody_else
 from tests.agent.samples import IMAGE
 from tests.fakes import FakeEngine
 
@@ -43,17 +44,27 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def served(folder: Path, engine: FakeEngine, clock: Clock) -> AsyncIterator[Served]:
+async def served(
+    folder: Path,
+    engine: FakeEngine,
+    clock: Clock,
+    certificate: CertificateFiles | None = None,
+    *,
+    metrics_listen: str = "",
+) -> AsyncIterator[Served]:
     """Serve until the context is left, with an image to start sessions of."""
     engine.add_image(IMAGE)
     config = AgentConfig(
         state_dir=folder / "state",
         socket=folder / "agent.sock",
         public_address="192.0.2.1",
+        metrics_listen=metrics_listen,
         cpu=8,
         ram=4096,
         stop_grace=0.05,
         firewall_bridges=(),
+        tls_certificate=certificate.certificate if certificate else None,
+        tls_key=certificate.key if certificate else None,
     )
     daemon = Daemon(config, engine, clock, nobody_else)
     work = asyncio.create_task(daemon.run(), name="agent")
@@ -63,5 +74,4 @@ async def served(folder: Path, engine: FakeEngine, clock: Clock) -> AsyncIterato
     try:
         yield Served(daemon, config, engine)
     finally:
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        await let_go(work)

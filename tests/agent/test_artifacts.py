@@ -243,6 +243,7 @@ async def served(
     """The agent's gRPC service with these artifacts."""
     services = Services(
         sessions=agent.sessions,
+        warm_pools=agent.warm_pools,
         images=agent.images,
         artifacts=artifacts,
         engine=agent.engine,
@@ -251,6 +252,7 @@ async def served(
         clock=agent.clock,
         describe_host=lambda: pytest.fail("nobody asks"),
         identity=HostIdentity(tmp_path, agent.records.run, agent.clock.time),
+        metrics=agent.host.metrics,
     )
     server = grpc.aio.server()
     agent_pb2_grpc.add_AgentServiceServicer_to_server(AgentService(services), server)

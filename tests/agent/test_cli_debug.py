@@ -19,9 +19,12 @@ import pytest
 
 from agent.engine import container_name
 from agent.errors import RegistryUnavailable
+from agent.network.tls_ports import TlsPorts
 from agent.sessions.session import Identity, PortRequest, Protocol
+from tests.agent.pools import POOL, a_pool, standbys
 from tests.agent.samples import IMAGE, a_spec
 from tests.agent.served import Served, served
+from tests.fake_clock import settle
 from tests.fakes import FakeClock, FakeEngine
 
 FIRST = "11111111-0000-4000-8000-000000000000"
@@ -33,7 +36,12 @@ OTHER = "127.0.0.1:5000/other@sha256:" + "b" * 64
 
 
 @pytest.fixture
-async def host(tmp_path: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIterator[Served]:
+async def host(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Served]:
+    # Ports of these numbers may be in use on this machine: nobody listens on them here.
+    monkeypatch.setattr(TlsPorts, "check", lambda _self, _spec: None)
+    monkeypatch.setattr(TlsPorts, "_listen", lambda _self, _session: None)
     async with served(tmp_path, engine, clock) as agent:
         yield agent
 
@@ -91,10 +99,38 @@ async def test_status_tells_what_is_amiss(host: Served, monkeypatch: pytest.Monk
     assert lines[-2:] == [["warning", "cannot flush"], ["warning", "twice"]]
 
 
+async def test_standbys_are_told_apart_from_sessions(
+    host: Served, engine: FakeEngine, clock: FakeClock
+) -> None:
+    engine.binds_at_once = False
+    await host.sessions.start(FIRST, named("m1"))
+    await host.daemon._warm_pools.set(a_pool(2))
+    await settle()
+    first, second = standbys(host)
+    for each in (first, second):
+        lines = dict(cells(await host.ok("inspect", each.internal_id)))
+        assert (lines["state"], lines["warm pool"]) == ("standby, running, not ready", POOL)
+    engine.bind(container_name(first.internal_id))
+    await clock.advance(2)
+    lines = dict(cells(await host.ok("status")))
+    assert lines["sessions"] == "1 live, 997 more by max_sessions"
+    assert lines["warm pool"] == f"{POOL}: 1 of 2 ready, 2 live"
+    states = {row[0]: row[1] for row in cells(await host.ok("sessions"))}
+    assert states[FIRST] == "running"
+    assert states[first.internal_id] == "standby, running"
+    assert cells(await host.ok("deadlines")) == [
+        ["DUE", "IN", "INTERNAL ID", "ACCOUNT", "SESSION"]
+    ]
+    drained = await host.ok("drain")
+    assert FIRST in drained
+    assert first.internal_id not in drained
+
+
 async def test_sessions_are_listed_by_creation(host: Served, clock: FakeClock) -> None:
     await host.sessions.start(SECOND, named("m2", ports=pinned(25000)))
     await clock.advance(1)
     await host.sessions.start(FIRST, named("m1"))
+    await clock.advance(1)
     heads = ["INTERNAL ID", "STATE", "CREATED", "PORTS", "APPLICATION", "TAG"]
     ports = "25000->7777/udp, 25000->7778/tcp, TLS"
     assert cells(await host.ok("sessions")) == [
@@ -104,6 +140,21 @@ async def test_sessions_are_listed_by_creation(host: Served, clock: FakeClock) -
     ]
     rows = [json.loads(line) for line in (await host.ok("sessions", "--json")).splitlines()]
     assert [row["internal_id"] for row in rows] == [SECOND, FIRST]
+
+
+async def test_since_when_players_reach_a_session_is_shown(
+    host: Served, engine: FakeEngine, clock: FakeClock
+) -> None:
+    engine.binds_at_once = False
+    await host.sessions.start(FIRST, named("m1", ports=(PortRequest(7777, Protocol.UDP),)))
+    assert cells(await host.ok("sessions"))[1][1] == "running, not ready"
+    assert ["state", "running, not ready"] in cells(await host.ok("inspect", FIRST))
+    engine.bind(container_name(FIRST))
+    await clock.advance(2)
+    assert cells(await host.ok("sessions"))[1][1] == "running"
+    lines = dict(cells(await host.ok("inspect", FIRST)))
+    assert lines["started"] == "2027-01-15 08:00:00Z"
+    assert lines["ready"] in {"2027-01-15 08:00:00Z", "2027-01-15 08:00:01Z"}
 
 
 async def test_ended_sessions_are_listed_when_asked_for(host: Served, engine: FakeEngine) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,7 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         ('env_prefixes = ["A B"]\n', "env_prefixes"),
         ("stop_grace = -1\n", "stop_grace"),
         ('log_level = "loud"\n', "log_level"),
+        ('log_format = "xml"\n', "log_format"),
         ("= broken", "cannot read"),
     ],
 )
@@ -95,7 +97,9 @@ def test_the_environment_knows_every_setting() -> None:
 def test_config_check_shows_the_settings_or_the_mistake(tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, ["config", "check", "--config", str(written(tmp_path, ""))])
     assert shown.exit_code == 0
-    assert '"public_address": "192.0.2.1"' in shown.output
+    assert re.search(
+        r'^public_address = "192.0.2.1" +# .*/agent.toml:1$', shown.output, re.MULTILINE
+    )
     wrong = written(tmp_path, "cpus = 4\n")
     refused = CliRunner().invoke(main, ["config", "check", "--config", str(wrong)])
     assert refused.exit_code == EXIT_CONFIG

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import pytest
 
-from agent.network import conntrack
+from agent.network import conntrack, netlink
 from agent.network.conntrack import Conntrack, delete_listed, delete_matching, forget_udp_flows
 from agent.sessions.session import Port, Protocol
 
@@ -121,7 +121,7 @@ class OlderKernel:
         self._kernel.settimeout(seconds)
 
     def send(self, data: bytes) -> None:
-        kind, attributes = data[4], conntrack._attributes(data[20:])
+        kind, attributes = data[4], netlink.attributes(data[20:])
         if kind == 2 and 25 in attributes:
             assert 1 in attributes, "an order to delete everything"
             self._refused = True
@@ -229,7 +229,8 @@ async def test_a_refusal_is_counted_and_told_once(
     warning = "".join(flushing.warnings)
     assert "CAP_NET_ADMIN" in warning
     assert "Operation not permitted" in warning
-    assert [record.getMessage() for record in caplog.records] == [warning]
+    told = f"connection tracking of UDP ports is not flushed error={warning}"
+    assert caplog.messages == [told]
     await flushing.forget([UDP])
     assert flushing.warnings == ()
     assert flushing.failures == 2

@@ -17,7 +17,7 @@ from agent.config import AgentConfig
 from agent.daemon import Daemon
 from agent.images import Images
 from agent.sessions.record import Records
-from tests.agent.hosts import nobody_else
+from tests.agent.hosts import let_go, nobody_else
 from tests.agent.samples import IMAGE, an_id
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -32,6 +32,7 @@ def _config(folder: Path, state: str = "state") -> AgentConfig:
         state_dir=folder / state,
         socket=folder / "run" / "agent.sock",
         public_address="192.0.2.1",
+        metrics_listen="",
         cpu=1000,
         ram=1024 * 1024,
         stop_grace=0.05,
@@ -51,8 +52,7 @@ async def _served(
         async with grpc.aio.insecure_channel(f"unix:{config.socket}") as channel:
             yield agent_pb2_grpc.AgentServiceStub(channel), work
     finally:
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        await let_go(work)
 
 
 async def _reconciled(stub: Any) -> None:
@@ -146,10 +146,45 @@ async def test_a_part_that_does_not_let_go_holds_up_the_stop_of_the_agent_for_a_
         await _reconciled(stub)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
-    assert f"stopping: the {part} did not let go" in caplog.text
+    assert f"a part did not let go part={part} seconds=" in caplog.text
     monkeypatch.undo()
     async with _served(_config(tmp_path), engine) as (stub, _):  # all others did
         await _reconciled(stub)
+
+
+async def test_the_host_names_what_it_has_counted_before_it_tells_of_it(
+    tmp_path: Path, engine: FakeEngine
+) -> None:
+    async with _served(_config(tmp_path), engine) as (stub, _):
+        await _reconciled(stub)
+        watch: Any = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
+        told: set[str] = set()
+
+        async def next_host() -> pb.Host:
+            while (message := await watch.read()).WhichOneof("event") != "host":
+                told.update(session.internal_id for session in message.sessions.sessions)
+            host: pb.Host = message.host
+            return host
+
+        assert not (await next_host()).starting
+        first, second = an_id(), an_id()
+        engine.hold("start")
+        start = asyncio.ensure_future(stub.StartSession(_large(first), timeout=DEADLINE))
+        await engine.held("start")
+        await stub.SetDrain(pb.SetDrainRequest(revision=1), timeout=DEADLINE)
+        host = await next_host()
+        assert [*host.starting] == [first]
+        assert host.reserved.nano_cpus > 0
+        engine.release("start")
+        await start
+        while not (host := await next_host()).starting or first in told:
+            continue
+        assert [*host.starting] == [first]  # told of by the message that follows
+        await stub.StartSession(_large(second), timeout=DEADLINE)
+        while first in (host := await next_host()).starting:
+            continue
+        assert first in told
+        watch.cancel()
 
 
 async def test_a_page_of_large_sessions_fits_a_message(tmp_path: Path, engine: FakeEngine) -> None:

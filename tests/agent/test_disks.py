@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator, Callable
@@ -14,13 +15,14 @@ from agent.back_off import RETRY_LONGEST_SECONDS
 from agent.errors import DiskFull, EngineError, LogGone
 from agent.logs import reading as logs
 from agent.logs.sealed import SealedLog
-from agent.sessions import sealed_report
+from agent.sessions import durable, sealed_report
 from agent.sessions.disks import Disk, Disks, measured
 from agent.sessions.lifecycle import Lifecycle
 from agent.sessions.record import decode_session
-from agent.sessions.session import EndReason, State
+from agent.sessions.session import EndReason, Session, State
 from tests.agent.hosts import Agent, an_agent, until_sealed
 from tests.agent.samples import a_spec, an_id
+from tests.fake_clock import settle
 from tests.fakes import FakeClock, FakeEngine
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import assert_survived
@@ -133,6 +135,58 @@ async def test_f35_a_disk_that_fails_refuses_starts_and_disturbs_no_session(
         assert (recorded.end_reason, recorded.log_sealed) == (reason, True)
 
 
+async def test_a_record_that_found_no_room_is_written_once_there_is_some(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    path = agent.records.directory(session.internal_id) / "record.json"
+    whole = durable.write
+
+    def write(target: Path, *rest: Any, **more: Any) -> None:
+        if target.name == "record.json":  # the log is smaller
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        whole(target, *rest, **more)
+
+    with monkeypatch.context() as full:
+        full.setattr("agent.sessions.record.write", write)
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await until_sealed(agent, session.internal_id)
+        await agent.pass_over()
+        assert decode_session(path.read_bytes()).state is State.RUNNING
+    await agent.pass_over()
+    recorded = decode_session(path.read_bytes())
+    assert (recorded.state, recorded.log_sealed) == (State.EXITED, True)
+    assert not agent.records.unrecorded
+
+
+async def test_a_record_is_not_written_again_while_its_session_is_being_sealed(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older of two changes would take the place of the newer."""
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.steps.hold("report.sealed")
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.steps.reached("report.sealed")
+    agent.records.unrecorded.add(session.internal_id)
+    go_on, save = asyncio.Event(), agent.records.save
+
+    async def save_late(changed: Session) -> None:
+        if not changed.log_sealed:
+            await go_on.wait()
+        await save(changed)
+
+    monkeypatch.setattr(agent.records, "save", save_late)
+    await agent.reconciler.pass_once()
+    await settle()
+    agent.steps.release("report.sealed")
+    await until_sealed(agent, session.internal_id)
+    go_on.set()
+    await agent.reconciler.settled()
+    assert agent.sessions.life(session.internal_id).session.log_sealed
+    path = agent.records.directory(session.internal_id) / "record.json"
+    assert decode_session(path.read_bytes()).log_sealed
+
+
 async def test_a_low_disk_of_the_engine_takes_the_oldest_ended_containers_first(
     agent: Agent, filling: Filling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +220,7 @@ async def test_a_low_disk_of_the_state_directory_takes_the_oldest_logs_first(
     with agent.records.kept(ended[0]):  # somebody reads it
         await agent.pass_over()
         assert _logs(agent) == {ended[0], ended[3], with_container}
-    assert f"{ended[1]}: its log goes before its time" in caplog.text
+    assert f"goes before its time, to make room session={ended[1]} part=log" in caplog.text
     await agent.pass_over()
     assert _logs(agent) == {with_container}
     await agent.pass_over()
@@ -272,10 +326,10 @@ async def test_a_log_that_nothing_can_make_room_for_is_told(
     room_for: set[str] = set()
     finish = SealedLog.finish
 
-    def finished(log: SealedLog) -> None:
+    def finished(log: SealedLog) -> int:
         if log._path.parent.name not in room_for:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        finish(log)
+        return finish(log)
 
     monkeypatch.setattr(SealedLog, "finish", finished)
     disks = Disks(0, tmp_path / "state")
@@ -319,13 +373,13 @@ async def test_logs_that_found_no_room_try_again_one_at_a_time(
     at_work, most = 0, 0
     seal = logs.seal
 
-    async def counted(*arguments: Any, **named: Any) -> None:
+    async def counted(*arguments: Any, **named: Any) -> int:
         nonlocal at_work, most
         at_work += 1
         most = max(most, at_work)
         try:
             await agent.clock.sleep(0.1)
-            await seal(*arguments, **named)
+            return await seal(*arguments, **named)
         finally:
             at_work -= 1
 
@@ -382,10 +436,10 @@ def _full_while(
     name = "finish" if writer is SealedLog else "write"
     write = getattr(writer, name)
 
-    def written(*arguments: object) -> None:
+    def written(*arguments: object) -> Any:
         if full():
             raise OSError(number, os.strerror(number))
-        write(*arguments)
+        return write(*arguments)
 
     monkeypatch.setattr(writer, name, written)
 

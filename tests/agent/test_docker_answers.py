@@ -102,6 +102,20 @@ def test_a_listing_alone() -> None:
     assert (up.status, up.exit_code) == (ContainerStatus.RUNNING, None)
 
 
+@pytest.mark.parametrize(
+    ("networks", "address"),
+    [
+        ({"bridge": {"IPAddress": "172.17.0.2"}}, "172.17.0.2"),
+        ({"bridge": {"IPAddress": ""}}, ""),
+        ({"host": {"IPAddress": ""}}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_address_of_a_container(networks: dict[str, Any], address: str) -> None:
+    answer = inspected() | {"NetworkSettings": {"Networks": networks}}
+    assert container_of(answer, Process(42, 7)).address == address
+
+
 def test_references() -> None:
     listed: list[dict[str, Any]] = [
         {"RepoDigests": ["a@sha256:1", "<none>@<none>"], "Size": 7},

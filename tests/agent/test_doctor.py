@@ -11,6 +11,7 @@ import socket
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,11 +30,14 @@ from agent.doctor.facts import AgentFacts, DiskFacts, EngineFacts, FileFacts, Ke
 from agent.doctor.findings import Level
 from agent.doctor.gather import gather
 from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_list, settings_of
-from agent.sessions.session import PortRequest, Protocol
+from agent.sessions.session import NetworkMode, PortRequest, Protocol
 from tests.agent.samples import a_spec, an_id
 from tests.agent.scripted_engine import INFO, ScriptedEngine, says
 from tests.agent.served import Served, served
+from tests.agent.tls_players import issue
+from tests.certificates import Signer
 from tests.fakes import FakeClock, FakeEngine
+from tests.harness import free_port
 
 HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n  Access to"
 
@@ -197,8 +201,7 @@ async def test_an_agent_that_serves_is_asked_and_its_ports_are_nobody_elses(
     tmp_path: Path, host: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as game:
-        game.bind(("127.0.0.1", 0))
-        port = game.getsockname()[1]
+        game.bind(("127.0.0.1", port := free_port()))
         settings = config_of(tmp_path, port_range=f"{port}-{port}")
         before = await asyncio.to_thread(gather, settings)
         host.engine.vacate("udp", port)
@@ -223,15 +226,39 @@ async def test_an_agent_that_serves_is_asked_and_its_ports_are_nobody_elses(
     assert stat.S_IMODE(after.agent_socket.mode) == 0o660
 
 
+async def test_the_port_behind_a_tls_port_is_the_sessions_too(tmp_path: Path) -> None:
+    files, clock = issue(Signer.new(), tmp_path / "pair"), FakeClock(time.time())
+    request = PortRequest(7778, Protocol.TCP, tls=True)
+    async with served(tmp_path, FakeEngine(clock), clock, files) as host:
+        spec = a_spec(ports=(request,), network_mode=NetworkMode.HOST)
+        [port] = (await host.sessions.start(an_id(), spec)).ports
+        facts = await asyncio.to_thread(gather, config_of(tmp_path))
+    assert isinstance(facts.agent, AgentFacts)
+    assert facts.agent.held_ports == {(Protocol.TCP, port.host), (Protocol.TCP, port.inner)}
+
+
+async def test_a_certificate_that_has_yet_to_begin_is_no_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = issue(Signer.new(), tmp_path / "pair")
+    before = time.time() - 3 * 86400
+    monkeypatch.setattr("agent.doctor.gather.time.time", lambda: before)
+    settings = config_of(tmp_path, tls_certificate=files.certificate, tls_key=files.key)
+    facts = await asyncio.to_thread(gather, settings)
+    [found] = [each for each in diagnose(facts) if each.check == "tls"]
+    assert (found.level, " begins on " in found.found) == (Level.FAIL, True)
+
+
 def test_bound_ports_are_those_that_others_cannot_have() -> None:
     kinds = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
     with (
         socket.socket(socket.AF_INET, kinds[0]) as tcp,
         socket.socket(socket.AF_INET6, kinds[1]) as udp,
     ):
-        tcp.bind(("127.0.0.1", 0))
+        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        tcp.bind(("127.0.0.1", free_port()))
         tcp.listen()
-        udp.bind(("::1", 0))
+        udp.bind(("::1", free_port()))
         ports = {(Protocol.TCP, tcp.getsockname()[1]), (Protocol.UDP, udp.getsockname()[1])}
         assert ports <= kernel_facts().bound_ports
     assert not ports & kernel_facts().bound_ports

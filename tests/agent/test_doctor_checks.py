@@ -22,6 +22,7 @@ from agent.doctor.facts import (
     IdentityFacts,
     KernelFacts,
     ProcessFacts,
+    TlsFacts,
     Unknown,
 )
 from agent.doctor.findings import Finding, Level
@@ -69,6 +70,7 @@ SOUND = Facts(
         apparmor=True,
     ),
     state_dir=FileFacts(stat.S_IFDIR | 0o700, 990, open_way=True),
+    state_format="",
     state_disk=DiskFacts("/var/lib", 100 * GIB, 50 * GIB, 1000, 900, read_only=False),
     agent_socket=FileFacts(stat.S_IFSOCK | 0o660, 990, open_way=True),
     agent=AgentFacts(
@@ -80,6 +82,7 @@ SOUND = Facts(
     ),
     policy="",
     identity=IdentityFacts("tiltyard://agent/one", 29 * 86400.0),
+    tls=TlsFacts("/etc/tls.pem", 60 * 86400.0, FileFacts(stat.S_IFREG | 0o640, 0, open_way=True)),
     firewall=(),
 )
 
@@ -176,6 +179,7 @@ HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client v
         ("state_dir.mode", stat.S_IFREG | 0o600, "state-dir", FAIL, "no folder"),
         ("state_dir.mode", stat.S_IFDIR | 0o750, "state-dir", FAIL, "0750"),
         ("state_dir.uid", 0, "state-dir", FAIL, "owner 0, and the agent is user 990"),
+        ("state_format", "a newer version has run", "state-format", FAIL, "a newer version"),
         ("kernel", Unknown("odd"), "kernel", WARN, "odd"),
         ("kernel.local_ports", (29000, 60999), "port-range", WARN, "^1001 ports of 20000-30000"),
         ("kernel.local_ports", (15000, 60999), "port-range", WARN, "^10001 ports"),
@@ -204,6 +208,12 @@ HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client v
         ("identity", None, "identity", OK, "over its socket alone"),
         ("identity.left", 8.5 * 86400, "identity", WARN, "for 8.5 days more"),
         ("identity.left", 0.0, "identity", FAIL, "has expired"),
+        ("tls", None, "tls", OK, "no sessions with TLS ports"),
+        ("tls", Unknown("the disk hangs"), "tls", WARN, "the disk hangs"),
+        ("tls.problem", "no key", "tls", FAIL, "no key"),
+        ("tls.left", -1.0, "tls", FAIL, "has ended"),
+        ("tls.left", 13.5 * 86400, "tls", WARN, "for 13.5 days more"),
+        ("tls.key.mode", stat.S_IFREG | 0o644, "tls", FAIL, "mode 0644"),
         ("config.failpoint", "start:kill", "failpoint", FAIL, "start:kill"),
         ("agent_socket", None, "agent-sock", WARN, "there is none"),
         ("agent_socket", Unknown("no way"), "agent-sock", WARN, "no way"),

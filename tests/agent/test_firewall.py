@@ -452,6 +452,11 @@ async def test_a_session_whose_rule_is_gone_is_told_at_the_second_look(
     assert len(watched.told) == 2
 
 
+def test_tls_ports_are_the_agents_own_and_no_rule_leads_to_them() -> None:
+    port = Port(container=7778, protocol=Protocol.TCP, host=20000, tls=True)
+    assert published_ports([a_session(state=State.RUNNING, ports=(port,))]) == frozenset()
+
+
 def test_ports_of_bridge_sessions_that_run_are_published() -> None:
     port = Port(container=7777, protocol=Protocol.UDP, host=20000)
     on_bridge = a_session(state=State.RUNNING, ports=(port,))

@@ -1,4 +1,4 @@
-"""What released agents wrote is read by this one.
+"""What released agents wrote is read by this one, and so is what `writing` makes today.
 
 `formats/<n>` is the state directory of an agent that wrote format n, with its sessions running,
 restarting, ended, and told to end while the disk was full; and the label of the first's container.
@@ -7,7 +7,9 @@ These files are never written anew: what reads them may change, they do not.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,28 +18,49 @@ import pytest
 
 from agent.engine import LABEL_RECORD, ContainerSpec, container_name
 from agent.errors import SessionStopped
+from agent.identity import FILE, Identity
 from agent.sessions.record import decode_label, decode_session, encode_session
 from agent.sessions.report import decode_report, encode_report
 from agent.sessions.session import Deadline, Drain, EndReason, Protocol, Session, State
 from tests.agent.hosts import an_agent, until_sealed
 from tests.agent.samples import a_spec
+from tests.agent.writing import BURIED, ENDED, MARKED, RESTARTING, RUNNING, WRITTEN, write
 from tests.fakes import FakeClock, FakeEngine
 from tests.faults.memory_host import assert_survived
 
 FORMATS = Path(__file__).with_name("formats")
-WRITTEN = 1_800_000_011.0
-"""When the agent that wrote them ended."""
-RUNNING, RESTARTING, ENDED, MARKED, BURIED = (
-    f"{number:08d}-0000-4000-8000-000000000000" for number in range(1, 6)
-)
+RELEASED = sorted(path.name for path in FORMATS.iterdir())
 
 
-@pytest.fixture(params=sorted(path.name for path in FORMATS.iterdir()))
-def written(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture(params=[*RELEASED, "today"])
+async def written(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy of what an agent of one format left."""
     folder = tmp_path / "host"
-    shutil.copytree(FORMATS / request.param, folder)
+    if request.param == "today":
+        await write(folder)
+    else:
+        await asyncio.to_thread(shutil.copytree, FORMATS / request.param, folder)
     return folder
+
+
+def _kinds(folder: Path) -> set[str]:
+    """Which kinds of files there are, whatever session they are of."""
+    paths = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return {re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<id>", path) for path in paths}
+
+
+async def test_an_example_is_kept_of_every_kind_of_file(tmp_path: Path) -> None:
+    await write(tmp_path)
+    made = await asyncio.to_thread(_kinds, tmp_path)
+    kept = await asyncio.to_thread(_kinds, FORMATS / RELEASED[-1])
+    assert made - kept == {"state/lock"}
+    assert kept <= made
+
+
+async def test_a_host_is_who_it_was(written: Path) -> None:
+    identity = await asyncio.to_thread(Identity.read, written / "state" / FILE)
+    assert identity is not None
+    assert identity.check(WRITTEN) == "tiltyard://agent/host-1"
 
 
 @pytest.fixture

@@ -201,6 +201,7 @@ async def test_a_discard_goes_on_when_nobody_waits_any_more(agent: Agent) -> Non
 async def test_a_container_whose_start_is_unknown_keeps_its_ports_until_it_is_removed(
     agent: Agent,
 ) -> None:
+    agent.engine.answer_lost_next("start")
     agent.engine.fail_next("inspect", EngineUnavailable("gone"))
     agent.engine.fail_next("remove", EngineUnavailable("gone"))
     with pytest.raises(EngineUnavailable):

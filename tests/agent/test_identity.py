@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -122,3 +123,95 @@ async def test_a_host_that_is_not_enrolled_has_nothing_to_renew(tmp_path: Path) 
     await asyncio.to_thread((tmp_path / FILE).write_bytes, b"damaged")
     with pytest.raises(InvalidArgument, match="damaged"):
         await host.install(b"certificate")
+
+
+def authorities(*signers: Signer) -> bytes:
+    return b"".join(signer.certificate for signer in signers)
+
+
+THEIRS = Signer.new("theirs")
+"""The authority that takes the place of ours."""
+
+
+async def test_a_host_moves_to_another_authority_and_then_drops_the_first(
+    host: HostIdentity,
+) -> None:
+    before = await now_is(host)
+    signed = THEIRS.answer(await host.request(), [URI], [HOST])
+    for _ in range(2):  # the answer to the first was lost
+        await host.install(signed, authorities(THEIRS, OURS))
+        moved = await now_is(host)
+        assert moved.trusted == authorities(THEIRS, OURS)
+        assert (moved.certificate, moved.uri) == (signed, before.uri)
+    for _ in range(2):
+        await host.install(b"", authorities(THEIRS))
+        assert await now_is(host) == Identity(moved.key, signed, THEIRS.certificate)
+    again = THEIRS.answer(await host.request(), [URI], [HOST])
+    await host.install(again)  # as it is renewed after that
+    assert (await now_is(host)).trusted == authorities(THEIRS)
+
+
+async def test_a_reader_who_knows_one_authority_finds_the_right_one(host: HostIdentity) -> None:
+    """As an agent of an earlier version, installed again in the middle of a move."""
+    signed = THEIRS.answer(await host.request(), [URI], [HOST])
+    await host.install(signed, authorities(THEIRS, OURS))
+    text = await asyncio.to_thread(host.path.read_bytes)
+    leaf, authority = x509.load_pem_x509_certificates(text)
+    leaf.verify_directly_issued_by(authority)
+
+
+WRONG: dict[str, tuple[bytes, str]] = {
+    "not the signer first": (authorities(OURS, THEIRS), "another authority"),
+    "without the signer": (authorities(OURS), "another authority"),
+    "three": (authorities(THEIRS, OURS, Signer.new()), "more than two"),
+    "a host's": (OURS.sign(SERVES, [URI], [HOST]).certificate, "authorities are none"),
+    "no certificate": (b"authority", "authorities are none"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+async def test_nobody_is_trusted_who_has_not_signed(host: HostIdentity, kind: str) -> None:
+    before = await now_is(host)
+    text, cause = WRONG[kind]
+    signed = THEIRS.answer(await host.request(), [URI], [HOST])
+    with pytest.raises(InvalidArgument, match=cause):
+        await host.install(signed, text)
+    with pytest.raises(InvalidArgument, match="another authority"):
+        await host.install(b"", authorities(THEIRS))  # whose certificate it has not
+    assert await now_is(host) == before
+
+
+async def test_a_second_authority_that_is_damaged_makes_the_identity_so(
+    host: HostIdentity,
+) -> None:
+    signed = THEIRS.answer(await host.request(), [URI], [HOST])
+    await host.install(signed, authorities(THEIRS, OURS))
+    text = await asyncio.to_thread(host.path.read_bytes)
+    begin = text.index(b"TRUSTED AUTHORITY-----\n") + 40
+    damaged = text[:begin] + b"####" + text[begin + 4 :]
+    await asyncio.to_thread(host.path.write_bytes, damaged)
+    with pytest.raises(UnfitIdentity, match="damaged"):
+        await now_is(host)
+
+
+async def test_a_key_that_is_asked_for_during_an_installation_is_kept(host: HostIdentity) -> None:
+    """The control plane was killed over the first, and the next one asks at once."""
+    signed = OURS.answer(await host.request(), [URI], [HOST])
+    writing, going_on = asyncio.Event(), asyncio.Event()
+    run = host.run
+
+    async def run_late(work: Callable[..., Any], *args: Any) -> Any:
+        if work.__name__ == "save":
+            writing.set()
+            await going_on.wait()
+        return await run(work, *args)
+
+    host.run = run_late
+    installing = asyncio.create_task(host.install(signed), name="an installation")
+    await writing.wait()
+    asked = await host.request()
+    going_on.set()
+    await installing
+    renewed = OURS.answer(asked, [URI], [HOST])
+    await host.install(renewed)
+    assert (await now_is(host)).certificate == renewed

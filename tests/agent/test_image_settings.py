@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from agent.docker import sdk
 from agent.docker.image_settings import MAX_VOLUMES, why_refused
+from agent.errors import ImageCannotRun
 
 TYPICAL: dict[str, Any] = {
     "Env": ["PATH=/usr/bin", "JAVA_VERSION=21"],
@@ -41,3 +43,33 @@ def test_an_image_that_brings_too_much_is_refused(settings: dict[str, Any], name
     cause = why_refused(settings)
     assert cause is not None
     assert named in cause
+
+
+class Engine:
+    """What the SDK's client is asked at a creation."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.looks = 0
+
+    def inspect_image(self, image: str) -> dict[str, Any]:
+        self.looks += 1
+        return {"Config": self.settings}
+
+    def create_container_from_config(self, config: dict[str, Any], name: str) -> dict[str, Any]:
+        return {"Id": name}
+
+
+@pytest.mark.parametrize(("image", "looks"), [("game@sha256:1", 1), ("game:v1", 2)])
+def test_an_image_that_may_run_is_looked_into_once(image: str, looks: int) -> None:
+    engine, fit = Engine(TYPICAL), set[str]()
+    for name in ("first", "second"):
+        assert sdk.create(cast("Any", engine), {"Image": image}, name, fit) == name
+    assert engine.looks == looks
+
+
+def test_an_image_that_is_refused_stays_so() -> None:
+    engine, fit = Engine({"Volumes": {"/": {}}}), set[str]()
+    for _ in range(2):
+        with pytest.raises(ImageCannotRun):
+            sdk.create(cast("Any", engine), {"Image": "game@sha256:1"}, "name", fit)

@@ -98,7 +98,7 @@ async def test_the_log_says_which_pull_failed(
     engine.fail_next("pull", error)
     with pytest.raises(type(error)):
         await pulled(images, reference("a"))
-    assert f"the pull of {reference('a')} failed: {error}" in caplog.messages
+    assert f"pull failed image={reference('a')} error={error}" in caplog.messages
 
 
 async def test_a_few_pulls_at_a_time(engine: FakeEngine, images: Images) -> None:
@@ -123,7 +123,7 @@ async def test_a_pull_that_waits_for_others_says_so(
         for steps in told:
             while not (await anext(steps)).waiting:
                 pass
-    assert f"the pull of {reference('c')} waits: 2 are under way" in caplog.messages
+    assert f"pull waits for others image={reference('c')} count=2" in caplog.messages
     engine.release("pull")
     for steps in told:
         assert not any([progress.waiting async for progress in steps])

@@ -193,10 +193,10 @@ async def test_f33_a_log_that_finds_no_room_is_sealed_when_there_is(
     agent.engine.write_log(name, b"1\n")
     full = True
 
-    def no_room(log: SealedLog) -> None:
+    def no_room(log: SealedLog) -> int:
         if full:
             raise OSError(28, "No space left on device")
-        finish(log)
+        return finish(log)
 
     finish = SealedLog.finish
     monkeypatch.setattr(SealedLog, "finish", no_room)

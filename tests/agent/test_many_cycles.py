@@ -72,10 +72,15 @@ def _objects() -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_f47_start_stop_cycles_leave_the_agent_as_it_was(
-    agent: Agent, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+    agent: Agent,
+    rounds: Rounds,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("WARNING")  # pytest keeps what is logged
     monkeypatch.setattr(os, "fsync", lambda _: None)  # that would be the disk's time
     await _cycles(agent, 100)
+    gc.collect()  # that closes files of earlier tests
     held, objects = _held(agent), _objects()
     await _cycles(agent, rounds(1000, 10000))
     assert _objects() - objects < SPARE_OBJECTS

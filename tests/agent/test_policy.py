@@ -119,7 +119,7 @@ def test_an_entry_that_names_no_registry_is_refused(tmp_path: Path, entry: str, 
     text = f'allowed_registries = ["ghcr.io", "{entry}"]'
     with pytest.raises(PolicyError, match=told) as refused:
         load_policy(_written(tmp_path, text))
-    assert f"allowed_registries.1: '{entry}'" in str(refused.value)
+    assert f"allowed_registries[1]: '{entry}'" in str(refused.value)
 
 
 def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from agent.network.port_probe import PortProbe
 from agent.sessions.session import Protocol
+from tests.harness import free_port
 
 TYPES = {Protocol.TCP: socket.SOCK_STREAM, Protocol.UDP: socket.SOCK_DGRAM}
 ANY = "0.0.0.0"
@@ -21,10 +22,12 @@ def process_on(protocol: Protocol, address: str, *options: tuple[int, int, int])
     with socket.socket(family, TYPES[protocol]) as server:
         for option in options:
             server.setsockopt(*option)
-        server.bind((address, 0))
+        if protocol is Protocol.TCP:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((address, port := free_port()))
         if protocol is Protocol.TCP:
             server.listen()
-        yield server.getsockname()[1]
+        yield port
 
 
 @pytest.mark.parametrize("protocol", Protocol)
@@ -67,7 +70,7 @@ def test_a_udp_port_that_would_be_shared_is_not_free(option: int) -> None:
 def test_closed_connections_do_not_count() -> None:
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.bind((HOME, 0))
+        server.bind((HOME, free_port()))
         server.listen()
         port = server.getsockname()[1]
         with socket.create_connection((HOME, port)) as player:

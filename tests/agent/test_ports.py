@@ -157,6 +157,29 @@ def test_avoided_ports_go_to_the_end_of_the_queue() -> None:
     assert [pool.reserve(str(n), [UDP])[0].host for n in range(3)] == [20001, 20002, 20000]
 
 
+def test_what_a_tls_port_takes_beside_its_own_is_none_that_another_names() -> None:
+    pool = PortPool(20000, 20009)
+    named = [PortRequest(n, Protocol.TCP, tls=True, pinned=20000 + n) for n in (0, 1)]
+    ports = pool.reserve("a", named, in_host=True)
+    assert [(port.host, port.inner) for port in ports] == [(20000, 20002), (20001, 20003)]
+
+
+def test_a_tls_port_in_the_network_of_the_host_takes_two() -> None:
+    pool = PortPool(20000, 20003)
+    tls = PortRequest(7778, Protocol.TCP, tls=True, pinned=20002)
+    [port] = pool.reserve("a", [tls], in_host=True)
+    assert (port.host, port.inner, port.told) == (20002, 20000, 20000)
+    with pytest.raises(NoFreePort):
+        pool.reserve("b", [PortRequest(n, Protocol.TCP, tls=True) for n in (1, 2)], in_host=True)
+    assert pool.free(Protocol.TCP) == 2
+    [alone] = pool.reserve("c", [PortRequest(7778, Protocol.TCP, tls=True)])
+    assert (alone.inner, alone.told) == (0, alone.host)
+    pool.release("a")
+    again = PortPool(20000, 20003)
+    again.adopt("a", (port,))
+    assert (pool.free(Protocol.TCP), again.free(Protocol.TCP)) == (3, 2)
+
+
 @given(
     st.lists(
         st.tuples(
@@ -166,6 +189,7 @@ def test_avoided_ports_go_to_the_end_of_the_queue() -> None:
                     PortRequest,
                     container=st.integers(1, 9),
                     protocol=st.sampled_from(Protocol),
+                    tls=st.booleans(),
                     pinned=st.sampled_from([0, 0, 20000, 20001, 20002, 20003, 5]),
                 ),
                 max_size=3,
@@ -185,8 +209,13 @@ def test_no_port_is_held_twice_and_none_is_lost(
             del held[name]
             continue
         with contextlib.suppress(AgentError):
-            held[name] = pool.reserve(name, requests)
-        taken = [(port.protocol, port.host) for ports in held.values() for port in ports]
+            held[name] = pool.reserve(name, requests, in_host=bool(number % 2))
+        taken = [
+            (port.protocol, each)
+            for ports in held.values()
+            for port in ports
+            for each in port.taken
+        ]
         assert len(taken) == len(set(taken))
         for protocol in Protocol:
             mine = sum(1 for kind, _ in taken if kind is protocol)

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agent.engine import LABEL_FORMAT, LABEL_RECORD, ContainerSpec
 from agent.errors import DiskFull, EngineTimeout, SessionNotFound, SessionStopped
 from agent.failpoints import REMOVAL_STEPS, RESTART_STEPS
 from agent.sessions.record import Records
@@ -389,7 +391,7 @@ async def test_a_stop_is_heard_while_a_restart_waits_for_its_turn(
 ) -> None:
     async with an_agent(tmp_path, engine, clock, start_slots=1) as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        await agent.host.start_slots.acquire()
+        await agent.host.start_slots.acquire("alice")
         engine.end(_name(session), 1)
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.state is State.RESTARTING)
@@ -432,9 +434,10 @@ async def test_a_game_whose_label_nobody_can_read_is_left_alone(
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:
         session = await agent.sessions.start(an_id(), a_spec())
-        await agent.records.delete(session.internal_id)
+        directory = agent.records.directory(session.internal_id)
         held = engine._find(_name(session))
-        held.spec = replace(held.spec, record=held.spec.record.replace('"format":1', '"format":9'))
+        held.spec = replace(held.spec, record=held.spec.record.replace('"format":1', '"format":0'))
+    await asyncio.to_thread(shutil.rmtree, directory)
     async with an_agent(tmp_path, engine, clock) as agent:
         for _ in range(3):
             await clock.advance(61)
@@ -445,6 +448,29 @@ async def test_a_game_whose_label_nobody_can_read_is_left_alone(
         await clock.advance(61)
         await agent.pass_over()
         assert await engine.list(agent.host.settings.agent_id) == []
+
+
+@pytest.mark.parametrize(
+    ("label", "newer"), [(LABEL_RECORD, '{"format":2,"session":{}}'), (LABEL_FORMAT, "2")]
+)
+async def test_what_is_left_of_a_newer_agents_session_is_left_alone(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, label: str, newer: str
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        directory = agent.records.directory(session.internal_id)
+    await asyncio.to_thread(shutil.rmtree, directory)
+    labels = ContainerSpec.labels.fget  # type: ignore[attr-defined]  # of a property
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ContainerSpec, "labels", property(lambda it: labels(it) | {label: newer}))
+        async with an_agent(tmp_path, engine, clock) as agent:
+            engine.end(_name(session), 0)
+            for _ in range(3):
+                await agent.pass_over()
+                await clock.advance(61)
+            assert agent.sessions.all() == []
+            [left] = await engine.list(agent.host.settings.agent_id)
+            assert left.name == _name(session)
 
 
 async def test_a_pass_that_meets_a_defect_is_made_again(

@@ -107,6 +107,7 @@ async def test_directories_are_the_owners_alone_and_the_public_one_is_for_all(
     assert list(modes.values()) == [0o700, 0o700, 0o600, 0o755]
     assert stat.S_IMODE((public / "session.json").stat().st_mode) == 0o644
     assert json.loads((public / "session.json").read_text()) == {
+        "format": 1,
         "id": "match/1 ü",
         "host": "192.0.2.1",
         "ports": [],
@@ -115,6 +116,8 @@ async def test_directories_are_the_owners_alone_and_the_public_one_is_for_all(
         "expire_time": 1250,
         "draining": True,
         "drain_time": 1500,
+        "standby": False,
+        "request": None,
     }
 
 

@@ -47,6 +47,8 @@ def test_the_injected_environment_names_the_session_the_host_and_every_port() ->
     ports = (
         Port(7777, Protocol.UDP, 20001),
         Port(7777, Protocol.TCP, 20002),
+        Port(7778, Protocol.TCP, 20003, tls=True),
+        Port(7779, Protocol.TCP, 20004, tls=True, inner=20005),
     )
     assert injected_environment(("TILTYARD", "GAMEYE"), "match-1", "192.0.2.7", ports) == {
         f"{prefix}_{name}": value
@@ -58,6 +60,8 @@ def test_the_injected_environment_names_the_session_the_host_and_every_port() ->
             "IP": "192.0.2.7",
             "PORT_UDP_7777": "20001",
             "PORT_TCP_7777": "20002",
+            "PORT_TCP_7778": "20003",
+            "PORT_TCP_7779": "20005",  # which it binds, since the agent has the other
         }.items()
     }
 

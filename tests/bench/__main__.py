@@ -1,34 +1,60 @@
-"""`python -m tests.bench [--only NAME]`, which is `make bench ONLY=NAME`."""
+"""`python -m tests.bench [--only PART]`, which is `make bench ONLY=PART`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import click
 
-from tests.bench import cold, report
-from tests.deployment import Deployment, StepFailed, Steps, exit_on_signals
+from tests.bench import agent, artifact, cold, fleet, logs, read, report, ttl, warm
+from tests.bench.report import Result
+from tests.deployment import StepFailed, Steps, exit_on_signals
 
-BENCHMARKS = {"cold": cold.measure}
+Part = Callable[[int, Steps], list[Result]]
+"""Measures with so much effort, in per cent of the whole, and prints its steps."""
+
+PARTS: Mapping[str, Part] = {
+    "cold": cold.measure,
+    "warm": warm.measure,
+    "read": read.measure,
+    "fleet": fleet.measure,
+    "agent": agent.measure,
+    "logs": logs.measure,
+    "artifact": artifact.measure,
+    "ttl": ttl.measure,
+}
+WHOLE = 100
 
 
 @click.command()
-@click.option("--only", type=click.Choice(sorted(BENCHMARKS)), help="Run this one alone.")
-@click.option("--rounds", type=click.IntRange(10), default=20, show_default=True)
-def main(only: str | None, rounds: int) -> None:
-    """Measure on this machine and write bench/results.json."""
+@click.option("--only", type=click.Choice([*PARTS]), help="Run this part alone.")
+@click.option(
+    "--effort",
+    type=click.IntRange(1, WHOLE),
+    default=WHOLE,
+    show_default=True,
+    help="Per cent of the rounds and sizes; with less than all the figures say little.",
+)
+@click.option(
+    "--results",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=report.RESULTS,
+    help="Where the figures go.",
+)
+def main(only: str | None, effort: int, results: Path) -> None:
+    """Measure on this machine; write bench/results.json and, with all effort, the page."""
     exit_on_signals(130)
     steps = Steps()
-    results: list[report.Result] = []
+    found: list[Result] = []
     try:
-        with Deployment(steps) as deployment:
-            for name in [only] if only else BENCHMARKS:
-                with steps.step(f"{name}, {rounds} rounds"):
-                    results += BENCHMARKS[name](deployment, rounds)
-            path = report.write(results, deployment.engine.socket)
+        for name in [only] if only else PARTS:
+            found += PARTS[name](effort, steps)
     except StepFailed:
         sys.exit(1)
-    click.echo(f"\n{report.table(results)}\n\n{path}")
+    report.write(found, results, report.PAGE if effort == WHOLE else None)
+    click.echo(f"\n{report.table(found)}\n\n{results}")
 
 
 if __name__ == "__main__":

@@ -14,19 +14,23 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
-from tests.api_client import ApiClient
 from tests.bench.report import Result
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
-from tests.deployment import REGION, Deployment, application, enable_tag
+from tests.deployment import REGION, Deployment, Steps, application, enable_tag
 from tests.harness import free_port
 
-APPLICATION = "bench-cold"
+AT_ONCE, TIMES = 40, 3
+WIDTHS = (2, 4, 8)
+"""How many the engine is asked for at a time: which does best depends on the machine (M20)."""
+CREATE = "/containers/create"
 _WARM_UP = 2
 _TIMEOUT = 60
 _LABEL = "io.tiltyard.bench"
@@ -66,51 +70,171 @@ class _Times:
     first_udp: list[float] = field(default_factory=list)
 
 
-def measure(deployment: Deployment, rounds: int) -> list[Result]:
+def measure(effort: int, steps: Steps) -> list[Result]:
     """Run all rounds and return the medians."""
-    client = deployment.client
-    ports = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]
-    client.post("/application", application(APPLICATION, ports=ports)).expect(201)
-    enable_tag(client, APPLICATION, deployment.image.tag)
-    engine = _Unix(deployment.engine.socket)
-    try:
-        body = _options_of_a_session(client, engine)
-        times = _Times()
-        ways: list[Callable[[_Times], None]] = [
-            lambda kept: _post_session(client, kept),
-            lambda kept: _create_and_start(engine, body, kept),
-            lambda kept: _docker_run(engine, body, kept),
+    rounds, at_once = max(3, effort * 30 // 100), max(4, effort * AT_ONCE // 100)
+    with Deployment(steps, start_timeout=60.0) as deployment:
+        bench = _Bench(deployment)
+        with steps.step(f"cold, default bridge, {rounds} rounds"):
+            bridge = bench.one_by_one("bridge", rounds)
+        with steps.step(f"cold, network of the host, {rounds} rounds"):
+            host = bench.one_by_one("host", rounds)
+        with steps.step(f"cold, {at_once} at once"):
+            parallel = bench.at_once(at_once, max(1, effort * TIMES // 100))
+        return [
+            *_figures("bridge", bridge),
+            Result("cold.first_udp.ms", statistics.median(bridge.first_udp), "ms"),
+            *_figures("host", host),
+            *parallel,
         ]
-        for number in range(_WARM_UP + rounds):
-            kept = times if number >= _WARM_UP else _Times()
-            for place in range(len(ways)):
-                ways[(number + place) % len(ways)](kept)
-    finally:
-        engine.close()
+
+
+def _figures(mode: str, times: _Times) -> list[Result]:
     session, api = statistics.median(times.session), statistics.median(times.api)
     run = statistics.median(times.run)
     return [
-        Result("cold.bridge.session_ms", session, "ms"),
-        Result("cold.bridge.engine_ms", api, "ms"),
-        Result("cold.bridge.docker_run_ms", run, "ms"),
-        Result("cold.bridge.extra_ms", session - api, "ms"),
-        Result("cold.bridge.ratio", session / api, "x"),
-        Result("cold.bridge.ratio_to_docker_run", session / run, "x"),
-        Result("cold.first_udp.ms", statistics.median(times.first_udp), "ms"),
-        Result("cold.rounds", len(times.session), "rounds"),
+        Result(f"cold.{mode}.session_ms", session, "ms"),
+        Result(f"cold.{mode}.engine_ms", api, "ms"),
+        Result(f"cold.{mode}.docker_run_ms", run, "ms"),
+        Result(f"cold.{mode}.extra_ms", session - api, "ms", most=10),
+        Result(f"cold.{mode}.ratio", session / api, "x", most=1.05),
+        Result(f"cold.{mode}.ratio_to_docker_run", session / run, "x"),
     ]
 
 
-def _options_of_a_session(client: ApiClient, engine: _Unix) -> dict[str, Any]:
-    """Return the create body of a session's container, read back from the engine."""
-    with _session(client) as (_, port):
-        (container,) = (
-            one["Id"]
-            for one in _call(engine, "GET", "/containers/json")
-            if any(published.get("PublicPort") == port for published in one["Ports"])
-        )
-        found = _call(engine, "GET", f"/containers/{container}/json")
-    return options_of(found)
+class _Bench:
+    """Starts the same container by a session, by the engine's API and by `docker run`."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._client = deployment.client
+        self._socket = deployment.engine.socket
+        self._agent_id = (deployment.agent.state_dir / "agent_id").read_text().strip()
+        self._bodies: dict[str, dict[str, Any]] = {}
+        one_port = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]
+        both: dict[str, dict[str, object]] = {
+            "bridge": {"ports": one_port},
+            "host": {"networkMode": "host"},
+        }
+        for mode, changes in both.items():
+            name = _application(mode)
+            body = application(name, **changes)
+            self._client.post("/application", body).expect(201)
+            enable_tag(self._client, name, deployment.image.tag)
+            with _connected(self._socket) as engine:
+                self._bodies[mode] = self._options_of_a_session(engine, mode)
+
+    def one_by_one(self, mode: str, rounds: int) -> _Times:
+        """Take turns, in an order that rotates; nothing runs beside."""
+        times, body = _Times(), self._bodies[mode]
+        with _connected(self._socket) as engine:
+            ways: list[Callable[[_Times], None]] = [
+                lambda kept: self._post_session(mode, kept),
+                lambda kept: _create_and_start(engine, body, kept),
+                lambda kept: _docker_run(engine, body, kept),
+            ]
+            for number in range(_WARM_UP + rounds):
+                kept = times if number >= _WARM_UP else _Times()
+                for place in range(len(ways)):
+                    ways[(number + place) % len(ways)](kept)
+        return times
+
+    def at_once(self, count: int, times: int) -> list[Result]:
+        """Ask for many at once, and have the engine make as many, at several concurrencies."""
+        sessions: list[float] = []
+        engines: dict[int, list[float]] = {width: [] for width in WIDTHS}
+        for _ in range(times):
+            sessions.append(self._many_sessions(count))
+            for width, taken in engines.items():
+                taken.append(self._many_containers(count, width))
+        medians = {width: statistics.median(taken) for width, taken in engines.items()}
+        best = min(medians, key=medians.__getitem__)
+        ours = statistics.median(sessions)
+        return [
+            Result("cold.parallel.sessions_s", ours, "s"),
+            Result("cold.parallel.engine_s", medians[best], "s"),
+            Result("cold.parallel.engine_width", best, "at once"),
+            Result("cold.parallel.ratio", medians[best] / ours, "x", least=0.95),
+        ]
+
+    def _many_sessions(self, count: int) -> float:
+        """Seconds until the last of so many sessions, asked for at once, has started."""
+        body = _asked("bridge")
+        with ThreadPoolExecutor(count) as callers:
+            begin = time.perf_counter()
+            asked = [callers.submit(self._client.post, "/session", body) for _ in range(count)]
+            made = [each.result().expect(201).json()["id"] for each in asked]
+            taken = time.perf_counter() - begin
+        with ThreadPoolExecutor(max(WIDTHS)) as callers:
+            for answer in callers.map(self._client.delete_session, made):
+                answer.expect(204)
+        return taken
+
+    def _many_containers(self, count: int, width: int) -> float:
+        """Seconds in which the engine makes and starts as many, so many at a time."""
+        body = self._bodies["bridge"]
+
+        def run(numbers: range) -> list[str]:
+            with _connected(self._socket) as engine:
+                made = []
+                for _ in numbers:
+                    made.append(_call(engine, "POST", CREATE, _with_free_port(body))["Id"])
+                    _call(engine, "POST", f"/containers/{made[-1]}/start")
+                return made
+
+        with ThreadPoolExecutor(width) as callers:
+            begin = time.perf_counter()
+            shares = [range(first, count, width) for first in range(width)]
+            made = [container for share in callers.map(run, shares) for container in share]
+            taken = time.perf_counter() - begin
+        with _connected(self._socket) as engine:
+            for container in made:
+                _remove(engine, container)
+        return taken
+
+    def _options_of_a_session(self, engine: _Unix, mode: str) -> dict[str, Any]:
+        """Return the create body of a session's container, read back from the engine."""
+        label = f"io.tiltyard.agent={self._agent_id}"
+        running = {"filters": json.dumps({"label": [label], "status": ["running"]})}
+        with self._session(mode):
+            (found,) = _call(engine, "GET", f"/containers/json?{urlencode(running)}")
+            return options_of(_call(engine, "GET", f"/containers/{found['Id']}/json"))
+
+    @contextmanager
+    def _session(self, mode: str) -> Iterator[tuple[str, int]]:
+        made = self._client.post("/session", _asked(mode)).expect(201).json()
+        try:
+            yield made["host"], made["ports"][0]["host"]
+        finally:
+            self._client.delete_session(made["id"]).expect(204)
+
+    def _post_session(self, mode: str, times: _Times) -> None:
+        begin = time.perf_counter()
+        with self._session(mode) as (host, port):
+            times.session.append((time.perf_counter() - begin) * 1000)
+            udp_round_trip(host, port)
+            times.first_udp.append((time.perf_counter() - begin) * 1000)
+
+
+def _application(mode: str) -> str:
+    return f"bench-cold-{mode}"
+
+
+def _asked(mode: str) -> dict[str, object]:
+    args = ["--ports-from-env"] if mode == "host" else []
+    return {"location": REGION, "image": _application(mode), "args": args}
+
+
+@contextmanager
+def _connected(path: Path) -> Iterator[_Unix]:
+    engine = _Unix(path)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def _remove(engine: _Unix, container: str) -> None:
+    _call(engine, "DELETE", f"/containers/{container}?force=true&v=true")
 
 
 def options_of(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,32 +244,15 @@ def options_of(found: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "HostConfig": found["HostConfig"]}
 
 
-@contextmanager
-def _session(client: ApiClient) -> Iterator[tuple[str, int]]:
-    made = client.post("/session", {"location": REGION, "image": APPLICATION}).expect(201).json()
-    try:
-        yield made["host"], made["ports"][0]["host"]
-    finally:
-        client.delete_session(made["id"]).expect(204)
-
-
-def _post_session(client: ApiClient, times: _Times) -> None:
-    begin = time.perf_counter()
-    with _session(client) as (host, port):
-        times.session.append((time.perf_counter() - begin) * 1000)
-        udp_round_trip(host, port)
-        times.first_udp.append((time.perf_counter() - begin) * 1000)
-
-
 def _create_and_start(engine: _Unix, body: Mapping[str, Any], times: _Times) -> None:
     sent = _with_free_port(body)
     begin = time.perf_counter()
-    container = _call(engine, "POST", "/containers/create", sent)["Id"]
+    container = _call(engine, "POST", CREATE, sent)["Id"]
     try:
         _call(engine, "POST", f"/containers/{container}/start")
         times.api.append((time.perf_counter() - begin) * 1000)
     finally:
-        _call(engine, "DELETE", f"/containers/{container}?force=true&v=true")
+        _remove(engine, container)
 
 
 def _docker_run(engine: _Unix, body: Mapping[str, Any], times: _Times) -> None:
@@ -156,14 +263,14 @@ def _docker_run(engine: _Unix, body: Mapping[str, Any], times: _Times) -> None:
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
     times.run.append(elapsed)
-    _call(engine, "DELETE", f"/containers/{done.stdout.strip()}?force=true&v=true")
+    _remove(engine, done.stdout.strip())
 
 
 def _with_free_port(body: Mapping[str, Any]) -> dict[str, Any]:
     host = body["HostConfig"]
     bindings = {
         port: [{**one, "HostPort": str(free_port())} for one in published]
-        for port, published in host["PortBindings"].items()
+        for port, published in (host["PortBindings"] or {}).items()
     }
     return {**body, "HostConfig": {**host, "PortBindings": bindings}}
 
@@ -180,7 +287,7 @@ def _flags(body: Mapping[str, Any]) -> Iterator[str]:
         yield f"--env={variable}"
     for name, text in body["Labels"].items():
         yield f"--label={name}={text}"
-    for port, published in host["PortBindings"].items():
+    for port, published in (host["PortBindings"] or {}).items():
         for one in published:
             yield f"--publish={one['HostIp']}:{one['HostPort']}:{port}"
     for mount in host.get("Mounts") or []:

@@ -1,49 +1,100 @@
-"""What a benchmark found, on which machine, with which versions: as a table and as JSON."""
+"""What a benchmark found, on which machine, with which versions: as JSON and as a page."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-
-import docker
+from typing import Any
 
 from tests.harness import ROOT
 
 RESULTS = ROOT / "bench" / "results.json"
+PAGE = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- written by make bench -->", "<!-- by hand again -->"
+_HEAD = "| figure | value | goal | date | commit |\n|---|---|---|---|---|\n"
 
 
 @dataclass(frozen=True)
 class Result:
-    """One figure."""
+    """One figure: a median where it was measured more than once.
+
+    `least` and `most` are what is promised of it; neither for what is told beside it.
+    """
 
     name: str
     value: float
     unit: str
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def goal(self) -> str:
+        """The promise in words, nothing without one."""
+        if self.least is not None:
+            return f"at least {self.least:g}"
+        return "" if self.most is None else f"at most {self.most:g}"
+
+    @property
+    def misses(self) -> bool:
+        """True when the promise is not kept."""
+        short = self.least is not None and self.value < self.least
+        return short or (self.most is not None and self.value > self.most)
 
 
-def write(results: Sequence[Result], docker_socket: Path) -> Path:
-    """Write `bench/results.json` and return its path."""
-    RESULTS.parent.mkdir(exist_ok=True)
+def write(results: Sequence[Result], file: Path = RESULTS, page: Path | None = None) -> None:
+    """Write a file of these figures, and the figures into the page.
+
+    Figures that were not measured this time stay on the page with the commit that they are of.
+    """
     content = {
         "machine": _machine(),
-        "versions": _versions(docker_socket),
+        "versions": _versions(),
         "commit": _commit(),
         "results": [asdict(result) for result in results],
     }
-    RESULTS.write_text(json.dumps(content, indent=2) + "\n")
-    return RESULTS
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(content, indent=2) + "\n")
+    if page is not None:
+        page.write_text(with_figures(page.read_text(), results, content))
+
+
+def with_figures(page: str, results: Sequence[Result], content: Mapping[str, Any]) -> str:
+    """Give the page with these figures in place of older ones. Pure but for the date."""
+    before, _, rest = page.partition(BEGIN)
+    old, _, after = rest.partition(END)
+    rows = {line.split("`")[1]: line for line in old.splitlines() if line.startswith("| `")} | {
+        one.name: _row(one, content["commit"]) for one in results
+    }
+    machine = ", ".join(f"{name} {told}" for name, told in content["machine"].items())
+    versions = ", ".join(f"{name} {told}" for name, told in content["versions"].items())
+    facts = f"- machine: {machine}\n- versions: {versions}\n"
+    table = _HEAD + "\n".join(rows.values())
+    return f"{before}{BEGIN}\n\n{facts}\n{table}\n\n{END}{after}"
+
+
+def _row(one: Result, commit: str) -> str:
+    value = f"{one.value:.4g} {one.unit}"
+    told = f"**{value}**" if one.misses else value
+    today = datetime.now(tz=UTC).date().isoformat()
+    return f"| `{one.name}` | {told} | {one.goal} | {today} | {commit[:7]}{commit[40:]} |"
 
 
 def table(results: Sequence[Result]) -> str:
     """Return the figures, one a line."""
     width = max(len(result.name) for result in results)
-    return "\n".join(f"{one.name:{width}}  {one.value:10.2f} {one.unit}" for one in results)
+    return "\n".join(
+        f"{one.name:{width}}  {one.value:10.2f} {one.unit:7} {one.goal}"
+        + ("  MISSED" if one.misses else "")
+        for one in results
+    )
 
 
 def _machine() -> dict[str, object]:
@@ -61,20 +112,24 @@ def _machine() -> dict[str, object]:
     }
 
 
-def _versions(docker_socket: Path) -> dict[str, str]:
-    client = docker.DockerClient(base_url=f"unix://{docker_socket}", timeout=30)
-    try:
-        engine = client.version()
-    finally:
-        client.close()
-    components = {part["Name"]: part["Version"] for part in engine.get("Components", [])}
+def _versions() -> dict[str, str]:
+    programs = {
+        "docker_engine": ("dockerd", "--version"),
+        "containerd": ("containerd", "--version"),
+        "runc": ("runc", "--version"),
+    }
     return {
-        "docker_engine": engine["Version"],
-        "containerd": components.get("containerd", ""),
-        "runc": components.get("runc", ""),
+        **{name: _version(*command) for name, command in programs.items()},
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("aiohttp", "grpcio", "docker", "tiltyard")},
     }
+
+
+def _version(*command: str) -> str:
+    """Return the first version in what a program says of itself."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"[0-9]+(?:\.[0-9]+)+\S*", done.stdout)
+    return found[0].rstrip(",") if found else "unknown"
 
 
 def _commit() -> str:

@@ -110,6 +110,7 @@ class FakeStage:
     agent_id: str = "agent-1"
 
     def __post_init__(self) -> None:
+        self.engine.binds_at_once = False  # nor does the program on Docker
         for image in (self.images.runs, self.images.cannot_run):
             self.engine.add_image(image)
         self.engine.cannot_run.add(self.images.cannot_run)

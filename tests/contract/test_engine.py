@@ -63,6 +63,8 @@ class TestLife:
     async def test_info_describes_engine_and_machine(self, stage: Stage) -> None:
         info = await stage.engine.info()
         assert info.version
+        assert info.runc
+        assert info.kernel
         assert info.cpus > 0
         assert info.memory_bytes > 0
 
@@ -91,7 +93,7 @@ class TestLife:
 
     async def test_starting_what_runs_does_nothing(self, stage: Stage) -> None:
         container = await running(stage)
-        await stage.engine.start(container.container)
+        assert await stage.engine.start(container.container) == container
         assert await stage.engine.inspect(container.container) == container
 
     async def test_an_end_leaves_its_exit_code(self, stage: Stage) -> None:
@@ -113,8 +115,8 @@ class TestLife:
         await stage.end(first)
         assert (await ended(stage, first)).exit_code == EXIT_CODE
         assert await stage.engine.list(stage.agent_id)
-        await stage.engine.start(first.container)
-        second = await stage.engine.inspect(first.container)
+        second = await stage.engine.start(first.container)
+        assert await stage.engine.inspect(first.container) == second
         assert second.status is ContainerStatus.RUNNING
         assert second.process is not None
         assert second.process != first.process
@@ -198,6 +200,16 @@ class TestEnd:
     async def test_the_end_of_a_process_that_is_gone_has_come(self, stage: Stage) -> None:
         await stage.engine.wait_end(Process(pid=2**22 - 1, start_ticks=1))
         await stage.engine.wait_end(Process(pid=1, start_ticks=10**15))
+
+    @pytest.mark.parametrize("mode", NetworkMode)
+    async def test_only_a_live_program_that_did_so_has_bound_its_ports(
+        self, stage: Stage, mode: NetworkMode
+    ) -> None:
+        container = await running(stage, network_mode=mode)
+        ports = [port(Protocol.UDP, 29_999), port(Protocol.TCP, 29_999)]
+        for process in (container.process, Process(2**22 - 1, start_ticks=1)):
+            assert process is not None
+            assert not await stage.engine.has_bound(process, mode, ports)
 
 
 class TestRefusals:

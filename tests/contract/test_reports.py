@@ -33,6 +33,8 @@ def test_states_and_reasons_mirror_the_proto(prefix: str, proto: type, kinds: tu
 
 milliseconds = st.integers(0, 4_000_000_000_000)
 times = milliseconds.map(lambda count: count / 1000)
+spans = st.integers(0, 10_000_000_000).map(lambda count: count / 1000)
+"""Seconds, of more than a hundred days: the nanoseconds that are sent are those of the float."""
 codes = st.none() | st.integers(0, 255)
 reports = st.builds(
     Report,
@@ -47,10 +49,10 @@ reports = st.builds(
     oom_killed=st.booleans(),
     restart_count=st.integers(0, 2**31),
     failed_runs=st.lists(
-        st.builds(Run, st.none() | times, times, codes, st.booleans(), times), max_size=3
+        st.builds(Run, st.none() | times, times, codes, st.booleans(), spans), max_size=3
     ).map(tuple),
     timeline=st.lists(st.builds(Moment, st.sampled_from(State), times)).map(tuple),
-    usage=st.builds(Usage, st.none() | times, st.none() | st.integers(0, 2**50)),
+    usage=st.builds(Usage, st.none() | spans, st.none() | st.integers(0, 2**50)),
 )
 
 

@@ -181,7 +181,7 @@ def breakers(place: Place, good: Any) -> Iterator[Any]:
     if place.required or "anyOf" not in place.schema:
         yield None
     if "enum" in schema:
-        yield from ("", "no such", str(schema["enum"][0]).upper())
+        yield from ("", "no such", str(schema["enum"][0]).swapcase())
     if "minLength" in schema:
         yield "x" * (schema["minLength"] - 1)
     if "maxLength" in schema:

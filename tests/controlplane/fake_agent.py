@@ -12,10 +12,14 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
+from agent.daemon import SERVER_OPTIONS
 from controlplane.fleet.agent_client import REASON_METADATA
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
 GIB = 1024**3
+MOST_SESSIONS = 200
+"""So many it has at most with standbys, whatever a pool's size is said to be."""
+
 _LIVE = {
     agent_pb2.STATE_CREATED,
     agent_pb2.STATE_RUNNING,
@@ -44,8 +48,9 @@ def refusing(reason: str, text: str = "as scripted") -> Script:
 class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     """Keeps sessions in memory; each call can be scripted to refuse, hang or lose its answer.
 
-    `before_*` runs before the deed, `after_start` after it and before the answer, `after_logs`
-    after the lines and before the end.
+    `before_*` runs before the deed, `after_start` and `after_claim` after it and before the
+    answer, `after_logs` after the lines and before the end. A pool that it is told of is full at
+    once, and is filled up when a standby was claimed or has ended.
     """
 
     def __init__(self, folder: Path, name: str = "one") -> None:
@@ -75,12 +80,23 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.before_report: Script | None = None
         self.before_artifact: Script | None = None
         self.before_pull: Script | None = None
+        self.before_drain: Script | None = None
+        self.drains: list[agent_pb2.SetDrainRequest] = []
+        self.before_claim: Script | None = None
+        self.after_claim: Script | None = None
+        self.before_order: Script | None = None
+        self.claimed: list[agent_pb2.ClaimSessionRequest] = []
+        self.orders: list[agent_pb2.SetWarmPoolRequest] = []
+        self.pools: dict[str, agent_pb2.SetWarmPoolRequest] = {}
+        """The newest order about each pool: as many standbys are there at once."""
         self.during_pull: Script | None = None
         self.pull_waits = False
         self.logins: list[tuple[str, str] | None] = []
         self.starts_in_flight = 0
         self.most_starts_in_flight = 0
         self.start_state = agent_pb2.STATE_RUNNING
+        self.binds_at_once = True
+        """What it starts has bound its ports by the time of the answer; else `bind` says so."""
         self.host = agent_pb2.Host(
             format=1,
             agent_id=name,
@@ -95,6 +111,9 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             free_tcp_ports=10001,
             free_udp_ports=10001,
             engine_available=True,
+            engine_version="28.5.2",
+            runc_version="1.3.3",
+            kernel_version="6.12.0",
             start_slots=8,
         )
         self._watchers: set[asyncio.Queue[agent_pb2.WatchResponse | None]] = set()
@@ -105,7 +124,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
 
     async def start(self) -> None:
         """Listen; the sessions of an earlier life are still there."""
-        self._server = grpc.aio.server()
+        self._server = grpc.aio.server(options=SERVER_OPTIONS)
         agent_pb2_grpc.add_AgentServiceServicer_to_server(self, self._server)
         self._server.add_insecure_port(self.address)
         await self._server.start()
@@ -141,6 +160,15 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
 
     @property
     def live(self) -> list[agent_pb2.Session]:
+        """Its sessions that have not ended, without the standbys."""
+        return [s for s in self._all_live if not s.warm_pool]
+
+    @property
+    def standbys(self) -> list[agent_pb2.Session]:
+        return [s for s in self._all_live if s.warm_pool]
+
+    @property
+    def _all_live(self) -> list[agent_pb2.Session]:
         return [s for s in self.sessions.values() if s.state in _LIVE]
 
     def change(self, internal_id: str, **fields: Any) -> None:
@@ -155,6 +183,11 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         session = self.sessions[internal_id]
         session.end_time.GetCurrentTime()
         self.change(internal_id, state=agent_pb2.STATE_EXITED, end_reason=reason, exit_code=0)
+
+    def bind(self, internal_id: str) -> None:
+        """Have a session's ports bound and tell the watchers."""
+        self.sessions[internal_id].ready_time.GetCurrentTime()
+        self.change(internal_id)
 
     def lose(self, internal_id: str) -> None:
         """Forget a session without a word."""
@@ -230,7 +263,9 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             self.tombstones.add(request.internal_id)
             await refuse(context, "SESSION_NOT_FOUND")
         if self.sessions[request.internal_id].state in _LIVE:
+            pool_id = self.sessions[request.internal_id].warm_pool
             self.end(request.internal_id, agent_pb2.END_REASON_STOPPED)
+            self.fill(pool_id)
         session = copy.deepcopy(self.sessions[request.internal_id])
         if request.discard:
             self.tombstones.add(request.internal_id)
@@ -306,11 +341,95 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
 
     _unimplemented: Any = _refuse_call
     GetHost = GetSession = ListSessions = ListImages = _unimplemented
-    ClaimSession = SetWarmPool = SetDrain = RenewCertificate = _unimplemented
+    RenewCertificate = _unimplemented
+
+    async def SetWarmPool(  # noqa: N802
+        self, request: agent_pb2.SetWarmPoolRequest, context: Any
+    ) -> agent_pb2.SetWarmPoolResponse:
+        if self.before_order is not None:
+            await self.before_order(request, context)
+        known = self.pools.get(request.pool_id)
+        if known is not None and request.revision < known.revision:
+            await refuse(context, "STALE_REVISION")
+        self.orders.append(request)
+        self.pools[request.pool_id] = request
+        self.fill(request.pool_id)
+        return agent_pb2.SetWarmPoolResponse()
+
+    async def ClaimSession(  # noqa: N802
+        self, request: agent_pb2.ClaimSessionRequest, context: Any
+    ) -> agent_pb2.ClaimSessionResponse:
+        if self.before_claim is not None:
+            await self.before_claim(request, context)
+        session = self.sessions.get(request.internal_id)
+        if session is None or session.state not in _LIVE:
+            await refuse(context, "STANDBY_NOT_CLAIMABLE")
+        assert session is not None
+        same = session.identity.session_id == request.identity.session_id
+        is_free = session.warm_pool and (request.again or not session.in_doubt)
+        if not is_free and not (same and not session.warm_pool):
+            await refuse(context, "STANDBY_NOT_CLAIMABLE")
+        self.claimed.append(request)
+        pool_id = session.warm_pool
+        session.identity.CopyFrom(request.identity)
+        session.injected_env["TILTYARD_SESSION_ID"] = request.identity.session_id
+        session.warm_pool, session.in_doubt = "", False
+        self._tell(session)
+        answer = copy.deepcopy(session)
+        if pool_id:
+            self.fill(pool_id)
+        if self.after_claim is not None:
+            await self.after_claim(request, context)
+        return agent_pb2.ClaimSessionResponse(session=answer, incarnation=self.incarnation)
+
+    async def SetDrain(  # noqa: N802
+        self, request: agent_pb2.SetDrainRequest, context: Any
+    ) -> agent_pb2.SetDrainResponse:
+        if self.before_drain is not None:
+            await self.before_drain(request, context)
+        if 0 < request.revision < self.host.drain_revision:
+            await refuse(context, "STALE_REVISION")
+        self.drains.append(request)
+        if request.HasField("deadline_time"):
+            self.host.drain_time.CopyFrom(request.deadline_time)
+        else:
+            self.host.ClearField("drain_time")
+        revision = request.revision or self.host.drain_revision
+        self.change_host(draining=request.draining, drain_revision=revision)
+        return agent_pb2.SetDrainResponse(sessions=len(self.live))
 
     # ---- inside
 
+    def fill(self, pool_id: str) -> None:
+        """Have as many standbys of a pool as was ordered and fit, of what was ordered."""
+        order = self.pools.get(pool_id, agent_pb2.SetWarmPoolRequest())
+        mine = [s for s in self.standbys if s.warm_pool == pool_id]
+        kept = [s for s in mine if s.image == order.spec.image][: order.size]
+        ids = {session.internal_id for session in kept}
+        gone = [session for session in mine if session.internal_id not in ids]
+        for session in gone:
+            session.end_time.GetCurrentTime()
+            session.state = agent_pb2.STATE_EXITED
+            session.end_reason = agent_pb2.END_REASON_STOPPED
+        room = min(self.host.free_sessions, MOST_SESSIONS) - len(self._all_live)
+        new = [self._standby(order) for _ in range(min(order.size - len(kept), room))]
+        self._tell(*gone, *new)
+        for session in gone:
+            self.lose(session.internal_id)
+
+    def _standby(self, order: agent_pb2.SetWarmPoolRequest) -> agent_pb2.Session:
+        start = agent_pb2.StartSessionRequest(internal_id=str(uuid.uuid4()), spec=order.spec)
+        start.spec.identity.session_id = start.internal_id
+        session = self._new(start)
+        session.warm_pool, session.warm_pool_revision = order.pool_id, order.revision
+        return session
+
     def _make(self, request: agent_pb2.StartSessionRequest) -> agent_pb2.Session:
+        session = self._new(request)
+        self._tell(session)
+        return copy.deepcopy(session)
+
+    def _new(self, request: agent_pb2.StartSessionRequest) -> agent_pb2.Session:
         spec = request.spec
         first = 20000 + 10 * len(self.sessions)
         session = agent_pb2.Session(
@@ -333,16 +452,18 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             host=self.host.public_address,
         )
         session.create_time.GetCurrentTime()
+        if self.binds_at_once:
+            session.ready_time.GetCurrentTime()
         if session.state not in _LIVE:
             session.end_time.GetCurrentTime()
             session.end_reason = agent_pb2.END_REASON_EXITED
         self.sessions[request.internal_id] = session
-        self._tell(session)
-        return copy.deepcopy(session)
+        return session
 
-    def _tell(self, session: agent_pb2.Session) -> None:
-        self._stamp(session)
-        batch = agent_pb2.SessionBatch(sessions=[session])
+    def _tell(self, *sessions: agent_pb2.Session) -> None:
+        for session in sessions:
+            self._stamp(session)
+        batch = agent_pb2.SessionBatch(sessions=sessions)
         self._send(agent_pb2.WatchResponse(host=self._host()))
         self._send(agent_pb2.WatchResponse(sessions=batch))
 
@@ -352,7 +473,9 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
 
     def _host(self) -> agent_pb2.Host:
         host = copy.deepcopy(self.host)
-        for session in self.live:
+        for order in self.pools.values():
+            host.warm_pools.add(pool_id=order.pool_id, revision=order.revision, size=order.size)
+        for session in self._all_live:
             host.reserved.nano_cpus += session.reservation.nano_cpus
             host.reserved.memory_bytes += session.reservation.memory_bytes
             host.free_sessions -= 1

@@ -24,6 +24,9 @@ WORDS: dict[str, dict[str, Any]] = {
 }
 """Names that mean something in this deployment: with others nothing would ever start."""
 
+QUERY_WORDS = {"account": ["alice"], "image": ["game"], "location": ["local"], "version": ["v1"]}
+"""The same for the query of `GET /operator/placement`."""
+
 STARTS = {"location": "local", "image": "game", "id": None}
 """The body of a start that works, for chains of calls to begin with."""
 
@@ -56,6 +59,9 @@ def before_load_schema(_: HookContext, raw_schema: dict[str, Any]) -> None:
             schema.setdefault("additionalProperties", False)
     for name, words in WORDS.items():
         components[name]["properties"].update(words)
+    for parameter in raw_schema["paths"]["/operator/placement"]["get"]["parameters"]:
+        if parameter["name"] in QUERY_WORDS:
+            parameter["schema"]["enum"] = QUERY_WORDS[parameter["name"]]
     regions = raw_schema["paths"]["/region"]["get"]["responses"]["200"]
     regions["links"] = {"start": {"operationId": "start_session", "requestBody": STARTS}}
 

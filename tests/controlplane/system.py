@@ -80,10 +80,16 @@ class System:
     def config(self) -> Config:
         return Config(
             state_dir=self.folder / "state",
-            api_listen="127.0.0.1:0",
             registries=(RegistryConfig("local", self.registry.address),),
             agents=tuple(AgentConfig(a.name, a.address, "local") for a in self.agents),
-            **{"regions": ("local", "elsewhere"), "enrol_listen": "", **self.settings},
+            **{
+                "api_listen": "127.0.0.1:0",
+                "regions": ("local", "elsewhere"),
+                "enrol_listen": "",
+                "metrics_listen": "",
+                "latency_interval": 0.0,  # nobody has the addresses of these agents
+                **self.settings,
+            },
         )
 
     async def __aenter__(self) -> Self:

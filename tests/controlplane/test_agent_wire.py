@@ -29,9 +29,8 @@ DEADLINE = 20.0
 
 
 def a_session(**reserved: int) -> agent_pb2.Session:
-    return agent_pb2.Session(
-        state=agent_pb2.STATE_RUNNING, reservation=agent_pb2.Resources(**reserved)
-    )
+    held = agent_pb2.Resources(**reserved)
+    return agent_pb2.Session(format=1, state=agent_pb2.STATE_RUNNING, reservation=held)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +52,26 @@ def test_resources_that_no_host_has_are_not_read(reserved: dict[str, int]) -> No
 def test_the_largest_resources_are_read() -> None:
     most = a_session(nano_cpus=MAX_NANO_CPUS, memory_bytes=MAX_MEMORY_BYTES)
     assert session_in(most).reservation.memory_bytes == MAX_MEMORY_BYTES
+
+
+def test_what_sessions_have_in_common_is_kept_once() -> None:
+    """A control plane has a hundred thousand of them in memory."""
+    told = a_session(nano_cpus=10**9)
+    told.image, told.host = "game@sha256:0", "192.0.2.1"
+    told.identity.application = "game"
+    told.identity.labels["mode"] = told.injected_env["TILTYARD_IP"] = "1"
+    data = told.SerializeToString()
+    one, other = (session_in(agent_pb2.Session.FromString(data)) for _ in range(2))
+    assert one == other
+    assert one.image is other.image
+    assert one.host is other.host
+    assert one.reservation is other.reservation
+    assert one.identity.application is other.identity.application
+    for mine, its in (
+        (one.identity.labels, other.identity.labels),
+        (one.injected_env, other.injected_env),
+    ):
+        assert [*map(id, mine)] == [*map(id, its)]
 
 
 class Mistaken(FakeAgent):

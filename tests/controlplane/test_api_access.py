@@ -121,7 +121,7 @@ async def test_an_unexpected_failure_leaks_nothing(
     async def explode(*_: object) -> None:
         raise RuntimeError("secret inner text")
 
-    monkeypatch.setattr(system.control_plane._fleet_store, "regions", explode, raising=False)
+    monkeypatch.setattr(system.control_plane._stores.fleet, "regions", explode, raising=False)
     answer = await system.call("GET", "/region")
     assert_error(answer, 500)
     assert "secret" not in answer.text

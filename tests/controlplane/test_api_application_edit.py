@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,8 @@ class Places(System):
     @property
     def config(self) -> Config:
         config = super().config
-        return Config(
-            state_dir=config.state_dir,
-            api_listen=config.api_listen,
-            enrol_listen="",
-            regions=config.regions,
+        return replace(
+            config,
             node_pools=("default", "big"),
             registries=(
                 *config.registries,

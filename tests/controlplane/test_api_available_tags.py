@@ -172,7 +172,7 @@ async def test_where_a_registry_is_is_told_to_the_log_alone(
         record for record in caplog.records if record.name == "controlplane.registries.client"
     ]
     assert logged.levelname == "WARNING"
-    assert all(text in logged.getMessage() for text in ("registry local", host, port))
+    assert all(text in logged.getMessage() for text in ("registry=local", host, port))
 
 
 async def test_a_link_to_nowhere_is_a_failure_of_the_registry(system: System) -> None:

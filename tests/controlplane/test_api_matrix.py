@@ -72,6 +72,9 @@ class World(System):
         assert ended.status == 204, ended.text
         return name
 
+    async def application_path(self, account: str) -> str:
+        return f"{account}/{await self.application(account)}"
+
     async def session_path(self, account: str) -> str:
         return f"{account}/{await self.session(account)}"
 
@@ -159,6 +162,12 @@ def _any_session(path: str) -> tuple[str, dict[str, Any]]:
     return f"/operator/session/{account}/{name or UNKNOWN}", {}
 
 
+def _placement(path: str) -> tuple[str, dict[str, Any]]:
+    account, _, name = path.partition("/")
+    params = {"account": account, "image": name or UNKNOWN, "location": "local"}
+    return "/operator/placement", {"params": params}
+
+
 def _new(kind: str, **body: str) -> Callable[[str], tuple[str, dict[str, Any]]]:
     return lambda _: (f"/operator/{kind}/made-{next(_numbers)}", {"json": body})
 
@@ -226,6 +235,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("DELETE", "/operator/registry/{registry}"): Case(
         204, _at("/operator/registry/{}"), World.registry_of
     ),
+    ("GET", "/operator/placement"): Case(200, _placement, World.application_path),
     ("GET", "/operator/agent"): Case(200, _at("/operator/agent")),
     ("POST", "/operator/enrolment-token"): Case(
         201, _at("/operator/enrolment-token", json={"region": "local"})
@@ -235,9 +245,18 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/operator/agent/{agent}/token"): Case(
         201, _at("/operator/agent/{}/token"), World.enrolled_agent_of
     ),
+    ("POST", "/operator/agent/{agent}/drain"): Case(
+        200, _at("/operator/agent/{}/drain", json={"deadline": "2h"}), World.agent_of
+    ),
+    ("DELETE", "/operator/agent/{agent}/drain"): Case(
+        200, _at("/operator/agent/{}/drain"), World.agent_of
+    ),
     ("POST", "/operator/agent/{agent}/revoke"): Case(
         204, _at("/operator/agent/{}/revoke"), World.enrolled_agent_of
     ),
+    ("GET", "/operator/authority"): Case(200, _at("/operator/authority")),
+    ("POST", "/operator/authority/rotate"): Case(200, _at("/operator/authority/rotate", json={})),
+    ("POST", "/operator/authority/finish"): Case(200, _at("/operator/authority/finish", json={})),
     ("GET", "/operator/account"): Case(200, _at("/operator/account"), shows='"{}"'),
     ("POST", "/operator/account"): Case(201, _new_account),
     ("PUT", "/operator/account/{account}"): Case(

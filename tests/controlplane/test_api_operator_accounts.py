@@ -200,7 +200,7 @@ async def test_every_table_that_names_accounts_is_thought_of(system: System) -> 
         "SELECT t.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c"
         " WHERE t.type='table' AND c.name='account'"
     )
-    stays, goes_with_its_session = {"event"}, {"player"}
+    stays, goes_with_its_session = {"event"}, {"player", "live_label"}
     assert {name for (name,) in names} == {*_OF_AN_ACCOUNT} | stays | goes_with_its_session
 
 

@@ -18,12 +18,21 @@ from controlplane.tokens import Scope
 from tests.controlplane.fake_agent import FakeAgent
 from tests.controlplane.system import Answer, System, assert_error, eventually
 
+SHORT_SPANS: dict[str, Any] = {
+    "placement_silence": 1.0,
+    "unreachable_after": 1.0,
+    "lost_after": 1.5,
+}
 UNKNOWN_YET = {
     "version": None,
     "publicAddress": None,
     "latencyAddresses": None,
-    "draining": None,
+    "silentAddresses": None,
+    "latency": None,
     "engineAvailable": None,
+    "engineVersion": None,
+    "runcVersion": None,
+    "kernelVersion": None,
     "capacity": None,
     "reserved": None,
     "sessions": None,
@@ -88,12 +97,21 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
         "declared": True,
         "state": "ready",
         "certificateExpires": None,
+        "authority": None,
         "revoked": None,
         "version": "1.2.3",
         "publicAddress": "192.0.2.1",
         "latencyAddresses": ["192.0.2.1"],
+        "silentAddresses": [],
+        "latency": None,
         "draining": True,
+        "drainDeadline": None,
+        "drainPending": False,
+        "lost": None,
         "engineAvailable": False,
+        "engineVersion": "28.5.2",
+        "runcVersion": "1.3.3",
+        "kernelVersion": "6.12.0",
         "capacity": {"cpu": 64.0, "ram": 65536.0, "gpu": 0},
         "reserved": {"cpu": 1.0, "ram": 256.0, "gpu": 0},
         "sessions": 1,
@@ -101,6 +119,8 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
         "images": [image],
         "pulls": [],
         "pullCount": 0,
+        "warmPools": [],
+        "warmPoolCount": 0,
         "unclaimed": [],
         "unclaimedCount": 0,
     }
@@ -111,12 +131,14 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
     assert_error(await system.ask("GET", "/a2"), 404)
 
 
-async def test_an_agent_that_was_never_heard_is_connecting(system: Operated) -> None:
+async def test_an_agent_that_was_not_heard_since_the_start_is_connecting(system: Operated) -> None:
     await system.agent.stop()
     await system.restart()
-    shown = (await system.agents_by_name())["a0"]
-    assert shown | UNKNOWN_YET == shown
-    assert (shown["state"], shown["heard"]) == ("connecting", None)
+    await system.add_agent("never")
+    for name in ("a0", "never"):
+        shown = (await system.agents_by_name())[name]
+        assert shown | UNKNOWN_YET == shown
+        assert (shown["state"], shown["heard"] is None) == ("connecting", name == "never")
     await system.reaches("a1", "ready")
 
 
@@ -127,7 +149,7 @@ async def test_an_agent_that_has_not_reconciled_is_connecting(system: Operated) 
     await system.agent.restart()
 
     async def heard() -> bool:
-        return (await system.agents_by_name())["a0"]["heard"] is not None
+        return (await system.agents_by_name())["a0"]["publicAddress"] is not None
 
     await eventually(heard)
     assert (await system.agents_by_name())["a0"]["state"] == "connecting"
@@ -271,7 +293,7 @@ async def test_a_start_that_had_chosen_the_agent_takes_another(
     system.prefer(system.agents[1])
     gone = await system.undeclare()
     gone.change_host()
-    store = system.control_plane._sessions
+    store = system.control_plane._stores.sessions
     begin, tried = store.begin_attempt, []
 
     async def begin_attempt(
@@ -314,9 +336,8 @@ async def test_what_an_agent_said_last_makes_no_session(system: Operated) -> Non
     await system.make_application()
     assert (await system.start(id="s")).status == 201
     owner = next(agent for agent in system.agents if agent.live)
-    await system.rows("UPDATE session SET ended_ms=1, state='exited'")
-    await system.rows("DELETE FROM session")
     await system.rows("UPDATE agent SET removed_ms=1 WHERE name=?", owner.name)
+    await system.rows("DELETE FROM session")
     internal_id = owner.live[0].internal_id
     owner.change(internal_id, detail="still here")
     link = system.control_plane.fleet.link(owner.name)
@@ -420,3 +441,50 @@ def _reserved(system: System, agent: str) -> int:
     link = system.control_plane.fleet.link(agent)
     assert link is not None
     return 0 if link.host is None else link.host.reserved.nano_cpus
+
+
+def _beating_fast(system: Operated) -> Operated:
+    """Have the agents be heard much more often than the spans are long."""
+    for agent in system.agents:
+        agent.beat = 0.05
+    return system
+
+
+async def test_an_agent_that_was_silent_for_too_long_is_lost_until_it_is_heard(
+    tmp_path: Path,
+) -> None:
+    async with _beating_fast(Operated(tmp_path, **SHORT_SPANS)) as system:
+        await system.make_application()
+        assert (await system.start(id="x")).status == 201
+        await system.agent.stop()
+        await system.reaches("a0", "lost")
+        shown = (await system.ask("GET", "/a0")).json
+        assert shown["heard"] < shown["lost"] <= system.control_plane._clock.now_ms()
+        assert shown["sessions"] == 0
+        assert await system.status_of("x") == "dead"
+        assert_error(await system.call("DELETE", "/session/x"), 409)
+        await system.restart()
+        assert (await system.agents_by_name())["a0"]["state"] == "lost"
+        await system.agent.start()
+        await system.reaches("a0", "ready")
+        assert (await system.agents_by_name())["a0"]["lost"] is None
+        await system.nothing_is_left()
+        (agent,) = await system.rows("SELECT silent_ms, lost_ms FROM agent")
+        assert agent == (0, None)
+
+
+async def test_an_agent_that_is_lost_can_be_removed(tmp_path: Path) -> None:
+    async with _beating_fast(Operated(tmp_path, agents=2, **SHORT_SPANS)) as system:
+        await system.make_application()
+        gone = await system.undeclare()
+        system.prefer(gone)
+        gone.change_host()
+        await eventually(lambda: _reserved(system, gone.name) > 0)
+        assert (await system.start(id="x")).status == 201
+        assert gone.live
+        assert_error(await system.ask("DELETE", f"/{gone.name}"), 409)
+        await gone.stop()
+        await system.reaches(gone.name, "lost")
+        assert (await system.ask("DELETE", f"/{gone.name}")).status == 204
+        assert await system.status_of("x") == "dead"
+        assert await system.rows("SELECT 1 FROM abandoned WHERE stopped_ms IS NULL") == []

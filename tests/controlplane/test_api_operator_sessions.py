@@ -15,7 +15,7 @@ from tests.controlplane.system import Answer, System, assert_error
 
 ENTRY = {
     *("id", "image", "tag", "location", "host", "created", "port", "status", "labels"),
-    *("playerCount", "account", "agent"),
+    *("playerCount", "account", "agent", "ready"),
 }
 
 
@@ -54,7 +54,7 @@ async def test_an_entry_is_that_of_the_accounts_own_list(system: System) -> None
     own = (await system.call("GET", "/session", account="bob")).json["sessions"]
     (entry,) = (await page(system))["sessions"]
     assert set(entry) == ENTRY
-    assert entry == own[0] | {"account": "bob", "agent": "a0"}
+    assert entry == own[0] | {"account": "bob", "agent": "a0", "ready": entry["ready"]}
 
 
 async def test_filters(system: System) -> None:

@@ -374,4 +374,4 @@ async def test_a_token_that_ends_before_the_first_byte_is_401(
     assert_error(await call, 401)
     await eventually(playing.agent.log_cancelled.is_set)
     # Else the client has asked again on another connection.
-    assert "broke a stream off" not in caplog.text
+    assert "answer broken off" not in caplog.text

@@ -1,4 +1,4 @@
-"""PUT, GET and DELETE of warm pools: stored and validated; no host keeps standbys yet."""
+"""PUT, GET and DELETE of warm pools: stored and validated; no tag is enabled to be kept ready."""
 
 from __future__ import annotations
 
@@ -18,9 +18,16 @@ POOL: dict[str, Any] = {
     "env": {"MODE": "$TILTYARD_HOST", "é": "🎮"},
     "args": ["--map", "dust", "--map"],
     "labels": {"mode": "ffa", "": "", "a.b": '"'},
+    "claimSignal": "SIGUSR1",
 }
 SHOWN = {"image": "game", "location": "local", "ready": 0}
-BARE: dict[str, Any] = {"enabled": True, "env": {}, "args": [], "labels": {}}
+BARE: dict[str, Any] = {
+    "enabled": True,
+    "env": {},
+    "args": [],
+    "labels": {},
+    "claimSignal": None,
+}
 
 
 @pytest.fixture
@@ -145,6 +152,9 @@ async def test_changes_are_in_the_audit_without_what_may_be_secret(system: Syste
         ({"size": 1, "args": {}}, ("args",)),
         ({"size": 1, "labels": []}, ("labels",)),
         ({"size": 1, "labels": {"a": 1}}, ("labels.a",)),
+        ({"size": 1, "claimSignal": "SIGKILL"}, ("claimSignal",)),
+        ({"size": 1, "claimSignal": "usr1"}, ("claimSignal",)),
+        ({"size": 1, "claimSignal": 10}, ("claimSignal",)),
         ({"size": 1, "ready": 1, "image": "x"}, ("ready", "image")),
         ([], ("body",)),
     ],

@@ -186,7 +186,7 @@ def test_two_that_make_it_at_once_have_the_same(tmp_path: Path) -> None:
     path = tmp_path / "authority.pem"
     with ThreadPoolExecutor(8) as pool:
         issuers = [Issuer(path, Clock()) for _ in range(8)]
-        made = list(pool.map(lambda issuer: issuer._open(0).fingerprint, issuers))
+        made = list(pool.map(lambda issuer: issuer._open(0).current.fingerprint, issuers))
     for issuer in issuers:
         issuer.close()
     assert len(set(made)) == 1
@@ -212,7 +212,9 @@ def with_a_changed_bit(text: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"no key", with_a_changed_bit(Authority.create(NOW_MS).to_pem()), None]
+    "text",
+    [b"", b"no key", with_a_changed_bit(Authority.create(NOW_MS).to_pem()), None],
+    ids=["empty", "no key", "a changed bit", "no text"],
 )
 async def test_a_damaged_authority_is_told_and_stays(tmp_path: Path, text: bytes | None) -> None:
     path = tmp_path / "authority.pem"

@@ -13,7 +13,7 @@ import pytest
 
 from controlplane.api.fields import MAX_LABELS_BYTES
 from controlplane.storage.fleet_admin_store import FleetAdminStore
-from controlplane.storage.player_store import MAX_PLAYERS, PlayerStore
+from controlplane.storage.player_store import FEW, MAX_PLAYERS, PlayerStore
 from controlplane.storage.store import Store
 from tests.controlplane.system import APPLICATION, PATIENCE, Answer, System, assert_error
 
@@ -93,10 +93,22 @@ async def test_long_lists_wait_for_no_transaction(system: System) -> None:
         await transaction
 
 
+async def test_few_players_and_more_are_in_the_order_of_joining(system: System) -> None:
+    await fill(system, FEW - 1)
+    players = [f"p{number}" for number in range(1, FEW)]
+    for name in ("b", "a", "b"):
+        joined = (await join(system, name, "p1")).json
+        players += [] if name in players else [name]
+        assert (joined["count"], joined["players"]) == (len(players), players)
+        described = (await system.call("GET", "/session/m")).json["players"]
+        assert described == {"joined": players, "joinedCount": len(players)}
+
+
 async def test_a_join_answers_with_what_it_made(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others join and leave between the commit and the reading."""
+    """Others join and leave between the commit and the reading, where more than few are read."""
+    monkeypatch.setattr("controlplane.storage.player_store.FEW", 0)
     assert (await join(system, "a", "b")).status == 200
     read, before = Store.read, [True]
 

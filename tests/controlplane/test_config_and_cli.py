@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from controlplane.config import AgentConfig, Config, load_config
 from controlplane.errors import ConfigError
 from controlplane.registry_settings import RegistryConfig
 from tests.controlplane.stub_api import StubApi
+from tiltyard.settings.report import EXIT_CONFIG
 
 AGENT = '[[agents]]\nname = "a"\naddress = "unix:/a.sock"\nregion = "eu"\n'
 REGISTRY = '[[registries]]\nname = "r"\naddress = "h:1"\n'
@@ -54,17 +56,34 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
         ("start_burst = 1.5", {}, "start_burst"),
         ('start_rate = "x"', {}, "start_rate"),
         ("start_rate = true", {}, "start_rate"),
-        ("start_rate = nan", {}, "start_rate"),
+        ("start_rate = nan", {}, "start_rate: must be a finite number"),
+        ("start_timeout = inf", {}, "start_timeout: must be a finite number"),
+        ("", {"LOST_AFTER": "inf"}, "lost_after: must be a finite number"),
         ("", {"START_RATE": "x"}, "START_RATE"),
         ("start_rate = 0", {}, "start_rate"),
         ("start_timeout = 1", {}, "start_timeout"),
+        (
+            "lost_after = 30",
+            {},
+            ":1: lost_after: must be more than unreachable_after, which is 30",
+        ),
+        ("unreachable_after = 90000", {}, ":1: unreachable_after: must be less than lost_after"),
+        ("ended_retention_days = 36501", {}, "ended_retention_days"),
+        ("audit_retention_days = 10000000000000", {}, "audit_retention_days"),
+        ("latency_interval = 0.5", {}, "latency_interval"),
+        ("latency_interval = -1", {}, "latency_interval"),
+        ("lost_after = 60\nplacement_silence = 60", {}, "lost_after"),
         ('log_level = "loud"', {}, "log_level"),
+        ('log_format = "xml"', {}, "log_format"),
         ('api_listen = "0.0.0.0:80"', {}, "loopback"),
         ('api_listen = "example.org:80"', {}, "api_listen"),
         ('api_listen = "127.0.0.1"', {}, "api_listen"),
         ('api_listen = "127.0.0.1:70000"', {}, "api_listen"),
         ('enrol_listen = "example.org:7443"', {}, "enrol_listen"),
         ('enrol_listen = ":port"', {}, "enrol_listen"),
+        ('metrics_listen = "example.org:7446"', {}, "metrics_listen"),
+        ('metrics_listen = "7446"', {}, "metrics_listen"),
+        (f'metrics_listen = ":{"7" * 5000}"', {}, "the port must be at most 65535"),
         ("regions = [1]", {}, "regions"),
         ("agents = 1", {}, "agents"),
         (AGENT, {}, "unknown region 'eu'"),
@@ -72,31 +91,43 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
         ('regions = ["eu"]\n' + AGENT + 'colour = "x"', {}, "colour"),
         ('regions = ["eu"]\n' + AGENT.replace("unix:/", "h:"), {}, "unix:/path"),
         ('[[registries]]\nname = "r"', {}, "address"),
-        ('regions = ["a b"]', {}, "regions: must be 1 to 128 of"),
-        ('node_pools = ["a/b"]', {}, "node_pools: must be 1 to 128 of"),
-        ('[[registries]]\nname = "a b"\naddress = "h:1"', {}, "registries.name"),
+        ('regions = ["a b"]', {}, "regions[0]: must be 1 to 128 of"),
+        ('node_pools = ["a/b"]', {}, "node_pools[0]: must be 1 to 128 of"),
+        ('[[registries]]\nname = "a b"\naddress = "h:1"', {}, "registries[0].name"),
         ('[[registries]]\nname = "r"\naddress = "http://h"', {}, "must be host[:port]"),
         (
             '[[registries]]\nname = "r"\naddress = "h:1"\naliases = ["h/x"]',
             {},
-            "registries.aliases",
+            "registries[0].aliases",
         ),
-        ('regions = [".."]', {}, "regions: must be 1 to 128 of"),
+        ('regions = [".."]', {}, "regions[0]: must be 1 to 128 of"),
         ('node_pools = ["-x"]', {}, "begin with a letter or a digit"),
-        ('regions = ["eu"]\n' + AGENT.replace('"a"', '"a/b"'), {}, "agents.name: must be"),
+        ('regions = ["eu"]\n' + AGENT.replace('"a"', '"a/b"'), {}, "agents[0].name: must be"),
         *(
-            ('regions = ["eu"]\n' + AGENT.replace('"a"', f'"{name}"'), {}, f"agents.{name}: is a")
+            (
+                'regions = ["eu"]\n' + AGENT.replace('"a"', f'"{name}"'),
+                {},
+                f"agents[0].name: {name!r} is a name of",
+            )
             for name in ("init", "controlplane")
         ),
-        ('regions = ["eu", "us", "eu"]', {}, "regions: 'eu' is there twice"),
-        ('node_pools = ["a", "a"]', {}, "node_pools: 'a' is there twice"),
-        ('regions = ["eu"]\n' + AGENT + AGENT, {}, "agents.name: 'a' is there twice"),
-        (REGISTRY + REGISTRY.replace('"h:1"', '"g:1"'), {}, "registries.name: 'r' is there twice"),
-        (REGISTRY + REGISTRY.replace('"r"', '"s"'), {}, "registries: 'h:1' is there twice"),
+        ('regions = ["eu", "us", "eu"]', {}, "regions[2]: 'eu' is there twice"),
+        ('node_pools = ["a", "a"]', {}, "node_pools[1]: 'a' is there twice"),
+        ('regions = ["eu"]\n' + AGENT + AGENT, {}, "agents[1].name: 'a' is there twice"),
+        (
+            REGISTRY + REGISTRY.replace('"h:1"', '"g:1"'),
+            {},
+            "registries[1].name: 'r' is there twice",
+        ),
+        (
+            REGISTRY + REGISTRY.replace('"r"', '"s"'),
+            {},
+            "registries[1].address: 'h:1' is there twice",
+        ),
         (
             REGISTRY + REGISTRY.replace('"r"', '"s"').replace('"h:1"', '"g:1"\naliases = ["H:1"]'),
             {},
-            "registries: 'h:1' is there twice",
+            "registries[1].aliases[0]: 'h:1' is there twice",
         ),
         ("not toml", {}, "cannot read"),
     ],
@@ -111,7 +142,7 @@ def test_a_bad_file_is_refused(
 @pytest.fixture
 def settings(tmp_path: Path) -> Path:
     path = tmp_path / "controlplane.toml"
-    listen = 'api_listen = "127.0.0.1:0"\nenrol_listen = ""\n'
+    listen = 'api_listen = "127.0.0.1:0"\nenrol_listen = ""\nmetrics_listen = ""\n'
     path.write_text(f'state_dir = "{tmp_path}/state"\n{listen}')
     return path
 
@@ -132,10 +163,17 @@ def test_init_prints_each_token_once(settings: Path) -> None:
 
 
 def test_config_check(settings: Path) -> None:
-    assert _run("config", "check", "--config", str(settings)).exit_code == 0
-    settings.write_text("colour = 1")
+    shown = _run("config", "check", "--config", str(settings))
+    assert shown.exit_code == 0, shown.output
+    assert re.search(rf'^api_listen = "127.0.0.1:0" +# {settings}:2$', shown.output, re.MULTILINE)
+    settings.write_text("colour = 1\nstart_burst = 0\n")
     bad = _run("config", "check", "--config", str(settings))
-    assert (bad.exit_code, bad.output) == (1, "Error: unknown key 'colour'\n")
+    assert bad.exit_code == EXIT_CONFIG
+    assert bad.output == (
+        f"{settings}:1: colour: unknown key 'colour'; take it out\n"
+        f"{settings}:2: start_burst: must be more than 0; correct it, or take it out for the "
+        "default, 200\n"
+    )
 
 
 def test_a_state_that_cannot_be_used_is_told(settings: Path, tmp_path: Path) -> None:
@@ -144,6 +182,19 @@ def test_a_state_that_cannot_be_used_is_told(settings: Path, tmp_path: Path) -> 
         result = _run(command, "--config", str(settings))
         assert result.exit_code == 1
         assert "Error: cannot open" in result.output
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(settings: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings.write_text(settings.read_text().replace("127.0.0.1:0", f"127.0.0.1:{port}"))
+        result = _run("serve", "--config", str(settings))
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1] == (
+        f"Error: api_listen: cannot listen on port {port} of 127.0.0.1: Address already in use"
+    )
+    assert "Traceback" not in result.output
+    assert isinstance(result.exception, SystemExit)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -157,7 +208,7 @@ async def test_serve_makes_what_it_lacks_and_ends_on_a_signal(
     )
     assert process.stderr is not None
     log = ""
-    while "listening on" not in log:
+    while "event=listening address=" not in log:
         line = await process.stderr.readline()
         assert line, log
         log += line.decode()
@@ -166,7 +217,7 @@ async def test_serve_makes_what_it_lacks_and_ends_on_a_signal(
     tokens = json.loads(path.read_text())
     assert str(path) in log
     assert "ty_" not in log
-    url = log.rpartition("listening on ")[2].strip() + "/session"
+    url = log.rpartition("event=listening address=")[2].split()[0] + "/session"
     headers = {"Authorization": f"Bearer {tokens['accounts']['default']}"}
     async with aiohttp.ClientSession() as http, http.get(url, headers=headers) as response:
         assert await response.json() == {"sessions": []}

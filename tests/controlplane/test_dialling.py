@@ -35,8 +35,11 @@ class Deployment:
         return self.signer.sign(SERVES, [agent_uri(agent_id)], [agent_host(agent_id)], life)
 
     def client(self, address: str, agent_id: str = ONE) -> AgentClient:
-        row = AgentRow("host-1", address, "local", "default", agent_id, 1)
-        return Dialler(self.issuer).client(row)
+        return Dialler(self.issuer).client(row_of(address, agent_id))
+
+
+def row_of(address: str, agent_id: str = ONE) -> AgentRow:
+    return AgentRow("host-1", address, "local", "default", agent_id, 1)
 
 
 @pytest.fixture
@@ -125,7 +128,7 @@ async def test_an_impostor_is_told_nothing(
             await heard(deployment.client(agent.address))
         client = deployment.client(agent.address)
         with pytest.raises(AgentSilentError):
-            await client.renew_certificate()
+            await client.ask_for_request()
         await client.close()
         assert agent.calls == 0 if hasattr(agent, "calls") else not agent.started
 
@@ -138,13 +141,34 @@ async def test_calls_under_way_outlive_a_change_of_credentials(
         client = deployment.client(agent.address)
         stream = client.watch("", 0)
         await anext(stream)
-        client.redial(Dialler(issuer).credentials(ONE))
+        client.redial(Dialler(issuer).credentials(row_of(agent.address)))
         assert await heard_by(client)
         agent.tell_snapshot()
         await anext(stream)
         await stream.aclose()
         await client.close()
-        assert client._left == {}
+        assert not client._left
+
+
+async def test_hanging_up_ends_the_calls_of_every_connection(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    issuer = deployment.issuer
+    async with serving(tmp_path, deployment.host(ONE), issuer.authority.certificate) as agent:
+        client = deployment.client(agent.address)
+        streams = []
+        for _ in range(3):
+            streams.append(client.watch("", 0))
+            await anext(streams[-1])
+            client.redial()
+        assert len(client._left) == 3
+        client.hang_up(Dialler(issuer).credentials(row_of(agent.address)))
+        for stream in streams:
+            with pytest.raises(AgentSilentError, match="has hung up"):
+                while True:
+                    await anext(stream)
+        assert await heard_by(client)
+        await client.close()
 
 
 async def heard_by(client: AgentClient) -> bool:

@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import ast
-import asyncio
-import json
 import re
-import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from controlplane.api.routes import ROUTES
 from controlplane.tokens import OPERATOR_SCOPES
+from tests.controlplane.doc_calls import Call, run
 from tests.controlplane.system import System, eventually
+from tests.doc_examples import examples
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 LOG = b"listening on 7777\n"
-
-
-@dataclass(frozen=True)
-class Example:
-    """A command of the page, and what the page shows as its output."""
-
-    command: str
-    shown: str
-
-    @property
-    def endpoint(self) -> tuple[str, str]:
-        """The method and path of a call by curl."""
-        words = shlex.split(self.command)
-        url = next(word for word in words if word.startswith("$url"))
-        method = words[words.index("-X") + 1] if "-X" in words else "GET"
-        if "-d" in words and method == "GET":
-            method = "POST"
-        return method, url.removeprefix("$url").partition("?")[0]
 
 
 class Page:
@@ -47,19 +25,8 @@ class Page:
         self.text = (DOCS / name).read_text("utf-8")
         self.routes = [r for r in ROUTES if (r.scope in OPERATOR_SCOPES) == operators]
         self.shown = [r for r in self.routes if r.path != "/docs/{file}"]  # for browsers alone
-        self.examples = list(_examples(self.text))
+        self.examples = list(examples(self.text))
         self.calls = [e for e in self.examples if e.command.startswith("curl ")]
-
-
-def _examples(page: str) -> Iterator[Example]:
-    for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
-        assert block.startswith("$ ")
-        for text in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            lines = text.splitlines()
-            command = lines.pop(0)
-            while command.count("'") % 2:  # the body goes on
-                command += "\n" + lines.pop(0)
-            yield Example(command, "\n".join(lines))
 
 
 API = Page("api.md", operators=False)
@@ -70,7 +37,7 @@ OPERATOR_API = Page("operator-api.md", operators=True)
 def test_every_endpoint_has_an_example(page: Page) -> None:
     for route in page.shown:
         path = re.compile(re.sub(r"\{\w+\}", "[^/]+", route.path))
-        endpoints = [example.endpoint for example in page.calls]
+        endpoints = [Call(example.command).endpoint for example in page.calls]
         assert any(m == route.method and path.fullmatch(p) for m, p in endpoints), route
 
 
@@ -109,9 +76,9 @@ async def test_every_command_answers_as_shown(tmp_path: Path) -> None:
         system.agent.logs = [LOG]
         system.agent.log_follow.set()
         for example in API.calls:
-            output = await _run(system, example.command, tmp_path, system.tokens["alice"])
-            _compare(example, output)
-            if example.endpoint == ("POST", "/application/game/tags"):
+            output = await run(system, example.command, tmp_path, system.tokens["alice"])
+            example.check(output)
+            if Call(example.command).endpoint == ("POST", "/application/game/tags"):
                 await eventually(lambda: system.has(system.agent.name, image))
 
 
@@ -122,41 +89,11 @@ async def test_every_command_of_operators_answers_as_shown(tmp_path: Path) -> No
         for agent in ("retired", "stolen"):
             await system.add_agent(agent)
         await system.rows("UPDATE agent SET id=name WHERE name='stolen'")
+        link = system.control_plane.fleet.link("a0")
+        assert link is not None
+        link.latency.note("192.0.2.1", 4.21)
         for example in OPERATOR_API.calls:
-            output = await _run(system, example.command, tmp_path, system.operator_token)
-            _compare(example, output)
-            if example.endpoint == ("POST", "/operator/token"):
+            output = await run(system, example.command, tmp_path, system.operator_token)
+            example.check(output)
+            if Call(example.command).endpoint == ("POST", "/operator/token"):
                 await system.rows("UPDATE token SET id='0123456789abcdef' WHERE name='ci'")
-
-
-async def _run(system: System, command: str, folder: Path, token: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        "bash",
-        *("-euo", "pipefail", "-c", command),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=folder,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "url": system.control_plane.base_url,
-            "auth": f"Authorization: Bearer {token}",
-        },
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, command
-    return output.decode()
-
-
-def _compare(example: Example, output: str) -> None:
-    """Text is as shown; JSON has the same properties of the same types."""
-    if example.shown.startswith("{"):
-        assert _shape(json.loads(output)) == _shape(json.loads(example.shown)), output
-    else:
-        assert output.strip() == example.shown, example.command
-
-
-def _shape(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _shape(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_shape(item) for item in value[:1]]
-    return type(value).__name__

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from controlplane.api.edge import Connection, Limits
-from controlplane.api.gate import Gate
+from controlplane.api.gate import Bounds, Gate
 from controlplane.app import ControlPlane
 from controlplane.config import Config, load_config
 from controlplane.errors import ConfigError
@@ -74,7 +74,7 @@ def port_of(system: System) -> int:
 
 
 def connections(system: System) -> list[Connection]:
-    runner = system.control_plane._servers[-1]._runner
+    runner = system.control_plane._listeners._servers[-1]._runner
     assert runner.server is not None
     return [c for c in runner.server.connections if isinstance(c, Connection)]
 
@@ -164,16 +164,17 @@ async def test_a_bad_chunk_is_answered_at_once(tmp_path: Path, limits: Any, bad:
 
 async def test_long_answers_are_not_cut(tmp_path: Path, limits: Any) -> None:
     limits(header=SHORT, body=SHORT, idle=SHORT, stall=SHORT)
-    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+    async with System(tmp_path) as system:
         await system.make_application()
         await system.start(id="s")
-        wire.send(request(system, "/logs?id=s&follow=true"))
-        assert b"line 1\n" in await wire.reader.readuntil(b"line 2\n")
-        for _ in range(4):
-            async with Wire(port_of(system)) as other:
-                assert await other.ends() == b""
-        system.agent.log_follow.set()
-        assert (await wire.reader.readuntil(b"0\r\n\r\n")).endswith(b"0\r\n\r\n")
+        async with Wire(port_of(system)) as wire:
+            wire.send(request(system, "/logs?id=s&follow=true"))
+            assert b"line 1\n" in await wire.reader.readuntil(b"line 2\n")
+            for _ in range(4):
+                async with Wire(port_of(system)) as other:
+                    assert await other.ends() == b""
+            system.agent.log_follow.set()
+            assert (await wire.reader.readuntil(b"0\r\n\r\n")).endswith(b"0\r\n\r\n")
 
 
 class Flood:
@@ -267,7 +268,7 @@ async def test_caps_close_at_once_and_count_what_is_open(tmp_path: Path, limits:
     caps = {"max_connections": 3, "max_connections_per_address": 2}
     async with System(tmp_path, **caps) as system:
         port = port_of(system)
-        gate = system.control_plane._gate
+        gate = system.control_plane._listeners._servers[-1]._edge._gate
         for _ in range(3):
             async with Wire(port) as first, Wire(port) as second:
                 await eventually(lambda: gate._open == 2)
@@ -286,7 +287,7 @@ async def test_a_handshake_that_stands_still_counts_and_ends(
     limits(header=4 * SHORT)
     caps = {"max_connections_per_address": 2}
     async with TlsSystem(tmp_path, client, **tls, **caps) as system:
-        gate = system.control_plane._gate
+        gate = system.control_plane._listeners._servers[-1]._edge._gate
         async with Wire(port_of(system)) as silent, Wire(port_of(system)) as plain:
             await eventually(lambda: gate._open == 2)
             async with Wire(port_of(system)) as third:
@@ -359,7 +360,7 @@ def test_only_tls_or_a_proxy_lets_others_than_loopback_in() -> None:
     with pytest.raises(ConfigError, match="not loopback"):
         Config(api_listen="0.0.0.0:80")
     Config(api_listen="0.0.0.0:80", behind_proxy=("10.0.0.0/8",))
-    gate = Gate(Config(api_listen="0.0.0.0:80", behind_proxy=("10.0.0.0/8",)))
+    gate = Gate(Bounds.of_api(Config(api_listen="0.0.0.0:80", behind_proxy=("10.0.0.0/8",))))
     assert [gate.admit(a) for a in ("10.1.1.1", "127.0.0.1", "::1", "11.1.1.1")] == [
         *(True, True, True),
         False,
@@ -385,12 +386,12 @@ def test_only_tls_or_a_proxy_lets_others_than_loopback_in() -> None:
     ],
 )
 def test_the_caller_behind_proxies(peer: str, forwarded: list[str], caller: str) -> None:
-    gate = Gate(Config(behind_proxy=("10.0.0.0/8", "fd00::/8")))
+    gate = Gate(Bounds.of_api(Config(behind_proxy=("10.0.0.0/8", "fd00::/8"))))
     assert gate.caller(peer, forwarded) == caller
 
 
 def test_the_caps_take_an_ipv6_network_for_one_caller() -> None:
-    gate = Gate(Config(max_connections_per_address=1))
+    gate = Gate(Bounds.of_api(Config(max_connections_per_address=1)))
     assert gate.take("2001:db8::1")
     assert not gate.take("2001:db8::2")
     assert gate.take("2001:db8:0:1::1")
@@ -418,7 +419,9 @@ async def test_behind_a_proxy_the_cap_is_the_callers(
             refused(await other.answer(), 404, "/session/x")
             other.send(request(system, "/session", forwarded))
             refused(await other.answer(), 503, "/session")
-        await eventually(lambda: not system.control_plane._gate._taken)
-    assert "from 2.2.2.2: 404" in caplog.text
-    assert "from 1.1.1.1: 503" in caplog.text
+        await eventually(
+            lambda: not system.control_plane._listeners._servers[-1]._edge._gate._taken
+        )
+    assert "address=2.2.2.2 status=404" in caplog.text
+    assert "address=1.1.1.1 status=503" in caplog.text
     assert "6.6.6.6" not in caplog.text

@@ -244,5 +244,5 @@ async def test_a_caller_that_hangs_up_in_its_body_is_no_error(
     async with Wire(int(system.control_plane.base_url.rpartition(":")[2])) as wire:
         wire.send("\r\n".join([*head, token, "", "{"]).encode())
         assert b" 100 " in await wire.reader.readuntil(b"\r\n\r\n")
-    await eventually(lambda: system.control_plane._gate._open == 0)
+    await eventually(lambda: system.control_plane._listeners._servers[-1]._edge._gate._open == 0)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -56,13 +56,19 @@ async def test_a_host_is_enrolled_where_its_token_says(system: Enrolling) -> Non
     assert not shown["declared"]
 
 
+async def test_hosts_enrol_past_the_proxies_of_the_api(tmp_path: Path) -> None:
+    proxies = {"api_listen": "0.0.0.0:0", "behind_proxy": ("192.0.2.0/24",)}
+    async with Enrolling(tmp_path, **proxies) as system:
+        assert (await system.enrol(await system.token())).status == 201
+
+
 async def test_the_authority_is_given_to_whoever_asks_and_nothing_else(system: Enrolling) -> None:
     answer = await system.ask({})
     assert answer.status == 200
     der = ssl.PEM_cert_to_DER_cert(answer.json["authority"])
     token = await system.token()
     assert token.rpartition(".")[2] == hashlib.sha256(der).hexdigest()
-    assert set(answer.json) == {"authority"}
+    assert set(answer.json) == {"authority", "format"}
 
 
 async def test_a_token_is_kept_as_a_hash_and_leaves_no_secret_in_the_log(
@@ -198,6 +204,7 @@ UNFIT: tuple[tuple[dict[str, Any], list[str]], ...] = (
     ({"address": "dns://a/b:1"}, ["address"]),
     ({"request": ""}, ["request"]),
     ({"colour": "red"}, ["colour"]),
+    ({"format": 2}, ["format"]),
 )
 
 
@@ -347,8 +354,8 @@ async def test_tls_before_1_3_and_plain_text_are_refused_and_the_log_is_not_fill
         await system.http.post(f"{in_clear}/enrol", json={})
     told = [r.getMessage() for r in caplog.records if "TLS handshake" in r.getMessage()]
     assert told == [
-        "refused a TLS handshake at the enrolment listener: UNSUPPORTED_PROTOCOL",
-        "refused a TLS handshake at the enrolment listener: HTTP_REQUEST",
+        "refused TLS handshakes address=the enrolment listener kind=UNSUPPORTED_PROTOCOL count=1",
+        "refused TLS handshakes address=the enrolment listener kind=HTTP_REQUEST count=1",
     ]
 
 
@@ -363,9 +370,9 @@ def test_of_each_kind_of_failed_handshakes_a_line_a_minute(
     now[0] = INTERVAL
     handshakes.failed("A")
     assert [record.getMessage() for record in caplog.records] == [
-        "refused a TLS handshake at a door: A",
-        "refused a TLS handshake at a door: B",
-        "refused a TLS handshake at a door: A, as 2 since the last such line",
+        "refused TLS handshakes address=a door kind=A count=1",
+        "refused TLS handshakes address=a door kind=B count=1",
+        "refused TLS handshakes address=a door kind=A count=3",
     ]
     for number in range(1000):
         handshakes.failed(f"kind {number}")

@@ -1,4 +1,4 @@
-"""The named steps of a start: all of them are known, and no other can be broken."""
+"""The named steps: all of them are known, and no other can be broken."""
 
 from __future__ import annotations
 

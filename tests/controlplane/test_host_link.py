@@ -69,14 +69,16 @@ def test_choosing_takes_reservation_pin_and_slot(link: HostLink) -> None:
     link.hold("i", WANTED)
     taken = view(link)
     assert (taken.held, taken.starting, taken.in_flight) == (Resources(2, 3), 1, 1)
-    assert (Protocol.UDP, 20007) in taken.used_ports
+    assert (Protocol.UDP, 20007) in taken.used_ports()
 
 
 def test_a_refusal_returns_everything(link: HostLink) -> None:
     before = view(link)
     link.hold("i", WANTED)
     link.give_back("i")
-    assert view(link) == before
+    after = view(link)
+    assert after.used_ports() == before.used_ports()
+    assert replace(after, used_ports=before.used_ports) == before
 
 
 def test_an_answer_returns_the_slot_and_the_watch_the_rest(link: HostLink) -> None:
@@ -87,7 +89,22 @@ def test_an_answer_returns_the_slot_and_the_watch_the_rest(link: HostLink) -> No
     assert link.in_flight == 1
     link.apply(heartbeat(10), 1.0)
     assert (link.in_flight, view(link).held) == (0, Resources())
-    assert (Protocol.UDP, 20007) in view(link).used_ports
+    assert (Protocol.UDP, 20007) in view(link).used_ports()
+
+
+def test_what_the_host_has_counted_is_not_counted_twice(link: HostLink) -> None:
+    link.hold("i", WANTED)
+    link.hold("other", WANTED)
+    host = replace(HOST, reserved=WANTED.reservation, starting=frozenset({"i", "unknown"}))
+    link.apply(WatchMessage("life", 9, HostReported(host)), 1.0)
+    shown = view(link)
+    assert (shown.held, shown.in_flight, shown.starting) == (WANTED.reservation, 1, 2)
+    # The session of it comes in the message that follows; the start has no answer yet.
+    link.apply(WatchMessage("life", 10, HostReported(replace(host, starting=frozenset()))), 1.0)
+    assert view(link).held == WANTED.reservation
+    link.give_back("i")
+    link.give_back("other")
+    assert view(link).held == Resources()
 
 
 def test_an_answer_that_the_watch_overtook_returns_at_once(link: HostLink) -> None:
@@ -135,3 +152,28 @@ def test_what_a_snapshot_lacks_is_dropped_unless_it_is_newer(link: HostLink) -> 
 def test_a_host_is_not_shown_before_it_has_reconciled(link: HostLink) -> None:
     link.reconciled = False
     assert link.view(0.0) is None
+
+
+def test_an_end_is_counted_once_however_it_is_heard_of(link: HostLink) -> None:
+    ended = replace(SESSION, state=State.EXITED, sequence=11)
+    standby = replace(SESSION, internal_id="s", warm_pool="p")
+    for sessions in ((SESSION, standby), (ended, replace(standby, state=State.EXITED)), (ended,)):
+        link.apply(WatchMessage("life", 12, SessionsReported(sessions)), now=1.0)
+    assert link.ends == 1
+    link.forget(ended)
+    assert link.ends == 1
+    link.apply(WatchMessage("life", 13, SessionsReported((SESSION,))), now=1.0)
+    link.drop_absent(())
+    assert link.ends == 2
+    link.drop_absent(())
+    link.apply(WatchMessage("life", 14, SessionsReported((ended,))), now=1.0)
+    assert link.ends == 2
+
+
+def test_what_is_given_up_with_its_host_makes_no_room(link: HostLink) -> None:
+    link.apply(WatchMessage("life", 12, SessionsReported((SESSION,))), now=1.0)
+    link.lose(0)
+    link.apply(
+        WatchMessage("life", 13, SessionsReported((replace(SESSION, state=State.EXITED),))), 1.0
+    )
+    assert link.ends == 0

@@ -169,10 +169,24 @@ async def test_headers_that_the_document_promises_are_sent(tmp_path: Path) -> No
             assert answer.headers["Cache-Control"] == "no-store"
 
 
+def test_headers_that_change_an_answer_are_in_the_document() -> None:
+    start = DOCUMENT["paths"]["/session"]["post"]
+    [parameter] = start["parameters"]
+    assert (parameter["name"], parameter["in"], "required" in parameter) == (
+        "Prefer",
+        "header",
+        False,
+    )
+    answered = start["responses"]["201"]["headers"]
+    assert answered["Location"]["required"]
+    assert "required" not in answered["Preference-Applied"]
+    assert "504" in start["responses"]
+
+
 async def test_the_page_is_read_when_it_is_served_and_not_before(tmp_path: Path) -> None:
     """Without its package everything can be imported, and `serve` says what it lacks."""
     settings = tmp_path / "controlplane.toml"
-    listen = 'api_listen = "127.0.0.1:0"\nenrol_listen = ""\n'
+    listen = 'api_listen = "127.0.0.1:0"\nenrol_listen = ""\nmetrics_listen = ""\n'
     settings.write_text(f'state_dir = "{tmp_path}/state"\n{listen}')
     program = (
         "import sys; sys.modules['swagger_ui'] = None; import controlplane.app\n"

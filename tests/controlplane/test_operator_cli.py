@@ -17,6 +17,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from controlplane.cli import authority as authority_cli
 from controlplane.cli import fleet as fleet_cli
 from controlplane.cli import operators as operator_cli
 from controlplane.cli.main import main
@@ -41,6 +42,11 @@ class Operated(System):
         result = await self.run(*arguments)
         assert (result.exit_code, result.stderr) == (0, ""), result.exception
         return result.stdout
+
+    async def listed(self) -> list[dict[str, str]]:
+        """Read the agents' table, each by the names of the columns."""
+        names, *rows = cells(await self.ok("agent", "list"))
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     async def refused(self, *arguments: str, token: str | None = None) -> str:
         """Run a command that fails; return what it says."""
@@ -160,17 +166,29 @@ async def test_registries(system: Operated) -> None:
 async def test_agents(system: Operated) -> None:
     image = await system.make_application()
     await system.add_agent("retired")
-    _, first, retired = cells(await system.ok("agent", "list"))
-    assert first[:9] == [
-        *("a0", "ready", "local", "default", "0", "0", "0 of 64", "0 MiB of 64 GiB", "no")
+    first, retired = await system.listed()
+    assert list(first.values())[:8] == [
+        *("a0", "ready", "local", "default", "0", "0", "0 of 64", "0 MiB of 64 GiB")
     ]
-    assert re.fullmatch(TIME, first[9])
-    assert retired == ["retired", "connecting", "local", "default", *6 * "-"]
+    assert (first["IMAGES"], first["DRAINING"], first["CERTIFICATE UNTIL"]) == ("1", "no", "-")
+    assert re.fullmatch(TIME, first["HEARD"])
+    assert list(retired.values())[:4] == ["retired", "connecting", "local", "default"]
+    assert retired.pop("DRAINING") == "no"
+    assert set(list(retired.values())[4:]) == {"-"}
     shown = dict(
         line.split("  ", 1) for line in (await system.ok("agent", "show", "a0")).splitlines()
     )
     shown = {name: text.strip() for name, text in shown.items()}
     assert (shown["IMAGES"], shown["ENGINE"], shown["PUBLIC"]) == (image, "available", "192.0.2.1")
+    versions = (shown["ENGINE VERSION"], shown["RUNC"], shown["KERNEL"])
+    assert versions == ("28.5.2", "1.3.3", "6.12.0")
+    await system.ok("agent", "drain", "a0", "--deadline", "2h")
+    await system.ok("agent", "drain", "retired")
+    first, retired = await system.listed()
+    assert re.fullmatch(f"yes, until {TIME}", first["DRAINING"])
+    assert retired["DRAINING"] == "yes, not told yet"
+    await system.ok("agent", "undrain", "a0")
+    assert "must be hours" in await system.refused("agent", "drain", "a0", "--deadline", "2")
     assert await system.ok("agent", "remove", "retired", "--yes") == ""
     assert "settings file" in await system.refused("agent", "remove", "a0", "--yes")
     assert await system.refused("agent", "show", "retired") == (
@@ -247,9 +265,10 @@ async def test_warm_pools_are_of_the_account_whose_token_is_given(system: Operat
     async def warm_pool(command: str) -> Result:
         return await system.run("warm-pool", *command.split(), token=system.tokens["alice"])
 
-    assert (await warm_pool("set game local --size 2 --env MODE=ffa")).exit_code == 0
+    pool = "set game local --size 2 --env MODE=ffa --claim-signal SIGUSR1"
+    assert (await warm_pool(pool)).exit_code == 0
     assert cells((await warm_pool("list")).stdout)[1:] == [
-        ["game", "local", "2", "0", "yes", '{"MODE": "ffa"}', "-", "-"]
+        ["game", "local", "2", "0", "yes", '{"MODE": "ffa"}', "-", "-", "SIGUSR1"]
     ]
     assert (await warm_pool("delete game local")).exit_code == 0
     assert (await warm_pool("delete game local")).stderr.startswith("cannot delete the warm pool:")
@@ -294,7 +313,7 @@ def test_every_command_is_documented_and_every_documented_one_is_there() -> None
         command.make_context(command.name, words)  # raises a UsageError
         shown.add(command)
     known: set[Any] = set()
-    for thing in (*operator_cli.COMMANDS, *fleet_cli.COMMANDS):
+    for thing in (*operator_cli.COMMANDS, *fleet_cli.COMMANDS, *authority_cli.COMMANDS):
         known |= set(thing.commands.values()) if isinstance(thing, click.Group) else {thing}
     assert shown == known
     assert all(command.help and command.callback for command in known)

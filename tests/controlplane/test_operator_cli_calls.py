@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -61,18 +62,30 @@ async def test_what_a_warm_pool_is_set_to(tmp_path: Path) -> None:
         api.answers["GET", "/warm-pool"] = {
             "warmPools": [
                 {"image": "game", "location": "eu", "size": 3, "enabled": True, "ready": 2}
-                | {"env": {"A": "1"}, "args": [], "labels": {}}
+                | {"env": {"A": "1"}, "args": [], "labels": {}, "claimSignal": "SIGHUP"}
             ]
         }
         assert cells((await warm_pool("list")).stdout)[1] == [
-            *("game", "eu", "3", "2", "yes", '{"A": "1"}', "-", "-")
+            *("game", "eu", "3", "2", "yes", '{"A": "1"}', "-", "-", "SIGHUP")
         ]
-        more = ("--env", "A=1=2", "--env", "B=", "--arg", "--map", "--label", "k=v", "--disabled")
+        more = (
+            "--claim-signal",
+            "SIGUSR1",
+            "--env",
+            "A=1=2",
+            "--env",
+            "B=",
+            "--arg",
+            "--map",
+            "--label",
+            "k=v",
+            "--disabled",
+        )
         assert (await warm_pool("set", "g/1", "eu", "--size", "5", *more)).exit_code == 0
         assert api.requests[-1] == (
             *("PUT", "/warm-pool/g%2F1/eu"),
             {"size": 5, "enabled": False, "env": {"A": "1=2", "B": ""}}
-            | {"args": ["--map"], "labels": {"k": "v"}},
+            | {"args": ["--map"], "labels": {"k": "v"}, "claimSignal": "SIGUSR1"},
         )
         assert (await warm_pool("delete", "g/1", "eu")).exit_code == 0
         assert [request[:2] for request in api.requests[2:]] == [("DELETE", "/warm-pool/g%2F1/eu")]
@@ -110,3 +123,82 @@ async def test_a_token_for_a_host_and_a_revocation(tmp_path: Path) -> None:
         asked = len(api.requests)
         assert (await agent("revoke", "a0")).exit_code == 2  # nobody is there to ask
         assert len(api.requests) == asked
+
+
+async def test_a_drain_and_its_end(tmp_path: Path) -> None:
+    async with StubApi() as api:
+        token = api.token_file(tmp_path)
+
+        async def said(*arguments: str) -> str:
+            result = await run("agent", *arguments, url=api.url, token_file=token)
+            assert result.exit_code == 0, result.stderr
+            return result.stdout
+
+        row = {"name": "a/0", "draining": True, "drainDeadline": None, "drainPending": False}
+        untold = "It is not heard now, and told as soon as it is.\n"
+        begun = "a/0 takes no new sessions"
+        for changes, options, text in (
+            ({"sessions": 0}, "", f"{begun}, and has none.\n"),
+            ({"sessions": 3}, "", f"{begun}; what it has ends when it ends: 3 sessions.\n"),
+            (
+                {"sessions": 1, "drainDeadline": 1767225600000},
+                "--deadline 2h",
+                f"{begun}; what it has ends by 2026-01-01 00:00:00Z: 1 session.\n",
+            ),
+            (
+                {"sessions": None, "drainPending": True},
+                "",
+                f"{begun}; what it has ends when it ends.\n{untold}",
+            ),
+        ):
+            api.answers["POST", "/operator/agent/a/0/drain"] = row | changes
+            assert await said("drain", "a/0", *options.split()) == text
+            deadline = {"deadline": "2h" if options else None}
+            assert api.requests[-1] == ("POST", "/operator/agent/a%2F0/drain", deadline)
+            assert json.loads(await said("drain", "a/0", "--json")) == row | changes
+        ended = row | {"draining": False, "sessions": 3}
+        api.answers["DELETE", "/operator/agent/a/0/drain"] = ended
+        assert await said("undrain", "a/0") == "a/0 takes new sessions again.\n"
+        assert api.requests[-1] == ("DELETE", "/operator/agent/a%2F0/drain", None)
+        assert json.loads(await said("undrain", "a/0", "--json")) == ended
+        api.answers["DELETE", "/operator/agent/a/0/drain"] = ended | {"drainPending": True}
+        assert (await said("undrain", "a/0")).endswith(f".\n{untold}")
+
+
+async def test_a_rotation_and_its_end(tmp_path: Path) -> None:
+    async with StubApi() as api:
+        token = api.token_file(tmp_path)
+
+        async def authority(*arguments: str) -> Result:
+            return await run("authority", *arguments, url=api.url, token_file=token)
+
+        left = {"agent": "host-7", "authority": "b" * 64, "why": "it is silent"}
+        shown = {
+            "current": {"fingerprint": "a" * 64, "created": 0, "expires": 1767226500000},
+            "former": {"fingerprint": "b" * 64, "created": 0, "expires": 1767226500000},
+            "enrolled": 20,
+            "moved": 19,
+            "waiting": [left],
+        }
+        path = "/operator/authority"
+        api.answers["GET", path] = api.answers["POST", f"{path}/rotate"] = shown
+        api.answers["POST", f"{path}/finish"] = {**shown, "former": None, "waiting": []}
+        for command in ("status", "rotate"):
+            result = await authority(command)
+            assert result.exit_code == 0
+            assert "CURRENT  aaaaaaaaaaaaaaaa, until 2026-01-01 00:15:00Z" in result.stdout
+            assert "FORMER   bbbbbbbbbbbbbbbb, until" in result.stdout
+            assert "HOSTS    19 of 20 are with the current one" in result.stdout
+            assert "host-7  bbbbbbbbbbbbbbbb  it is silent" in result.stdout
+        assert api.requests[-1] == ("POST", f"{path}/rotate", {"compromised": False})
+        result = await authority("finish")
+        assert "FORMER" not in result.stdout
+        assert api.requests[-1] == ("POST", f"{path}/finish", {"force": False})
+        asked = len(api.requests)
+        for options in ("rotate --compromised", "finish --force"):
+            assert (await authority(*options.split())).exit_code == 2  # nobody is there to ask
+        assert len(api.requests) == asked
+        await authority("rotate", "--compromised", "--yes")
+        assert api.requests[-1] == ("POST", f"{path}/rotate", {"compromised": True})
+        await authority("finish", "--force", "--yes")
+        assert api.requests[-1] == ("POST", f"{path}/finish", {"force": True})

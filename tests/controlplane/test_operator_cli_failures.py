@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Callable
@@ -22,6 +21,7 @@ from tests.controlplane.stub_api import StubApi
 from tests.controlplane.system import System
 from tests.controlplane.test_edge import OPENSSL
 from tests.controlplane.test_operator_cli import run
+from tests.harness import free_port
 
 LIST = ("GET", "/operator/region")
 REGION = {"name": "eu", "declared": True, "agents": 0, "applications": 0}
@@ -57,10 +57,7 @@ def assert_told(result: Result, *parts: str, code: int = 1) -> None:
 
 
 async def test_nobody_is_there(list_regions: Callable[..., Any]) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{free_port()}"
     assert_told(await list_regions("--url", url), url, "cannot be reached: Connection refused")
 
 
@@ -286,4 +283,6 @@ async def test_tls(list_regions: Callable[..., Any], api: StubApi, tmp_path: Pat
         assert trusting.exit_code == 0, trusting.output
         for bad in (names["tls_key"], str(tmp_path / "none")):
             assert_told(await list_regions(*more, "--ca-file", bad), bad, "--ca-file")
-    assert_told(await list_regions("--url", f"https{api.url[4:]}"), "no TLS connection")
+    plain = await list_regions("--url", f"https{api.url[4:]}")
+    assert_told(plain, "no TLS connection", "wrong version number")
+    assert "SSLContext" not in plain.output

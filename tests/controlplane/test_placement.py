@@ -7,9 +7,22 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controlplane.fleet.contract import Host, PortRequest, Protocol, Resources
-from controlplane.fleet.placement import HostView, Strategy, Wanted, has_room, rank_hosts
+from controlplane.fleet.explanation import explain
+from controlplane.fleet.placement import (
+    HostView,
+    Obstacle,
+    Strategy,
+    Wanted,
+    has_room,
+    obstacles,
+    rank_hosts,
+    rank_key,
+)
+from controlplane.fleet.placement import ObstacleKind as Kind
 
 IMAGE = "r/game@sha256:0"
 TCP, UDP = Protocol.TCP, Protocol.UDP
@@ -33,6 +46,7 @@ HOST = Host(
 )
 VIEW = HostView("h", HOST, silent_seconds=1.0)
 WANTED = Wanted(IMAGE, Resources(2, 2), (PortRequest(1, UDP),))
+TCP_ONE = Wanted(IMAGE, Resources(2, 2), (PortRequest(1, TCP),))
 
 
 def rank(
@@ -49,53 +63,193 @@ def on(**changes: Any) -> HostView:
     return replace(VIEW, host=replace(HOST, **changes))
 
 
+def pinned(port: int, protocol: Protocol = UDP) -> PortRequest:
+    return PortRequest(1, protocol, pinned=port)
+
+
 def pin(port: int, protocol: Protocol = UDP) -> Wanted:
-    return replace(WANTED, ports=(PortRequest(1, protocol, pinned=port),))
+    return replace(WANTED, ports=(pinned(port, protocol),))
 
 
-@pytest.mark.parametrize(
-    ("view", "wanted", "fits"),
-    [
-        (VIEW, WANTED, True),
-        (replace(VIEW, silent_seconds=5.0), WANTED, True),
-        (replace(VIEW, silent_seconds=5.1), WANTED, False),
-        (on(draining=True), WANTED, False),
-        (on(engine_available=False), WANTED, False),
-        (on(images=frozenset()), WANTED, False),
-        (on(free_sessions=0), WANTED, False),
-        (replace(VIEW, in_flight=5), WANTED, False),
-        (on(reserved=Resources(8, 8)), WANTED, True),
-        (on(reserved=Resources(9, 0)), WANTED, False),
-        (on(reserved=Resources(0, 9)), WANTED, False),
-        (replace(VIEW, held=Resources(9, 0)), WANTED, False),
-        (replace(VIEW, starting=1), WANTED, True),
-        (replace(VIEW, starting=2), WANTED, False),
-        (VIEW, replace(WANTED, reservation=Resources(1, 1, 1)), True),
-        (VIEW, replace(WANTED, reservation=Resources(1, 1, 2)), False),
-        (on(free_udp_ports=0), WANTED, False),
-        (on(free_tcp_ports=0), WANTED, True),
-        (VIEW, pin(20000), True),
-        (VIEW, pin(30000), True),
-        (VIEW, pin(19999), False),
-        (VIEW, pin(30001), False),
-        (replace(VIEW, used_ports={(UDP, 20000)}), pin(20000), False),
-        (replace(VIEW, used_ports={(UDP, 20000)}), pin(20000, TCP), True),
-        (VIEW, replace(WANTED, ports=(PortRequest(1, TCP, tls=True),)), False),
-        (on(tls=True), replace(WANTED, ports=(PortRequest(1, TCP, tls=True),)), True),
-    ],
-)
-def test_what_excludes_a_host(view: HostView, wanted: Wanted, fits: bool) -> None:
-    assert rank([view], wanted) == (["h"] if fits else [])
+def holds(*ports: tuple[Protocol, int]) -> HostView:
+    return replace(VIEW, used_ports=lambda: frozenset(ports))
+
+
+TLS_PORT = replace(WANTED, ports=(PortRequest(1, TCP, tls=True),))
+TABLE: list[tuple[HostView, Wanted, tuple[Obstacle, ...]]] = [
+    (VIEW, WANTED, ()),
+    (replace(VIEW, silent_seconds=5.0), WANTED, ()),
+    (replace(VIEW, silent_seconds=5.1), WANTED, (Obstacle(Kind.SILENT, 5.0, 5.1),)),
+    (on(draining=True), WANTED, (Obstacle(Kind.DRAINING),)),
+    (on(engine_available=False), WANTED, (Obstacle(Kind.ENGINE_UNAVAILABLE),)),
+    (on(disk_full=True), WANTED, (Obstacle(Kind.DISK_FULL),)),
+    (on(images=frozenset()), WANTED, (Obstacle(Kind.IMAGE_MISSING),)),
+    (on(free_sessions=0), WANTED, (Obstacle(Kind.SESSIONS, 1, 0, 0),)),
+    (replace(VIEW, in_flight=4), WANTED, ()),
+    (replace(VIEW, in_flight=5), WANTED, (Obstacle(Kind.SESSIONS, 1, 0, 5),)),
+    (on(reserved=Resources(8, 8)), WANTED, ()),
+    (on(reserved=Resources(9, 0)), WANTED, (Obstacle(Kind.CPU, 2, 1, 0),)),
+    (on(reserved=Resources(0, 9)), WANTED, (Obstacle(Kind.RAM, 2, 1, 0),)),
+    (replace(VIEW, held=Resources(9, 0)), WANTED, (Obstacle(Kind.CPU, 2, 1, 9),)),
+    (replace(VIEW, held=Resources(0, 9)), WANTED, (Obstacle(Kind.RAM, 2, 1, 9),)),
+    (replace(VIEW, starting=1), WANTED, ()),
+    (replace(VIEW, starting=2), WANTED, (Obstacle(Kind.BUSY, 2, 2),)),
+    (VIEW, replace(WANTED, reservation=Resources(1, 1, 1)), ()),
+    (
+        VIEW,
+        replace(WANTED, reservation=Resources(1, 1, 2)),
+        (Obstacle(Kind.GPU, 2, 1, 0),),
+    ),
+    (
+        on(reserved=Resources(0, 0, 1)),
+        replace(WANTED, reservation=Resources(1, 1, 1)),
+        (Obstacle(Kind.GPU, 1, 0, 0),),
+    ),
+    (
+        replace(VIEW, held=Resources(0, 0, 1)),
+        replace(WANTED, reservation=Resources(1, 1, 1)),
+        (Obstacle(Kind.GPU, 1, 0, 1),),
+    ),
+    (on(free_udp_ports=0), WANTED, (Obstacle(Kind.UDP_PORTS, 1, 0),)),
+    (on(free_tcp_ports=0), WANTED, ()),
+    (on(free_tcp_ports=0), TCP_ONE, (Obstacle(Kind.TCP_PORTS, 1, 0),)),
+    (on(free_udp_ports=0), TCP_ONE, ()),
+    (VIEW, pin(20000), ()),
+    (VIEW, pin(30000), ()),
+    (VIEW, pin(19999), (Obstacle(Kind.PORT_OUT_OF_RANGE, port=pinned(19999)),)),
+    (VIEW, pin(30001), (Obstacle(Kind.PORT_OUT_OF_RANGE, port=pinned(30001)),)),
+    (holds((UDP, 20000)), pin(20000), (Obstacle(Kind.PORT_TAKEN, port=pinned(20000)),)),
+    (holds((UDP, 20000)), pin(20000, TCP), ()),
+    (VIEW, TLS_PORT, (Obstacle(Kind.TLS_MISSING),)),
+    (on(tls=True), TLS_PORT, ()),
+]
+
+
+@pytest.mark.parametrize(("view", "wanted", "found"), TABLE)
+def test_what_excludes_a_host(view: HostView, wanted: Wanted, found: tuple[Obstacle, ...]) -> None:
+    assert tuple(obstacles(view, wanted, 5.0)) == found
+    assert rank([view], wanted) == ([] if found else ["h"])
+
+
+def test_all_that_excludes_a_host_is_told_at_once() -> None:
+    view = replace(
+        on(
+            draining=True,
+            engine_available=False,
+            disk_full=True,
+            images=frozenset(),
+            free_sessions=0,
+            capacity=Resources(),
+            free_tcp_ports=0,
+            free_udp_ports=0,
+        ),
+        silent_seconds=6.0,
+        starting=2,
+        used_ports=lambda: {(TCP, 20000)},
+    )
+    ports = (PortRequest(1, UDP, pinned=1), PortRequest(1, TCP, tls=True, pinned=20000))
+    wanted = Wanted(IMAGE, Resources(1, 1, 1), ports)
+    found = [obstacle.kind for obstacle in obstacles(view, wanted, 5.0)]
+    assert found == [kind for kind in Kind if kind not in {Kind.CONNECTING, Kind.NEWER}]
 
 
 def test_a_missing_start_slot_alone_may_free_up() -> None:
     assert has_room(replace(VIEW, starting=2), WANTED, 5.0)
 
 
+def test_the_ports_of_a_host_are_counted_only_for_who_pins_one() -> None:
+    def count() -> frozenset[tuple[Protocol, int]]:
+        raise AssertionError("nobody asked")
+
+    assert rank([replace(VIEW, used_ports=count)]) == ["h"]
+
+
+SMALL = st.integers(0, 3)
+RESOURCES = st.builds(Resources, SMALL, SMALL, st.integers(0, 1))
+PORTS = st.builds(
+    PortRequest,
+    container=st.just(1),
+    protocol=st.sampled_from(Protocol),
+    tls=st.booleans(),
+    pinned=st.sampled_from([0, 0, 1, 20000, 20001]),
+)
+HOSTS = st.builds(
+    replace,
+    st.just(HOST),
+    capacity=RESOURCES,
+    reserved=RESOURCES,
+    free_sessions=SMALL,
+    free_tcp_ports=SMALL,
+    free_udp_ports=SMALL,
+    images=st.sampled_from([frozenset(), frozenset({IMAGE})]),
+    tls=st.booleans(),
+    draining=st.booleans(),
+    engine_available=st.booleans(),
+    start_slots=SMALL,
+    disk_full=st.booleans(),
+)
+VIEWS = st.builds(
+    HostView,
+    agent=st.sampled_from("abcdefgh"),
+    host=HOSTS,
+    silent_seconds=st.sampled_from([0.0, 5.0, 9.0]),
+    held=RESOURCES,
+    starting=SMALL,
+    in_flight=SMALL,
+    used_ports=st.sampled_from([frozenset, lambda: {(UDP, 20000), (TCP, 20001)}]),
+    latency_ms=st.none() | st.floats(0, 5),
+)
+WISHES = st.builds(Wanted, st.just(IMAGE), RESOURCES, st.lists(PORTS, max_size=2).map(tuple))
+
+
+def may_take(view: HostView, wanted: Wanted) -> bool:
+    """What the operator's handbook says, in other words than the code."""
+    host, left = view.host, view.host.capacity - view.host.reserved - view.held
+    sort = [port.protocol for port in wanted.ports]
+    pins = {(port.protocol, port.pinned) for port in wanted.ports if port.pinned}
+    return all(
+        [
+            view.silent_seconds <= 5.0 and host.engine_available and not host.draining,
+            not host.disk_full,
+            wanted.image in host.images and wanted.reservation.fits_in(left),
+            host.free_sessions - view.in_flight >= 1 and host.start_slots - view.starting >= 1,
+            sort.count(TCP) <= host.free_tcp_ports and sort.count(UDP) <= host.free_udp_ports,
+            host.tls or not any(port.tls for port in wanted.ports),
+            all(20000 <= number <= 30000 for _, number in pins),
+            pins.isdisjoint(view.used_ports()),
+        ]
+    )
+
+
+@given(st.lists(VIEWS, unique_by=lambda view: view.agent), WISHES, st.sampled_from(Strategy))
+def test_a_host_is_ranked_if_and_only_if_nothing_is_in_its_way(
+    views: list[HostView], wanted: Wanted, strategy: Strategy
+) -> None:
+    ranked = rank(views, wanted, strategy)
+    free = [view for view in views if not list(obstacles(view, wanted, 5.0))]
+    assert sorted(ranked) == sorted(view.agent for view in free)
+    assert free == [view for view in views if may_take(view, wanted)]
+    explained = explain(
+        {view.agent: view for view in views}, wanted, strategy=strategy, max_silence=5.0
+    ).candidates
+    keys = {view.agent: rank_key(view, strategy) for view in free}
+    assert [keys[agent] for agent in ranked] == sorted(keys.values())
+    told = {c.agent: c.rank for c in explained if c.rank is not None}
+    assert told == {agent: 1 + sum(k < keys[agent] for k in keys.values()) for agent in keys}
+    assert {c.agent for c in explained if c.obstacles} == {v.agent for v in views} - set(ranked)
+    assert list(told.values()) == sorted(told.values())
+
+
 def test_packed_fills_the_fullest_and_spread_the_emptiest() -> None:
     views = [replace(on(reserved=Resources(used, 0)), agent=str(used)) for used in (3, 8, 0, 5)]
     assert rank(views) == ["8", "5", "3", "0"]
     assert rank(views, strategy=Strategy.SPREAD) == ["0", "3", "5", "8"]
+
+
+def test_what_did_not_answer_comes_last() -> None:
+    full = on(reserved=Resources(8, 0))
+    views = [replace(full, agent="a", in_doubt=True), replace(VIEW, agent="b")]
+    assert rank(views) == ["b", "a"]
 
 
 def test_what_is_in_flight_counts_as_full() -> None:
@@ -110,3 +264,8 @@ def test_latency_decides_between_equals_and_chance_after_it() -> None:
     equals = [replace(VIEW, agent=name) for name in "abc"]
     firsts = {rank(equals, seed=seed)[0] for seed in range(50)}
     assert firsts == {"a", "b", "c"}
+
+
+def test_less_than_a_millisecond_is_no_distance() -> None:
+    views = [replace(VIEW, agent="a", latency_ms=0.9), replace(VIEW, agent="b", latency_ms=1.2)]
+    assert {rank(views, seed=seed)[0] for seed in range(50)} == {"a", "b"}

@@ -1,30 +1,26 @@
-"""What is cut out of the log."""
+"""What is cut out of the log of the tokens that are minted, and of what others answer."""
 
 from __future__ import annotations
 
-import io
 import logging
-import sys
 
 import pytest
 
 from controlplane import tokens
-from controlplane.redaction import REDACTED, RedactingFormatter, cut_out, redact
+from controlplane.redaction import cut_out
+from tiltyard.journal.output import LineFormatter
+from tiltyard.journal.redaction import REDACTED, redact
 
 TOKEN = tokens.mint()
 ID, SECRET = TOKEN.text.split("_")[1:]
 
 
 def logged(message: str, *args: object, error: BaseException | None = None) -> str:
-    """Log once and give what is written."""
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(RedactingFormatter("%(levelname)s %(name)s %(message)s"))
+    """What is written of a foreign logger's record."""
     record = logging.LogRecord("x", 20, __file__, 1, message, args, None)
     if error is not None:
         record.exc_info = (type(error), error, error.__traceback__)
-    handler.handle(record)
-    return stream.getvalue()
+    return LineFormatter("logfmt", journald=False).format(record)
 
 
 @pytest.mark.parametrize(
@@ -51,19 +47,6 @@ def test_the_secret_of_a_token_goes_and_its_id_stays(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Authorization: Bearer abc.def",
-        "{'Authorization': 'Basic abc.def'}",
-        "(b'authorization', b'BEARER  abc.def')",
-    ],
-)
-def test_credentials_go_with_the_header_that_names_them(text: str) -> None:
-    assert "abc" not in redact(text)
-    assert "uthorization" in redact(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
         "bearer token incorrect",
         "authorization of basic things",
         pytest.param(f"sha256:{SECRET[:64]}", id="digest"),
@@ -75,56 +58,14 @@ def test_nothing_else_goes(text: str) -> None:
     assert redact(text) == text
 
 
-def test_a_traceback_is_redacted_and_keeps_its_lines() -> None:
+def test_a_traceback_is_redacted() -> None:
     try:
         int(TOKEN.text)
     except ValueError as error:
         found = logged("failed", error=error)
-    assert "\n    Traceback (most recent call last):\n" in found
+    assert "Traceback (most recent call last):" in found
     assert f"ty_{ID}_{REDACTED}" in found
     assert SECRET[:20] not in found
-
-
-def test_nobody_forges_a_line() -> None:
-    found = logged("%s", "a\nERROR x forged\r\x1b[2J\x85\u2028")
-    assert found == "INFO x a\\nERROR x forged\\r\\x1b[2J\\x85\\u2028\n"
-
-
-@pytest.mark.parametrize("before", ["a\n", "a\r", "a\r\n", "a\x85", "a\u2028", "a\x1b[2J", ""])
-def test_a_traceback_forges_no_line(before: str) -> None:
-    forged = "ERROR x forged"
-    found = logged("failed", error=ValueError(before + forged))
-    first, *more = found.removesuffix("\n").splitlines()
-    assert first == "INFO x failed"
-    assert all(line.startswith("    ") for line in more)
-    assert forged in more[-1]
-    assert found.replace("\n", "").isprintable()
-
-
-def test_a_stack_forges_no_line() -> None:
-    record = logging.LogRecord(
-        "x", 20, __file__, 1, "m", (), None, sinfo=f"at\nERROR {TOKEN.text}"
-    )
-    assert RedactingFormatter().format(record) == f"m\n    at\n    ERROR ty_{ID}_{REDACTED}"
-
-
-def test_a_traceback_that_another_formatter_left_is_not_taken() -> None:
-    record = logging.LogRecord("x", 20, __file__, 1, "m", (), None)
-    record.exc_info = (ValueError, ValueError("ours"), None)
-    record.exc_text = "theirs"
-    assert RedactingFormatter().format(record) == "m\n    ValueError: ours"
-    assert record.exc_text == "theirs"
-
-
-def test_an_end_of_a_line_does_not_part_credentials_from_their_header() -> None:
-    assert "abc" not in logged("Authorization:\nBearer abc.def")
-
-
-def test_other_handlers_get_the_record_as_it_was() -> None:
-    record = logging.LogRecord("x", 20, __file__, 1, "%s", (TOKEN.text,), None)
-    RedactingFormatter().format(record)
-    assert record.args == (TOKEN.text,)
-    assert sys.exc_info() == (None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ async def test_a_log_in_that_may_not_pull_is_told_to_the_log(
     await ask(http, server)
     assert caplog.records == []
     await ask(http, server, username="robot", password="s3cret")
-    told = f"registry {server.address} answered {status} to a token for {SCOPE}: may its user"
+    told = f"registry={server.address} status={status} scope={SCOPE}"
     assert [told in record.getMessage() for record in caplog.records] == [True] * logged
     assert "t1" not in caplog.text
     assert "s3cret" not in caplog.text

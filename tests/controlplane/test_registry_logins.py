@@ -59,7 +59,7 @@ class Configured(System):
         return rows[name]
 
     async def endpoint(self, name: str = "own") -> Endpoint:
-        row = await self.control_plane._fleet_store.registry(name)
+        row = await self.control_plane._stores.fleet.registry(name)
         assert row is not None
         return self.control_plane._logins.endpoint_of(row)
 
@@ -88,7 +88,7 @@ async def test_a_log_in_is_kept_and_shown_without_its_password(system: Configure
         used = {"aliases": [], "declared": False, "applications": 0}
         assert shown == {"name": "own", **KEPT, **more, **used}
         await system.restart()
-    assert PASSWORD not in repr(await system.control_plane._fleet_store.registry("own"))
+    assert PASSWORD not in repr(await system.control_plane._stores.fleet.registry("own"))
     assert PASSWORD not in repr(await system.login())
 
 

@@ -132,5 +132,5 @@ async def test_what_is_wrong_with_a_log_in_or_a_certificate_is_told(
             with pytest.raises(RegistryUnavailableError) as raised:
                 await ask(client, row)
             assert raised.value.why == told
-    assert "cannot ask registry real" in caplog.text
+    assert "cannot ask a registry registry=real" in caplog.text
     assert USER["password"] not in caplog.text

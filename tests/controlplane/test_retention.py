@@ -76,7 +76,7 @@ async def test_ended_sessions_go_in_portions_with_their_players(
         2 * PORTION,
     )
     changes = Changes(system, monkeypatch)
-    await system.control_plane._sessions.forget_ended(100)
+    await system.control_plane._stores.sessions.forget_ended(100)
     monkeypatch.undo()
     # A session goes whole: what lists show of it fits its players as long as it is there.
     assert changes.most <= 3 * PORTION + 1

@@ -112,7 +112,7 @@ async def test_nothing_is_begun_on_a_host_that_was_revoked_just_then(
 ) -> None:
     gone = await system.enrolled()
     await system.only_starts_on(gone)
-    store = system.control_plane._sessions
+    store = system.control_plane._stores.sessions
     begin = type(store).begin_attempt
 
     async def after_the_revocation(*arguments: Any, **more: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import random
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -22,6 +23,7 @@ from controlplane.fleet.contract import Resources
 from controlplane.storage.migrations import MIGRATIONS, migrate
 from controlplane.storage.player_store import PlayerStore
 from controlplane.storage.session_list_store import (
+    Place,
     SessionFilter,
     SessionListStore,
     list_query,
@@ -52,28 +54,59 @@ def db() -> Iterator[Database]:
 
 # ---- how the database finds them
 
+_ALL, _SOME = "live_session_by_account (account=?", "live_session_by_{0} (<expr>=? AND {0}=?"
 FILTERS = [
-    {},
-    {"location": "local"},
-    {"application": "game", "tag": "v1", "host": "192.0.2.1"},
-    {"labels": {"a": "b", "c": "d"}},
-    {"more_players_than": 1, "fewer_players_than": 9},
+    ({}, _ALL),
+    ({"location": "local"}, _ALL),
+    ({"application": "game", "tag": "v1"}, _SOME.format("application")),
+    ({"tag": "v1", "host": "192.0.2.1"}, _SOME.format("tag")),
+    ({"more_players_than": 1, "fewer_players_than": 9}, _ALL),
 ]
+LABELLED = "PRIMARY KEY (account=? AND name=? AND value=?"
 
 
-@pytest.mark.parametrize("ended_too", [False, True])
-@pytest.mark.parametrize("fields", FILTERS)
-def test_a_list_reads_the_accounts_rows_and_no_players(
-    db: Database, fields: dict[str, Any], ended_too: bool
+def _plan(db: Database, query: tuple[str, list[Place | None]]) -> list[str]:
+    sql, values = query
+    return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+
+@pytest.mark.parametrize(("fields", "index"), FILTERS)
+def test_a_list_looks_at_no_rows_but_those_that_an_index_finds(
+    db: Database, fields: dict[str, Any], index: str
 ) -> None:
-    sql, values = list_query(SessionFilter("alice", ended_too=ended_too, **fields))
-    plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
-    first, *rest = plan
-    assert first.startswith("SEARCH session USING INDEX ")
-    assert ("(<expr>=?" if ended_too else "(account=?") in first
-    assert ended_too or "live" in first
-    assert not any("player" in step or "session" in step for step in rest)
+    wanted = SessionFilter("alice", **fields)
+    for query in (list_query(wanted, 5, 9), portion_query(wanted, 5)):
+        (search,) = (step for step in _plan(db, query) if "session" in step)
+        assert search.startswith("SEARCH session USING ")
+        assert f"{index} AND rowid>?" in search
+    assert len(_plan(db, list_query(wanted))) == 1
+
+
+@pytest.mark.parametrize(
+    "fields", [*(fields for fields, _ in FILTERS), {"labels": {"a": "b", "c": "d"}}]
+)
+def test_a_list_of_ended_ones_too_looks_at_the_accounts_rows(
+    db: Database, fields: dict[str, Any]
+) -> None:
+    wanted = SessionFilter("alice", ended_too=True, **fields)
+    for query in (list_query(wanted, 5, 9), portion_query(wanted, 5)):
+        (search,) = (step for step in _plan(db, query) if "session" in step)
+        assert "session_by_account (<expr>=? AND rowid>?" in search
+    _, *rest = _plan(db, list_query(wanted))
     assert len(rest) == 2 * len(fields.get("labels", ()))  # a label is looked for in its row
+    assert not any("TEMP B-TREE" in step for step in rest)
+
+
+def test_a_list_by_labels_looks_at_the_rows_that_have_the_first(db: Database) -> None:
+    wanted = SessionFilter("alice", labels={"a": "b", "c": "d"}, application="game")
+    labelled, session, *others = _plan(db, list_query(wanted, "x", "y"))
+    assert f"live_label USING {LABELLED} AND session>? AND session<?)" in labelled
+    assert "session USING INDEX sqlite_autoindex_session_2 (account=? AND id=?)" in session
+    found = [step for step in others if "CORRELATED" not in step]
+    assert all(f"live_label USING {LABELLED} AND session=?)" in step for step in found)
+    portion = _plan(db, portion_query(wanted, "x"))
+    assert any(f"live_label USING {LABELLED} AND session>?)" in step for step in portion)
+    assert not any("TEMP B-TREE" in step for step in portion)
 
 
 def test_what_a_quota_sums_up_is_in_an_index(db: Database) -> None:
@@ -175,6 +208,72 @@ def test_filters_are_as_a_plain_model_has_them(
     db: Database, case: tuple[list[_Row], SessionFilter]
 ) -> None:
     _check(db, *case)
+
+
+_CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["make", "relabel", "rename", "end", "forget", "touch"]),
+        st.integers(0, 3),
+        _LABELS.filter(lambda labels: "\\u0000" not in json.dumps(labels)),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(_CHANGES)
+def test_the_labels_of_live_sessions_are_those_of_their_rows(
+    db: Database, changes: list[tuple[str, int, dict[str, str]]]
+) -> None:
+    by_kind = {
+        "relabel": "UPDATE session SET labels=:labels WHERE id=:id",
+        "rename": "UPDATE OR IGNORE session SET id=:id || 'x', labels=:labels WHERE id=:id",
+        "end": "UPDATE session SET ended_ms=coalesce(ended_ms, 1) WHERE id=:id",
+        "forget": "DELETE FROM session WHERE id=:id",
+        "touch": "UPDATE session SET player_count=player_count + 1, labels=labels WHERE id=:id",
+    }
+    db.execute("SAVEPOINT example")
+    try:
+        for kind, number, labels in changes:
+            if kind == "make":
+                _reserve(db, replace(NEW, id=str(number), labels=labels))
+            else:
+                db.execute(by_kind[kind], {"id": str(number), "labels": json.dumps(labels)})
+            assert _kept_labels(db) == _labels_of_rows(db)
+    finally:
+        db.execute("ROLLBACK TO example")
+        db.execute("RELEASE example")
+
+
+def test_labels_of_sessions_from_before_they_were_kept_come_over() -> None:
+    db = _memory(MIGRATIONS[:-1])
+    _reserve(db, replace(NEW, id="ended", labels={"a": "b"}))
+    db.execute("UPDATE session SET ended_ms=1")
+    _reserve(db, replace(NEW, id="live", labels={"a": "b", "é": ""}))
+    migrate(db)
+    assert _kept_labels(db) == _labels_of_rows(db)
+    assert len(_kept_labels(db)) == 2
+    db.close()
+
+
+def test_labels_that_only_a_host_can_make_up_fail_nothing(db: Database) -> None:
+    db.execute("SAVEPOINT one")
+    _reserve(db, replace(NEW, id="x", labels={"a\0b": "", "a\0c": "", "d": "e"}))
+    assert ("alice", "d", "e", "x") in _kept_labels(db)
+    db.execute("ROLLBACK TO one")
+
+
+def _kept_labels(db: Database) -> list[tuple[str, ...]]:
+    return sorted(db.execute("SELECT account, name, value, session FROM live_label"))
+
+
+def _labels_of_rows(db: Database) -> list[tuple[str, ...]]:
+    rows = db.execute("SELECT account, id, labels FROM session WHERE ended_ms IS NULL")
+    return sorted(
+        (account, name, value, session)
+        for account, session, labels in rows
+        for name, value in json.loads(labels).items()
+    )
 
 
 _LABELLED = {"a": "b", "A": "B", "": "", "$": "$", "__proto__": "{}", 'a"b.c': '"', "%": "_"}
@@ -313,7 +412,7 @@ async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     monkeypatch.setattr("controlplane.storage.session_list_store.PORTION", 7)
     monkeypatch.setattr("controlplane.sessions.AT_ONCE", 3)
     async with System(tmp_path) as system:
-        sessions = system.control_plane._sessions
+        sessions = system.control_plane._stores.sessions
         for number in range(40):
             labels = {"fifth": str(number % 5)}
             for account in ("alice", "bob"):
@@ -358,17 +457,6 @@ async def test_a_list_that_fails_midway_is_broken_off(
     fails_at, asked = 6, itertools.count()
     with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
         await many.call("GET", "/session?all=1")
-
-
-async def test_a_portion_is_found_by_an_index(db: Database) -> None:
-    for ended_too in (False, True):
-        wanted = SessionFilter("alice", ended_too=ended_too)
-        for sql, values in (portion_query(wanted, 5), list_query(wanted, 5, 9)):
-            plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
-            (search,) = (step for step in plan if "session" in step)
-            assert search.startswith("SEARCH session USING ")
-            assert ("(<expr>=?" if ended_too else "(account=?") + " AND rowid>?" in search
-            assert not any("TEMP B-TREE" in step for step in plan)
 
 
 async def test_text_that_no_session_can_have_finds_none(tmp_path: Path) -> None:

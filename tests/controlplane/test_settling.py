@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controlplane.app import ControlPlane
+from controlplane.fleet import watch as watching
 from controlplane.storage.store import Store
 from tests.controlplane.fake_agent import FakeAgent, refusing
 from tests.controlplane.system import System, assert_error, eventually
@@ -117,7 +119,7 @@ async def test_an_agent_cannot_speak_for_another_hosts_session(pair: System) -> 
     for session in (copy.deepcopy(theirs), told):
         second.sessions[theirs.internal_id] = session
         second.tell_snapshot()
-        second.change_host(free_sessions=7 if session is told else 8)
+        second.change_host(free_sessions=6 if session is told else 8)
         link = pair.control_plane.fleet.link(second.name)
         assert link is not None
         last = second.host.free_sessions - len(second.live)
@@ -144,7 +146,7 @@ async def test_an_agent_cannot_settle_what_another_host_owes(pair: System) -> No
     assert second.stopped == []
 
 
-async def test_what_belongs_to_no_account_is_stopped(tmp_path: Path) -> None:
+async def test_what_an_account_had_that_was_removed_is_stopped(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         await system.start(id="x")
@@ -154,6 +156,31 @@ async def test_what_belongs_to_no_account_is_stopped(tmp_path: Path) -> None:
         )
         await system.serve()
         await eventually(lambda: not system.agent.live)
+
+
+async def test_what_is_of_an_unknown_account_is_let_be_until_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "CLAIM_INTERVAL", 0.0)
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start(id="x")
+        (lives,) = system.agent.live
+        await system.stop_serving()
+        for file in (system.folder / "state").glob("controlplane.db*"):
+            file.unlink()
+        tokens = await ControlPlane(system.config).initialise(("bob",))
+        system.operator_token = tokens.operator_token or ""
+        await system.serve()
+
+        async def shown() -> bool:
+            return await unclaimed(system, system.agent) == [lives.internal_id]
+
+        await eventually(shown)
+        system.tokens = (await ControlPlane(system.config).initialise(("alice",))).accounts
+        await system.becomes("x", "running")
+        assert await unclaimed(system, system.agent) == []
+        assert system.agent.stopped == []
 
 
 @pytest.mark.parametrize("younger_first", [True, False])
@@ -314,3 +341,72 @@ async def test_an_agent_writes_the_end_of_its_own_sessions_alone(tmp_path: Path)
         assert await system.rows(
             "SELECT account, object FROM event WHERE kind='session.ended'"
         ) == [("alice", "x")]
+
+
+async def count_writes(system: System) -> None:
+    """Count from now on how often a session's row is written; the control plane does not run."""
+    await edit(
+        system,
+        "CREATE TABLE written (number INTEGER)",
+        "CREATE TRIGGER count_writes AFTER UPDATE ON session"
+        " BEGIN INSERT INTO written VALUES (1); END",
+    )
+
+
+def _move_port(session: agent_pb2.Session) -> None:
+    session.ports[0].host_port += 1
+
+
+CHANGES: dict[str, Callable[[agent_pb2.Session], object]] = {
+    "": lambda _: None,
+    "state": lambda session: setattr(session, "state", agent_pb2.STATE_RESTARTING),
+    "host": lambda session: setattr(session, "host", "192.0.2.9"),
+    "ports": _move_port,
+    "injected_env": lambda session: session.injected_env.update({"TILTYARD_IP": "192.0.2.9"}),
+    "started_ms": lambda session: session.create_time.FromSeconds(1_700_000_000),
+    "exit_code": lambda session: setattr(session, "exit_code", 3),
+    "detail": lambda session: setattr(session, "detail", "it waits"),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+async def test_what_a_host_tells_again_is_written_only_where_it_differs(
+    tmp_path: Path, changed: str
+) -> None:
+    column = changed or "state"
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start(id="x")
+        before = await system.rows(f"SELECT {column} FROM session")
+        (session,) = system.agent.live
+        await system.stop_serving()
+        await count_writes(system)
+        CHANGES[changed](session)
+        await system.serve()
+        await eventually(lambda: _has_reconciled(system))
+        assert (await system.rows("SELECT count(*) FROM written"))[0] == (int(bool(changed)),)
+        assert (await system.rows(f"SELECT {column} FROM session") != before) is bool(changed)
+
+
+async def test_the_environment_is_written_in_one_order(tmp_path: Path) -> None:
+    """Protobuf gives the names of a map in another order in every process."""
+    names = {f"TILTYARD_PORT_UDP_{number}": "1" for number in range(20)}
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start(id="x")
+        (session,) = system.agent.live
+        session.injected_env.clear()
+        session.injected_env.update(names)
+        system.agent.change(session.internal_id, detail="told anew")
+        await eventually(lambda: _has_told(system, "told anew"))
+        [(written,)] = await system.rows("SELECT injected_env FROM session")
+        assert written == json.dumps(names, sort_keys=True)
+
+
+async def _has_told(system: System, detail: str) -> bool:
+    return await system.rows("SELECT detail FROM session") == [(detail,)]
+
+
+def _has_reconciled(system: System) -> bool:
+    link = system.control_plane.fleet.link(system.agent.name)
+    return link is not None and link.reconciled

@@ -168,7 +168,7 @@ class Regions(System):
 
     @property
     def buckets(self) -> set[tuple[str, str]]:
-        return set(self.control_plane._starts._rate._buckets)
+        return set(self.control_plane._starts.rate._buckets)
 
 
 @pytest.fixture

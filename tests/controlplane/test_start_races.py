@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from controlplane.errors import StoreError
+from controlplane.start_request import StartRequest
+from controlplane.storage.account_store import Caller
 from tests.controlplane.fake_agent import refusing
 from tests.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
@@ -52,13 +56,40 @@ async def test_a_delete_whose_caller_hangs_up_during_a_start_still_stops_it(
         await asked.wait()
         stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
         starts = system.control_plane._starts
-        await eventually(lambda: any(s.stop_wanted for s in starts._under_way.values()))
+        await eventually(lambda: any(s.stop_wanted for s in starts._under_way._starts.values()))
         stopper.cancel()
         await asyncio.gather(stopper, return_exceptions=True)
         gate.set()
         assert_error(await post, 409)
         await system.becomes("x", "exited")
         assert not system.agent.live
+
+
+async def test_a_start_that_is_refused_after_its_caller_hung_up_is_no_defect(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        gate, asked, refuse = asyncio.Event(), asyncio.Event(), refusing("IMAGE_CANNOT_RUN")
+
+        async def slow(request: Any, context: Any) -> None:
+            asked.set()
+            await gate.wait()
+            await refuse(request, context)
+
+        system.agent.before_start = slow
+        caller = Caller("alice", "token", frozenset())
+        request = StartRequest(location="local", image="game", id="x")
+        starts = system.control_plane._starts
+        start = asyncio.create_task(starts.start(caller, request))
+        await asked.wait()
+        start.cancel()
+        await asyncio.gather(start, return_exceptions=True)
+        del start  # it still has what the caller waited for
+        gate.set()
+        await eventually(lambda: not starts._tasks)
+    gc.collect()
+    assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
 async def test_a_refused_attempt_is_not_the_rows_while_the_start_waits(pair: System) -> None:
@@ -106,7 +137,7 @@ async def test_the_end_of_a_given_up_attempt_is_not_the_sessions(pair: System) -
 async def test_a_database_that_fails_once_does_not_keep_the_id(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
-        store = system.control_plane._sessions
+        store = system.control_plane._stores.sessions
         free, failures = store.free, [StoreError("disk full")]
 
         async def failing(*args: Any, **more: Any) -> None:
@@ -146,7 +177,7 @@ async def test_delete_deducts_what_it_waited_for_the_start(tmp_path: Path) -> No
         before = system.control_plane._clock.monotonic()
         stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
         starts = system.control_plane._starts
-        await eventually(lambda: any(s.stop_wanted for s in starts._under_way.values()))
+        await eventually(lambda: any(s.stop_wanted for s in starts._under_way._starts.values()))
         between = system.control_plane._clock.monotonic()
         gate.set()
         assert (await stopper).status == 204
@@ -178,7 +209,7 @@ async def test_a_delete_stops_what_its_start_became_and_nothing_newer(tmp_path: 
 
         stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
         starts = system.control_plane._starts
-        await eventually(lambda: any(s.stop_wanted for s in starts._under_way.values()))
+        await eventually(lambda: any(s.stop_wanted for s in starts._under_way._starts.values()))
         sessions._store.get = another_first  # type: ignore[method-assign]
         system.agent.before_start = None
         gate.set()
@@ -205,3 +236,33 @@ async def test_a_stop_that_takes_long_is_answered_while_it_goes_on(tmp_path: Pat
         assert await system.status_of("x") == "shuttingdown"
         gate.set()
         await system.becomes("x", "exited")
+
+
+async def test_a_host_that_did_not_answer_comes_last_until_it_is_heard(tmp_path: Path) -> None:
+    system = System(tmp_path, agents=2)
+    first, second = system.agents
+    system.prefer(first)
+    async with system:
+        await system.make_application()
+        link = system.control_plane.fleet.link(first.name)
+        assert link is not None
+
+        async def is_heard(free_sessions: int) -> None:
+            first.change_host(free_sessions=free_sessions)
+            await eventually(
+                lambda: link.host is not None and link.host.free_sessions == free_sessions
+            )
+
+        async def dies(_: Any, context: Any) -> None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+
+        first.before_start, first.beat = dies, 3600.0
+        await is_heard(500)
+        tried = []
+        for session_id in ("1", "2", "3"):
+            assert (await system.start(id=session_id)).status == 201
+            tried.append(len(first.started))
+            if session_id == "2":
+                await is_heard(501)
+        assert tried == [1, 1, 2]
+        assert len(second.live) == 3

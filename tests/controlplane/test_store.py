@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from functools import partial
 from pathlib import Path
 
@@ -201,6 +201,44 @@ async def test_reads_end_with_the_store_and_leave_one_file(tmp_path: Path) -> No
     with pytest.raises(StoreError, match="not open"):
         await store.read("SELECT 1", (), tuple)
     assert _files(tmp_path) == ["test.db"]  # the log was written back
+
+
+async def test_looks_wait_for_no_transaction_and_see_one_moment(store: Store) -> None:
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold(db: Database) -> None:
+        _insert("written", db)
+        held.set()
+        assert go_on.wait(PATIENCE)
+
+    def names(db: Database) -> list[str]:
+        return [row[0] for row in db.execute("SELECT name FROM region")]
+
+    def names_twice(db: Database) -> tuple[list[str], list[str]]:
+        first = names(db)
+        go_on.set()
+        assert committed.wait(PATIENCE)
+        return first, names(db)
+
+    writing, committed = asyncio.create_task(store.run(hold)), threading.Event()
+    writing.add_done_callback(lambda _: committed.set())
+    assert await asyncio.to_thread(held.wait, PATIENCE)
+    assert await store.look(names) == []
+    assert await store.look(names_twice) == ([], [])
+    await writing
+    assert await store.look(names) == ["written"]
+
+
+async def test_a_look_that_fails_leaves_the_others(store: Store) -> None:
+    looks: list[Coroutine[None, None, object]] = [
+        store.look(lambda db: db.execute("SELECT * FROM nothing").fetchone()),
+        store.look(lambda db: _insert("x", db)),
+        store.look(lambda db: db.execute("SELECT 1").fetchone()[0]),
+    ]
+    *failed, found = await asyncio.gather(*looks, return_exceptions=True)
+    assert [type(each) for each in failed] == [StoreError, StoreError]
+    assert found == 1
+    assert await _names(store) == []
 
 
 async def test_a_reader_that_cannot_be_opened_leaves_no_thread(

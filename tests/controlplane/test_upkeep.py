@@ -51,7 +51,7 @@ async def test_a_failure_to_forget_ended_sessions_is_tried_again(
         )
         monkeypatch.setattr("controlplane.upkeep.INTERVAL", 0.01)
         await system.restart()
-        await eventually(lambda: caplog.text.count("cannot forget ended sessions") > 1)
+        await eventually(lambda: caplog.text.count("kind=ended sessions") > 1)
         await system.rows("DROP TRIGGER keep")
 
         async def forgotten() -> bool:
@@ -71,7 +71,7 @@ async def test_a_host_whose_images_could_not_be_compared_is_looked_at_again(
         await system.rows(f"UPDATE tag SET image = '{another}'")
         await system.rows("ALTER TABLE tag RENAME TO hidden")
         system.control_plane._preloader.look_at_all()
-        await eventually(lambda: "cannot read what a0 shall have" in caplog.text)
+        await eventually(lambda: "cannot read what images it shall have agent=a0" in caplog.text)
         await system.rows("ALTER TABLE hidden RENAME TO tag")
         await eventually(lambda: system.agent.pulled == [image, another])
 

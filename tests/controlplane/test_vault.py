@@ -114,7 +114,7 @@ def test_a_key_is_taken_from_others_who_may_read_it(
     for _ in range(2):
         assert loaded(path).unseal(*WHOSE, sealed) == PASSWORD
         assert path.stat().st_mode & 0o777 == 0o600
-    told = f"others could read or write {path}: it has mode 0600 now"
+    told = f"others could read or write a file: it has mode 0600 now path={path}"
     assert [record.getMessage() for record in caplog.records] == [told]
 
 

@@ -4,8 +4,8 @@
  * the session, the address that it came from, and its rest), greets every connection on 7778/tcp with
  * a line and echoes what follows, and prints numbered lines with the time on stdout from its first
  * moment, every second one on stderr if asked, so that a reader of the log can see gaps, doubles and
- * stalls. At SIGTERM it prints a line, writes save.json and ends with code 0. It needs nothing from
- * its image but a folder to write to.
+ * stalls. At SIGTERM it prints a line, writes save.json and ends with code 0; at SIGUSR1 it prints what
+ * it may know of its session. It needs nothing from its image but a folder to write to.
  *
  * One thread. Writing to stdout blocks as it does in real games: who does not read, stalls it.
  */
@@ -33,7 +33,7 @@ enum {
     TCP_PORT = 7778,
     CONNECTIONS = 64,
     FILES = 8,
-    LINE = 512,
+    LINE = 4096,
     FLOOD_LINE = 128,     /* bytes of one line of the flood, its newline included */
     FLOOD_BURST = 512,    /* lines between two looks at the sockets */
 };
@@ -47,7 +47,7 @@ struct file {
 enum flood { LINES, ONE_LINE, BYTES };
 
 static struct {
-    double exit_after, crash_after, open_port_late, lines_per_second, flood;
+    double exit_after, crash_after, open_port_late, lines_per_second, flood, flood_bytes;
     int exit_code;
     bool flooding, ignore_sigterm, ports_from_env, stderr_too;
     enum flood flood_with;
@@ -57,11 +57,12 @@ static struct {
 } options = {
     .exit_after = NEVER,
     .crash_after = NEVER,
+    .flood_bytes = NEVER,
     .lines_per_second = 10,
     .data = "/data",
 };
 
-static volatile sig_atomic_t terminations;
+static volatile sig_atomic_t terminations, claims;
 static int wake[2];                       /* written by the signal handler, read by poll */
 static unsigned long lines, datagrams, connections;
 
@@ -149,6 +150,9 @@ static void save(void) {
     snprintf(path, sizeof path, "%s/save.json", options.data);
     snprintf(partial, sizeof partial, "%s.part", path);
     wall_time(when, sizeof when);
+    sigset_t all, before; /* on a busy disk a file is opened slowly, and a signal would break it off */
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
     FILE *target = fopen(partial, "w");
     if (target == NULL)
         fail("create", partial);
@@ -159,6 +163,7 @@ static void save(void) {
     fprintf(target, "\"}\n");
     if (fclose(target) != 0 || rename(partial, path) != 0)
         fail("write", path);
+    sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
 /* ---- signals -------------------------------------------------------------------------------- */
@@ -177,6 +182,13 @@ static void on_sigterm(int number) {
     errno = saved;
 }
 
+static void on_sigusr1(int number) {
+    (void)number;
+    claims++;
+    if (write(wake[1], "", 1) < 0) { /* full: poll wakes anyway */
+    }
+}
+
 static void on_sigalrm(int number) {
     (void)number;
 }
@@ -186,9 +198,27 @@ static void handle_signals(void) {
         fail("make", "pipe");
     struct sigaction action = {.sa_handler = on_sigterm}; /* no SA_RESTART: write must return */
     sigaction(SIGTERM, &action, NULL);
+    action.sa_handler = on_sigusr1;
+    sigaction(SIGUSR1, &action, NULL);
     action.sa_handler = on_sigalrm;
     sigaction(SIGALRM, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+}
+
+/* Prints, at each claim, what it has become. */
+static void read_session(void) {
+    static int seen;
+    while (seen < claims) {
+        seen++;
+        char text[LINE / 2] = "";
+        FILE *file = fopen("/run/tiltyard/session.json", "r");
+        if (file == NULL || fgets(text, sizeof text, file) == NULL)
+            snprintf(text, sizeof text, "nothing");
+        if (file != NULL)
+            fclose(file);
+        text[strcspn(text, "\n")] = 0;
+        say("SIGUSR1: %s", text);
+    }
 }
 
 /* Answers whether it is time to end. */
@@ -296,6 +326,17 @@ static void echo_connection(struct pollfd *slot) {
 
 static double flood_next;
 
+/* The flood is over behind its last byte: then there is no next. */
+static void flooded(size_t bytes) {
+    flood_next += options.flood > 0 ? (double)bytes / options.flood : 0;
+    options.flood_bytes -= (double)bytes;
+    if (options.flood_bytes <= 0) {
+        flood_next = NEVER;
+        options.flooding = false;
+        say("flood over");
+    }
+}
+
 static void flood(double time) {
     static const char filler[] = "flood ................................................"
                                  "................................................";
@@ -305,14 +346,14 @@ static void flood(double time) {
     if (options.flood_with != LINES) {
         for (int i = 0; i < FLOOD_BURST && flood_next <= time && !told_to_end(); i++) {
             write_out(STDOUT_FILENO, bytes, sizeof bytes);
-            flood_next += options.flood > 0 ? (double)sizeof bytes / options.flood : 0;
+            flooded(sizeof bytes);
         }
         return;
     }
     for (int i = 0; i < FLOOD_BURST && flood_next <= time && !told_to_end(); i++) {
         /* number, time and their spaces take 32 bytes, the newline one */
         say("%.*s", FLOOD_LINE - 33 - (lines >= 999999 ? 1 : 0), filler);
-        flood_next += options.flood > 0 ? FLOOD_LINE / options.flood : 0;
+        flooded(FLOOD_LINE);
     }
 }
 
@@ -327,6 +368,7 @@ static int play(void) {
     flood_next = start;
     for (;;) {
         double time = now();
+        read_session();
         if (terminate()) {
             save();
             return 0;
@@ -378,7 +420,7 @@ __attribute__((noreturn)) static void usage(void) {
             "usage: game [--exit-after SECONDS] [--exit-code N] [--crash-after SECONDS]\n"
             "            [--ignore-sigterm] [--open-port-late SECONDS] [--ports-from-env]\n"
             "            [--lines-per-second N] [--flood BYTES_PER_SECOND (0: no limit)]\n"
-            "            [--flood-with lines|one-line|bytes] [--stderr-too]\n"
+            "            [--flood-with lines|one-line|bytes] [--flood-bytes BYTES] [--stderr-too]\n"
             "            [--write-file PATH SIZE]... [--data FOLDER]\n");
     exit(2);
 }
@@ -402,8 +444,8 @@ static enum flood flood_of(const char *text) {
 }
 
 static void parse(int count, char **values) {
-    enum { EXIT_AFTER = 1, EXIT_CODE, CRASH_AFTER, IGNORE, LATE, ENV, RATE, FLOOD, WITH, ERR, WRITE,
-           DATA };
+    enum { EXIT_AFTER = 1, EXIT_CODE, CRASH_AFTER, IGNORE, LATE, ENV, RATE, FLOOD, WITH, BYTES_OF,
+           ERR, WRITE, DATA };
     static const struct option known[] = {
         {"exit-after", required_argument, NULL, EXIT_AFTER},
         {"exit-code", required_argument, NULL, EXIT_CODE},
@@ -414,6 +456,7 @@ static void parse(int count, char **values) {
         {"lines-per-second", required_argument, NULL, RATE},
         {"flood", required_argument, NULL, FLOOD},
         {"flood-with", required_argument, NULL, WITH},
+        {"flood-bytes", required_argument, NULL, BYTES_OF},
         {"stderr-too", no_argument, NULL, ERR},
         {"write-file", required_argument, NULL, WRITE},
         {"data", required_argument, NULL, DATA},
@@ -431,6 +474,7 @@ static void parse(int count, char **values) {
         case RATE: options.lines_per_second = number(optarg); break;
         case FLOOD: options.flooding = true; options.flood = number(optarg); break;
         case WITH: options.flood_with = flood_of(optarg); break;
+        case BYTES_OF: options.flood_bytes = number(optarg); break;
         case ERR: options.stderr_too = true; break;
         case WRITE:
             if (optind >= count || options.file_count == FILES)

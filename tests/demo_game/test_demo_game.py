@@ -181,6 +181,14 @@ def test_floods_as_fast_as_it_is_read_and_goes_on_echoing(tmp_path: Path) -> Non
         assert [int(line.split()[0]) for line in log] == list(range(1, len(log) + 1))
 
 
+def test_floods_its_log_with_so_many_bytes(tmp_path: Path) -> None:
+    flood = ("--flood", "0", "--flood-bytes", "12800", "--lines-per-second", "0")
+    with game(tmp_path, *flood, "--exit-after", "0.5") as playing:
+        lines = playing.stdout.readlines()
+    assert len([line for line in lines if " flood ." in line]) == 100
+    assert lines[-2].endswith(" flood over\n")
+
+
 def test_opens_its_ports_late(tmp_path: Path) -> None:
     with game(tmp_path, "--open-port-late", "0.5") as playing:
         assert 0.4 < udp_round_trip("127.0.0.1", playing.udp) < 2

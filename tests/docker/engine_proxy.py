@@ -6,24 +6,22 @@ import asyncio
 import re
 import shutil
 import tempfile
-import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import aiohttp
 from aiohttp import web
 from yarl import URL
 
-_PATIENCE = 30.0
-"""Seconds in which what a test waits for must have come about."""
+from tests.serving_thread import ServingThread
+
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding"})
 Deed = Callable[[Mapping[str, str]], None]
 _NEVER = re.compile(r"(?!)")
 
 
-class EngineProxy:
+class EngineProxy(ServingThread):
     """The engine at `upstream` once more, at `socket`, with faults on demand.
 
     A request is named by method and path without the version, `POST /containers/create`; faults
@@ -31,6 +29,7 @@ class EngineProxy:
     """
 
     def __init__(self, upstream: Path) -> None:
+        super().__init__("engine-proxy")
         self._folder = Path(tempfile.mkdtemp(prefix="typ-", dir="/tmp"))
         self.socket = self._folder / "engine.sock"
         self.requests: list[str] = []
@@ -41,28 +40,6 @@ class EngineProxy:
         self._cut = self._silent = _NEVER
         self._under_way: dict[asyncio.Transport, str] = {}
         """A connection has one request at a time."""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="engine-proxy")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        try:
-            self._run(self._start())
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self._run(self._stop())
-        finally:
-            self._end()
 
     def lose_answer(self, pattern: str) -> None:
         """Have the engine do what the next such request asks for, then hang up."""
@@ -93,13 +70,8 @@ class EngineProxy:
         """How many such requests there were."""
         return sum(bool(re.search(pattern, name)) for name in self.requests)
 
-    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_PATIENCE)
-
     def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        super()._end()
         shutil.rmtree(self._folder)
 
     async def _start(self) -> None:

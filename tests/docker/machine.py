@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import socket
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from google.protobuf.duration_pb2 import Duration
 from tests.agent.samples import an_id
 from tests.demo_game import UDP_PORT, build_image
 from tests.docker.stack import PATIENCE, eventually
+from tests.faults.published_ports import led_to_containers, published
 from tests.faults.real_host import RealHost
 from tests.harness import AgentProcess, Registry
 from tests.private_engine import PrivateEngine
@@ -31,7 +31,6 @@ from tiltyard.agent.v1 import agent_pb2_grpc
 
 FIRST = 20000
 RESEND = 0.01
-DNAT = re.compile(r"-p (tcp|udp) .*--dport (\d+) -j DNAT")
 
 OCCUPANT = """
 import socket, sys
@@ -51,12 +50,11 @@ sys.stdin.read()
 class Machine:
     """An engine in a network namespace of its own, with the game's image."""
 
-    def __init__(self, engine: PrivateEngine) -> None:
+    def __init__(self, engine: PrivateEngine, image: str = "") -> None:
+        """Build the image there, or leave it to others to bring it."""
         self.engine = engine
         self.client = docker.DockerClient(f"unix://{engine.socket}")
-        with Registry(engine.host_address) as registry:
-            self.image = build_image(engine.socket, registry.address).reference
-            self.client.images.pull(self.image)
+        self.image = image or self._build()
 
     def run(self, *command: str) -> str:
         """Run a command in the engine's network namespace; what it printed."""
@@ -64,11 +62,6 @@ class Machine:
             self.engine.inside(*command), check=True, capture_output=True, text=True, timeout=30
         )
         return done.stdout
-
-    def rules(self) -> set[tuple[str, int]]:
-        """Ports that the firewall leads to a container."""
-        listed = self.run("iptables", "-t", "nat", "-S", "DOCKER")
-        return {(protocol, int(port)) for protocol, port in DNAT.findall(listed)}
 
     def flows(self, port: int) -> list[str]:
         """Where each UDP flow to a port leads."""
@@ -85,11 +78,17 @@ class Machine:
         hierarchies = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]
         groups = [group for each in hierarchies for group in each.glob(f"{folder.name}/*")]
         return {
-            "links": frozenset(line.split()[0] for line in links),
+            "links": frozenset(line.split()[0].partition("@")[0] for line in links),
             "rules": frozenset(self.run("iptables", "-t", "nat", "-S").splitlines()),
             "mounts": frozenset(line.split()[4] for line in mounts if str(folder) in line),
             "cgroups": frozenset(str(path) for path in groups if path.is_dir()),
         }
+
+    def _build(self) -> str:
+        with Registry(self.engine.host_address) as registry:
+            image = build_image(self.engine.socket, registry.address).reference
+            self.client.images.pull(image)
+        return image
 
     @contextmanager
     def occupied(self, protocol: str, address: str, port: int) -> Iterator[None]:
@@ -128,6 +127,7 @@ class Agent(AgentProcess):
         *,
         first: int = FIRST,
         wrapper: Sequence[str] | None = None,
+        **settings: object,
     ) -> None:
         super().__init__(
             machine.engine.socket,
@@ -135,6 +135,7 @@ class Agent(AgentProcess):
             public_address=machine.engine.engine_address,
             bind_address="0.0.0.0",
             stop_grace=1,
+            **settings,
         )
         self.machine = machine
         self.ports = ports
@@ -182,6 +183,7 @@ class Agent(AgentProcess):
         protocol: pb.Protocol.ValueType = pb.PROTOCOL_UDP,
         internal_id: str = "",
         memory_bytes: int = 2**26,
+        gpus: int = 0,
     ) -> pb.Session:
         """Start a session with one port; its id is what the game calls itself."""
         internal_id = internal_id or an_id()
@@ -193,8 +195,8 @@ class Agent(AgentProcess):
             image=self.machine.image,
             args=args,
             network_mode=pb.NETWORK_MODE_BRIDGE,
-            reservation=pb.Resources(nano_cpus=10**7, memory_bytes=2**24),
-            limits=pb.Resources(nano_cpus=10**9, memory_bytes=memory_bytes),
+            reservation=pb.Resources(nano_cpus=10**7, memory_bytes=2**24, gpus=gpus),
+            limits=pb.Resources(nano_cpus=10**9, memory_bytes=memory_bytes, gpus=gpus),
             restart=restart,
             ttl=None if ttl is None else Duration(seconds=ttl),
             ports=[
@@ -256,15 +258,14 @@ class Agent(AgentProcess):
         assert {held for session in live for held in ports_of(session)} == wanted
         host = self._host().host
         assert host.free_tcp_ports + host.free_udp_ports == 2 * self.ports - len(wanted)
-        published = [
-            (port.partition("/")[2], int(binding["HostPort"]))
+        led = [
+            port
             for container in self.containers()
             if container.status == "running"
-            for port, bindings in container.ports.items()
-            for binding in bindings or ()
+            for port in published(container)
         ]
-        assert sorted(published) == sorted(wanted)
-        assert self.machine.rules() == wanted
+        assert sorted(led) == sorted(wanted)
+        assert led_to_containers(self.machine.engine.inside) == wanted
         assert not [one for one in self.containers() if one.status == "created"]
 
     def _host(self) -> pb.GetHostResponse:
@@ -324,6 +325,15 @@ class Player:
 
     def answers_from(self, session: pb.Session) -> int:
         return sum(who == session.internal_id for who, _ in list(self._answers.values()))
+
+    def wait_for_more_answers(self, who: str, count: int = 20) -> None:
+        """Wait until a game, by the id of its session, has answered so often again."""
+
+        def answers() -> int:
+            return sum(by == who for by, _ in list(self._answers.values()))
+
+        until = answers() + count
+        eventually(lambda: answers() >= until, f"{who} answers")
 
     def wait_for_more_datagrams(self, count: int = 20) -> None:
         until = self._sent + count

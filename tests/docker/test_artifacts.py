@@ -225,7 +225,7 @@ async def test_a_sparse_file_costs_no_reading(
     container = make("sparse", size)
     with pytest.raises(ArtifactTooLarge):
         await fetched(artifacts, container, path)
-    assert engine.read_bytes <= 2 * BATCH_BYTES
+    assert engine.read_bytes <= 3 * BATCH_BYTES  # one is packed while the next is read
     await engine.remove(container.name)  # its lock is free
 
 

@@ -28,6 +28,7 @@ from tests.agent.samples import an_id
 from tests.demo_game import build_image
 from tests.docker.killed_agent import KilledAgent, or_else
 from tests.docker.machine import Machine, a_machine
+from tests.docker.pool_agent import PoolAgent, reason, seen_by
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.plugin import Rounds
 from tests.harness import Registry
@@ -51,9 +52,9 @@ def machine() -> Iterator[Machine]:
 
 
 @contextlib.contextmanager
-def beside_others(machine: Machine) -> Iterator[KilledAgent]:
+def beside_others(machine: Machine) -> Iterator[PoolAgent]:
     """An agent with two sessions that must not notice what becomes of a third."""
-    with KilledAgent(machine, ports=4) as agent:
+    with PoolAgent(machine, ports=4) as agent:
         others = [agent.play(), agent.play(restart=True)]
         before = agent.processes()
         yield agent
@@ -136,8 +137,32 @@ def while_it_is_discarded(agent: KilledAgent, step: str) -> None:
     assert agent.refusal(internal_id=session.internal_id) == "SESSION_STOPPED"
 
 
+def while_it_is_claimed(agent: KilledAgent, step: str) -> None:
+    assert isinstance(agent, PoolAgent)
+    agent.break_at(step)
+    agent.keep(1, claim_signal="SIGUSR1")
+    [standby] = agent.until_ready(1)
+    last = agent.play()  # it has the last port, so that the pool is not refilled
+    with pytest.raises(grpc.RpcError):
+        agent.claim(standby, "m1")
+    agent.await_kill(step)
+    agent.come_back()
+    again = agent.claim(standby, "m1", again=True)
+    assert (again.pid, again.identity.session_id) == (standby.pid, "m1")
+    assert seen_by(again)["id"] == "m1"
+    with pytest.raises(grpc.RpcError) as refused:
+        agent.claim(standby, "m2", again=True)
+    assert reason(refused.value) == "STANDBY_NOT_CLAIMABLE"
+    heard = [line.text for line in agent.log(again) if line.text.startswith("SIGUSR1: ")]
+    assert 1 <= len(heard) <= 2
+    agent.keep(0)
+    agent.discard(last)
+    agent.discard(again)
+
+
 SCENARIOS: dict[str, Callable[[KilledAgent, str], None]] = {
     "start": while_it_starts,
+    "claim": while_it_is_claimed,
     "restart": while_it_restarts,
     "stop": while_it_stops,
     "end": while_it_stops,

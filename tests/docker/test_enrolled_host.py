@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,49 +13,33 @@ import pytest
 from tests.demo_game import UDP_PORT, Image
 from tests.demo_game.player import udp_round_trip
 from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.docker.operator_commands import Operator
 from tests.docker.stack import Stack, eventually
-from tests.harness import ROOT, AgentProcess, ControlPlaneProcess, Registry, free_port
+from tests.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.slow]
-
-
-def run(program: str, *arguments: str, typed: str = "") -> str:
-    """Run a command to its end; what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", program, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}"},
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 class Enrolled(Stack):
     """One host that was enrolled, and its control plane."""
 
-    enrol_url: str
-    token_file: Path
+    operator: Operator
 
     def operate(self, *arguments: str) -> str:
-        options = ("--url", self.control_plane.base_url, "--token-file", str(self.token_file))
-        return run("controlplane", *arguments, *options)
+        return self.operator.run(*arguments)
 
     def enrol(self, *options: str) -> str:
-        token = self.operate("agent", "token", *options)
-        more = ("--config", str(self.agent.config), "--name", "host-1")
-        return run("agent", "enrol", self.enrol_url, *more, typed=token)
+        return self.operator.enrol(self.agent, "host-1", *options)
 
     def is_ready(self) -> bool:
         return "STATE              ready" in self.operate("agent", "show", "host-1")
 
 
 @contextmanager
-def an_enrolled_host(docker_engine: Path, registry: Registry, image: Image) -> Iterator[Enrolled]:
+def an_enrolled_host(
+    docker_engine: Path, registry: Registry, image: Image, **settings: object
+) -> Iterator[Enrolled]:
+    """A host that may enrol with a control plane of these settings."""
     listen = f"127.0.0.1:{free_port()}"
     engine = docker.DockerClient(f"unix://{docker_engine}")
     with (
@@ -69,12 +50,12 @@ def an_enrolled_host(docker_engine: Path, registry: Registry, image: Image) -> I
             stop_grace=1,
             rpc_listen=f"127.0.0.1:{free_port()}",
         ) as agent,
-        ControlPlaneProcess([], {"local": registry.address}, enrol_listen=listen) as plane,
+        ControlPlaneProcess(
+            [], {"local": registry.address}, enrol_listen=listen, **settings
+        ) as plane,
     ):
         stack = Enrolled(agent, plane, engine, image)
-        stack.enrol_url = f"https://{listen}"
-        stack.token_file = plane.folder / "operator.token"
-        stack.token_file.write_text(plane.operator_token)
+        stack.operator = Operator(plane, f"https://{listen}")
         try:
             yield stack
         finally:

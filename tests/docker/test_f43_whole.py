@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -44,6 +45,10 @@ class Product:
     def client(self) -> ApiClient:
         return self.control_plane.client()
 
+    @property
+    def operator(self) -> ApiClient:
+        return ApiClient(self.control_plane.base_url, self.control_plane.operator_token)
+
     def push(self, name: str, tag: str, layer: bytes = b"") -> PushedImage:
         """Push an image with a layer that no other has."""
         more = [layer or os.urandom(100_000)]
@@ -65,8 +70,7 @@ class Product:
 
     def pulls(self) -> dict[str, dict[str, Any]]:
         """What the operator is told of the host's pulls, by image."""
-        operator = ApiClient(self.control_plane.base_url, self.control_plane.operator_token)
-        shown = operator.get("/operator/agent/local").expect(200).json()
+        shown = self.operator.get("/operator/agent/local").expect(200).json()
         return {pull["image"]: pull for pull in shown["pulls"]}
 
     def until_failed(self, image: PushedImage, cause: str) -> None:
@@ -77,9 +81,14 @@ class Product:
             return pull.get("failures", 0) > 0 and cause in (pull["cause"] or "")
 
         eventually(told, f"{cause!r} is told")
-        for part in (self.agent, self.control_plane):
-            logged = part.process.log.read_text().splitlines()
-            assert any(cause in line for line in logged), part
+        logs = [part.process.log for part in (self.agent, self.control_plane)]
+        eventually(lambda: all(cause in log.read_text() for log in logs), "both have logged it")
+
+    def obstacles(self, image: PushedImage) -> list[str]:
+        """What keeps a session of an image from the host."""
+        asked = {"image": image.repository, "location": REGION, "account": "default"}
+        [host] = self.operator.get("/operator/placement", **asked).expect(200).json()["hosts"]
+        return [obstacle["kind"] for obstacle in host["obstacles"]]
 
     def start(self, image: PushedImage, **body: object) -> str:
         """Start a session, play a round and end it; return the tag that it ran."""
@@ -178,9 +187,14 @@ def test_f43_a_full_disk_is_told_and_the_pull_goes_on_when_there_is_room(
     filler.write_bytes(bytes(40_000_000))
     product.enable(image)
     product.until_failed(image, "no space left on device")
+    rest = product.engine.data_root / "rest"
+    rest.write_bytes(bytes(shutil.disk_usage(product.engine.data_root).free - 1_000_000))
+    eventually(lambda: "disk_full" in product.obstacles(image), "the host is known to be full")
+    rest.unlink()
     assert product.pulls()[image.reference]["cause"].startswith("disk_full")
     filler.unlink()
     product.until_there(image)
+    eventually(lambda: not product.obstacles(image), "the host takes sessions again")
     assert product.start(image) == "v1"
 
 

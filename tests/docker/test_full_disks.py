@@ -87,7 +87,12 @@ def read_only(disk: Path) -> Iterator[None]:
 
 
 def remount(how: str, disk: Path) -> None:
-    subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True, timeout=30)
+    """Mount it anew, once nothing is being written that would be broken off."""
+    command = ["mount", "-o", f"remount,{how}", str(disk)]
+    eventually(
+        lambda: subprocess.run(command, check=False, timeout=30).returncode == 0,
+        f"it is mounted {how}",
+    )
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.failpoints import STEPS
+from controlplane.failpoints import START_STEPS
 from tests.demo_game import Image
 from tests.deployment import APPLICATION, REGION
 from tests.docker.stack import a_stack, eventually
@@ -24,7 +24,7 @@ BEFORE_THE_HOST = {"start.reserved", "start.attempted"}
     "step",
     [
         step if step == "start.answered" else pytest.param(step, marks=pytest.mark.slow)
-        for step in STEPS
+        for step in START_STEPS
     ],
 )
 def test_f38_a_start_whose_control_plane_is_killed_is_there_for_who_asks_again_or_never_was(

@@ -95,7 +95,7 @@ def test_f33_a_full_disk_disturbs_no_game_and_loses_no_log(
         filler = disk / "filler"
         filler.write_bytes(b"x" * (DISK_MEBIBYTES * 2**20 - 8 * 2**20 - FREE_BYTES))
         eventually(lambda: stack.status(loud["id"]) == "exited", "it ends")
-        agent_says = "cannot seal its log"
+        agent_says = "cannot seal the log"
         eventually(lambda: agent_says in stack.agent.process.tail(), "there is no room")
         ports = {port["container"]: port["host"] for port in other["ports"]}
         udp_round_trip(other["host"], ports[UDP_PORT])

@@ -59,14 +59,16 @@ def test_a_game_that_wants_too_much_memory_tells_so(stack: Stack) -> None:
         "/application", application("small", limits=small, reservation=small)
     ).expect(201)
     enable_tag(stack.client, "small", stack.image.tag)
-    asked = ["--write-file", "/dev/shm/much", str(60 * MEBIBYTE)]
+    # It lives for a second or two before: of shorter runs the cause may never be known.
+    asked = ["--write-file", "/dev/null", f"{4 * 10**12}"]
+    asked += ["--write-file", "/dev/shm/much", str(60 * MEBIBYTE)]
     body = {"location": REGION, "image": "small", "args": asked}
     made = stack.client.post("/session", body).expect(201).json()
     report = report_of(stack, made["id"])
     assert (report["end_reason"], report["oomKilled"]) == ("oom", True)
     assert (report["exitCode"], report["signal"]) == (137, 9)
     peak = report["peakMemoryBytes"]
-    assert peak is None or 20 * MEBIBYTE < peak <= 24 * MEBIBYTE  # it ends while it starts
+    assert peak is None or 20 * MEBIBYTE < peak <= 24 * MEBIBYTE
 
 
 @pytest.mark.slow
@@ -111,6 +113,6 @@ def test_a_report_outlives_its_container_and_a_kill_of_the_agent_while_it_is_sea
     assert report_file(stack).read_bytes() == before
     assert json.loads(before)["format"] == 1
     report = report_of(stack, made["id"])
-    assert (report["end_reason"], report["exitCode"]) == ("stopped", 0)
+    assert (report["end_reason"], report["exitCode"]) == ("stopped", 0), report["log"]
     assert report["cpuSeconds"] > 0
     assert report["log"].endswith("SIGTERM: saving\n")

@@ -40,7 +40,7 @@ FAULTS: Mapping[int, str] = {
     33: "the disk of logs and artifacts is full",
     34: "the disk of the engine is full",
     35: "the disk of the agent's records is full or read-only",
-    36: "SIGKILL of the control plane while it writes",
+    36: "SIGKILL of the control plane, or a power cut, while it writes",
     37: "the database server goes away in the middle of a commit",
     38: "SIGKILL of the control plane between a start and its commit",
     39: "a host is cut off and comes back after it was given up",
@@ -56,12 +56,6 @@ FAULTS: Mapping[int, str] = {
 }
 
 NOT_YET: Mapping[int, str] = {
-    18: "there are no warm standbys yet",
-    36: "the control plane's crashes come with those of the fleet",
     37: "SQLite is the only store",
-    39: "comes with hosts on networks of their own",
-    40: "comes with hosts on networks of their own",
-    41: "comes with hosts on networks of their own",
-    42: "comes with hosts on networks of their own",
 }
 """Why a fault has no test of its number."""

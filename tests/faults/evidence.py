@@ -53,14 +53,15 @@ test with `--seed` does the same again.
 
 Faults without a test of their number say why in the table. All ran on one machine, with cgroups of
 {cgroups}, and iptables by {iptables}; systemd did not run. Storage quotas and AppArmor are not in
-its kernel. Power cuts are not tried: processes are killed, and disks are filled, made read-only
-and taken away, but nothing that was written is undone.
+its kernel. A power cut is tried on the control plane's database alone, by files from which is gone
+what was not synced. Elsewhere processes are killed, and disks are filled, made read-only and taken
+away, but nothing that was written is undone.
 """
 
 
 _ROW = re.compile(
     r"\| .* \| `(?P<name>[^`]+)`(?P<part> †)? \| (?P<rounds>\d+) \| (?P<seeds>[\d, ]*) \|"
-    r" (?P<outcome>\w+) \| (?P<commit>\S+) \|"
+    r" (?P<outcome>\w+)(?:; (?P<figures>[^|]*))? \| (?P<commit>\S+) \|"
 )
 
 
@@ -70,6 +71,7 @@ class _Test:
     runs: int = 0
     rounds: int = 0
     seeds: list[str] = field(default_factory=list)
+    figures: list[str] = field(default_factory=list)
     is_part: bool = False
     commit: str = ""
 
@@ -100,6 +102,7 @@ class Evidence:
             test.runs += 1
             test.rounds += int(str(properties.get("rounds", 1)))
             test.seeds += [str(properties["seed"])] if "seed" in properties else []
+            test.figures += [str(v) for name, v in report.user_properties if name == "figure"]
 
     def write(self, page: Path) -> None:
         """Write the page; what did not run now stays as it was."""
@@ -117,7 +120,8 @@ class Evidence:
         first = f"F{fault:02} | {FAULTS[fault]}"
         for name, test in tests.items():
             dagger = " †" if test.is_part else ""
-            shown = f"{test.rounds} | {', '.join(test.seeds)} | {test.outcome} | {test.commit}"
+            result = "; ".join([test.outcome, *test.figures])
+            shown = f"{test.rounds} | {', '.join(test.seeds)} | {result} | {test.commit}"
             yield f"| {first} | `{name}`{dagger} | {shown} |"
             first = " | "
 
@@ -137,6 +141,7 @@ def _written(page: Path) -> Iterator[tuple[int, str, _Test]]:
                     outcome=found["outcome"],
                     rounds=int(found["rounds"]),
                     seeds=list(filter(None, found["seeds"].split(", "))),
+                    figures=list(filter(None, (found["figures"] or "").split("; "))),
                     is_part=bool(found["part"]),
                     commit=found["commit"],
                 ),

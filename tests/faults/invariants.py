@@ -108,7 +108,7 @@ def _ports(seen: Observation) -> Iterator[str]:
         port
         for session in _live(seen.sessions)
         if session.state is State.RUNNING and session.spec.network_mode is NetworkMode.BRIDGE
-        for port in ports_of(session)
+        for port in ports_of(session, published=True)
     ]
     if sorted(published) != sorted(bridged):
         yield f"I2: published {sorted(published)}, held {sorted(bridged)}"
@@ -185,9 +185,10 @@ def _span(session: Session) -> tuple[float, float]:
     return begin, float("inf") if session.end_time is None else max(begin, session.end_time)
 
 
-def ports_of(session: Session) -> list[Address]:
-    """The host ports of a session."""
-    return [(port.protocol.value, port.host) for port in session.ports]
+def ports_of(session: Session, *, published: bool = False) -> list[Address]:
+    """The host ports that a session holds, or those that the engine publishes."""
+    ports = [port for port in session.ports if not (published and port.tls)]
+    return [(port.protocol.value, number) for port in ports for number in port.taken]
 
 
 def _live(sessions: Iterable[Session]) -> Iterator[Session]:

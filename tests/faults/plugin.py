@@ -18,6 +18,7 @@ from tests.faults.evidence import Evidence
 from tests.faults.ledger import fault_of, ledger
 
 Rounds = Callable[[int, int], int]
+Figure = Callable[[str, object], None]
 
 _PASSED = pytest.StashKey[bool]()
 _EVIDENCE = pytest.StashKey[Evidence]()
@@ -74,6 +75,16 @@ def rounds(
         return chosen
 
     return count
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Figure:
+    """Have a number be told of beside the test's result: `figure("sessions lost", 0)`."""
+
+    def tell(name: str, value: object) -> None:
+        record_property("figure", f"{name}: {value}")
+
+    return tell
 
 
 @pytest.fixture

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import docker
 import grpc
 
 from agent.engine import LABEL_AGENT, LABEL_SESSION
-from agent.sessions.record import decode_session
 from agent.sessions.session import Process, Session, State
 from tests.faults.invariants import (
     Address,
@@ -28,13 +25,14 @@ from tests.faults.invariants import (
     violations,
 )
 from tests.faults.ledger import ledger
+from tests.faults.published_ports import led_to_containers, published
+from tests.faults.records import recorded_sessions
 from tests.harness import AgentProcess
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
 _PATIENCE = 30.0
 """Seconds in which whatever was broken has come to rest."""
-_DNAT = re.compile(r"-p (tcp|udp) .*--dport (\d+) -j DNAT")
 _STATES = {
     pb.STATE_CREATED: State.CREATED,
     pb.STATE_RUNNING: State.RUNNING,
@@ -78,12 +76,7 @@ class RealHost:
 
     def sessions(self) -> list[Session]:
         """Every session that the host has recorded."""
-        paths = (self._agent.state_dir / "sessions").glob("*/record.json")
-        found = []
-        for path in sorted(paths):
-            with suppress(FileNotFoundError):  # that of a start which is just being undone
-                found.append(decode_session(path.read_bytes()))
-        return found
+        return recorded_sessions(self._agent.state_dir)
 
     def assert_survived(self) -> None:
         """All is as it must be, now and when every session has ended, and then nothing is left."""
@@ -92,7 +85,7 @@ class RealHost:
         self._revive()
         with self._stub() as stub:
             _settled(lambda: violations(self._observed(stub)))
-            for session in stub.ListSessions(_LIVE, timeout=_PATIENCE).sessions:
+            for session in _listed(stub, live_only=True):
                 stop = pb.StopSessionRequest(internal_id=session.internal_id)
                 stub.StopSession(stop, timeout=_PATIENCE)
             _settled(lambda: self._wrong_after_the_end(stub))
@@ -126,7 +119,7 @@ class RealHost:
         sessions = self.sessions()
         processes = [each.process for each in sessions if each.process is not None]
         host = stub.GetHost(pb.GetHostRequest(), timeout=_PATIENCE).host
-        told = stub.ListSessions(pb.ListSessionsRequest(), timeout=_PATIENCE).sessions
+        told = _listed(stub)
         first, last = self._port_range()
         return Observation(
             now=time.time(),
@@ -177,24 +170,26 @@ class RealHost:
 
     def _rules(self) -> frozenset[Address]:
         first, last = self._port_range()
-        done = subprocess.run(
-            self._inside("iptables", "-w", "-t", "nat", "-S", "DOCKER"),
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
-        found = {(protocol, int(port)) for protocol, port in _DNAT.findall(done.stdout)}
+        found = led_to_containers(self._inside)
         return frozenset(each for each in found - self._others() if first <= each[1] <= last)
 
     def _others(self) -> set[Address]:
         """Host ports of containers that are another agent's, or nobody's."""
         ours = {container.id for container in self._containers()}
         there = self._engine.containers.list(ignore_removed=True)
-        return {port for each in there if each.id not in ours for port in _published(each)}
+        return {port for each in there if each.id not in ours for port in published(each)}
 
 
-_LIVE = pb.ListSessionsRequest(live_only=True)
+def _listed(stub: Any, *, live_only: bool = False) -> list[pb.Session]:
+    """All sessions that the agent tells of, page by page."""
+    listed: list[pb.Session] = []
+    request = pb.ListSessionsRequest(live_only=live_only)
+    while True:
+        page = stub.ListSessions(request, timeout=_PATIENCE)
+        listed += page.sessions
+        if not page.next_page_token:
+            return listed
+        request.page_token = page.next_page_token
 
 
 def _seen(container: Any) -> SeenContainer:
@@ -202,15 +197,7 @@ def _seen(container: Any) -> SeenContainer:
         container.name,
         container.labels[LABEL_SESSION],
         running=container.status == "running",
-        ports=_published(container),
-    )
-
-
-def _published(container: Any) -> frozenset[Address]:
-    return frozenset(
-        (port.partition("/")[2], int(binding["HostPort"]))
-        for port, bindings in container.ports.items()
-        for binding in bindings or ()
+        ports=published(container),
     )
 
 

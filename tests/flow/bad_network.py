@@ -49,6 +49,9 @@ class _AbortedError(Exception):
 class _Context:
     """What handlers ask of a call."""
 
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
     async def abort(
         self, code: grpc.StatusCode, details: str, trailing_metadata: Any = ()
     ) -> NoReturn:
@@ -181,7 +184,7 @@ class _Stub:
         self._alive = alive
 
     def __getattr__(self, method: str) -> Any:
-        async def call(request: Any, timeout: float) -> Any:
+        async def call(request: Any, timeout: float, metadata: Any = None) -> Any:
             if not self._alive():
                 raise asyncio.CancelledError
             answer = await self._line.call(method, request, timeout)
@@ -221,6 +224,7 @@ class MemoryClient(AgentClient):
         """Calls end with the tasks that make them."""
 
     def _dial(self, credentials: Credentials | None) -> None:
+        self._channel = cast("Any", None)
         self._stub = cast("Any", _Stub(self._line, self._alive))
 
 

@@ -12,7 +12,7 @@ from agent.enrolment import Enrolled, Token, enrol
 from agent.identity import FILE, Identity
 from controlplane.config import Config
 from tests.controlplane.system import System, eventually
-from tests.flow.whole import WholeAgent, _Everything
+from tests.flow.whole import WholeAgent
 from tests.harness import free_port
 
 
@@ -45,7 +45,7 @@ class Enrolling(System):
     async def host(self, name: str) -> WholeAgent:
         """Start an agent that is not enrolled yet."""
         made = WholeAgent(self.folder, name, rpc_listen=f"127.0.0.1:{free_port()}")
-        made.engine.registry = _Everything()
+        made.have_every_image()
         self._stack.push_async_callback(made.stop)
         await made.start()
         self.hosts[name] = made

@@ -24,7 +24,11 @@ class Relay:
 
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        there, onward = await asyncio.open_unix_connection(self._target)
+        try:
+            there, onward = await asyncio.open_unix_connection(self._target)
+        except OSError:  # nobody serves there
+            writer.close()
+            return
         for source, sink in ((reader, onward), (there, writer)):
             self._writers.add(sink)
             carrier = asyncio.create_task(_carry(source, sink), name="carrier")

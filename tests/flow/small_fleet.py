@@ -20,23 +20,34 @@ from sqlite_utils import Database
 from agent.host import HostReport
 from agent.rpc import AgentService, Services
 from agent.sessions.session import Protocol, Session
+from controlplane.claims import Claims
 from controlplane.config import AgentConfig, Config
 from controlplane.errors import TiltyardError
+from controlplane.fleet.agents import Agents, ShownAgent
 from controlplane.fleet.contract import NetworkMode, PortRequest, Resources
 from controlplane.fleet.contract import Protocol as WireProtocol
 from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host_queue import HostQueue
 from controlplane.fleet.placement import Wanted
+from controlplane.fleet.pulls import Pull
+from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.sessions import Sessions
 from controlplane.start_rate import StartRate
 from controlplane.start_request import StartRequest
 from controlplane.starts import Starts
 from controlplane.storage.account_store import Caller
 from controlplane.storage.application_store import Application
+from controlplane.storage.claim_store import ClaimStore
+from controlplane.storage.enrolment_store import EnrolmentStore
+from controlplane.storage.fleet_admin_store import FleetAdminStore
 from controlplane.storage.fleet_store import FleetStore
+from controlplane.storage.host_store import HostStore
+from controlplane.storage.player_store import PlayerStore
 from controlplane.storage.report_store import ReportStore
 from controlplane.storage.session_list_store import SessionListStore
 from controlplane.storage.session_store import Attempt, SessionStore
-from controlplane.storage.store import Store, _commit, _connect, _job
+from controlplane.storage.standby_order_store import StandbyOrderStore
+from controlplane.storage.store import Store, _commit, _connect, _Job
 from controlplane.storage.tag_store import Tag
 from controlplane.ticket_key import TicketKey
 from tests.agent import hosts
@@ -65,7 +76,6 @@ class LoopStore(Store):
         if self._db is not None:
             self._db.close()
             self._db = None
-        self._reading.shutdown()
 
     async def run(
         self, transaction: Callable[[Database], _T], then: Callable[[_T], None] | None = None
@@ -74,11 +84,18 @@ class LoopStore(Store):
         if self._db is None:
             raise asyncio.CancelledError
         future: Any = asyncio.get_running_loop().create_future()
-        _commit(self._db, [_job(transaction, future)])
+        job = _Job(transaction, future)
+        _commit(self._db, [job], metrics=self._metrics)
+        job.resolve()
+        if then is not None and future.exception() is None:
+            then(future.result())
         await asyncio.sleep(0)
         if self._db is None:
             raise asyncio.CancelledError
         return cast("_T", future.result())
+
+    async def look(self, at: Callable[[Database], _T]) -> _T:
+        return await self.run(at)
 
     def copy(self, to: Path) -> None:
         assert self._db is not None
@@ -143,6 +160,7 @@ class Box:
         )
         services = Services(
             sessions=agent.sessions,
+            warm_pools=agent.warm_pools,
             images=agent.images,
             artifacts=cast("Any", None),
             engine=self.engine,
@@ -151,6 +169,7 @@ class Box:
             feed=agent.host.feed,
             describe_host=lambda: _report(agent),
             identity=cast("Any", None),
+            metrics=agent.host.metrics,
         )
         self._agent = agent
         self.line.connect(AgentService(services), self)
@@ -172,15 +191,18 @@ def _report(agent: hosts.Agent) -> HostReport:
         images=(IMAGE,),
         engine_available=True,
         engine_version="",
-        start_slots=host.settings.start_slots,
+        runc_version="",
+        kernel_version="",
+        start_slots=host.start_slots.slots,
         warnings=(),
         drain=host.drain.now,
+        tls=host.tls_ports.available,
     )
 
 
 class _Applications:
-    async def get(self, caller: Caller, name: str) -> Application:
-        return Application(
+    async def tagged(self, caller: Caller, name: str) -> tuple[Application, tuple[Tag, ...]]:
+        game = Application(
             account=caller.account,
             name=name,
             registry="local",
@@ -193,11 +215,17 @@ class _Applications:
             reservation=Resources(10**8, 32 * 2**20),
             ports=(PortRequest(7777, WireProtocol.UDP),),
         )
+        return game, (Tag("v1", IMAGE.partition("@")[2], IMAGE),)
 
 
 class _Tags:
-    async def choose(self, *_: object) -> Tag:
-        return Tag("v1", IMAGE.partition("@")[2], IMAGE)
+    def choose(self, _: object, tags: tuple[Tag, ...], *__: object) -> Tag:
+        return tags[0]
+
+
+class _Pulls:
+    def pulls(self, _: object) -> list[Pull]:
+        return []
 
 
 class _Sessions(SessionStore):
@@ -231,6 +259,7 @@ class Control:
         state: Path,
         boxes: list[Box],
         given_up: Callable[[str], object] = _nobody,
+        lost_after: float = 24 * 3600.0,
     ) -> None:
         self._loop = loop
         self.alive = True
@@ -242,12 +271,16 @@ class Control:
         clock, self._key = cast("Any", VirtualClock(loop)), TicketKey(state / "ticket.key")
         reports = ReportStore(store, is_ours=self._key.is_ours, keep_ended=timedelta(days=7))
         self._fleet_store, self._sessions = FleetStore(store), _Sessions(store, given_up)
+        claims = ClaimStore(store, self._key.ticket)
         self.fleet = Fleet(
             self._fleet_store,
             reports,
+            HostStore(store),
+            claims,
             dial=lambda row: MemoryClient(lines[row.name], lambda: self.alive),
             placement_silence=5.0,
             unreachable_after=30.0,
+            lost_after=lost_after,
             clock=clock,
             random=Random(0),
         )
@@ -257,14 +290,35 @@ class Control:
             sessions=self._sessions,
             reports=reports,
             fleet=self.fleet,
+            queue=HostQueue(self.fleet, max_waiting=1000, clock=clock),
             start_timeout=8.0,
             rate=StartRate(1000.0, 1000),
             ticket_key=self._key,
+            claims=Claims(
+                store=claims,
+                reports=reports,
+                fleet=self.fleet,
+                pool_at=lambda *_: None,
+                clock=clock,
+            ),
+            clock=clock,
+        )
+        self.agents = Agents(
+            FleetAdminStore(store),
+            EnrolmentStore(store),
+            HostStore(store),
+            self.fleet,
+            cast("Any", _Pulls()),
+            standbys=StandbyPools(
+                StandbyOrderStore(store), self.fleet, clock=clock, random=Random(0)
+            ),
+            declared=frozenset(lines),
             clock=clock,
         )
         self._stops = Sessions(
             store=self._sessions,
             lists=SessionListStore(store),
+            players=PlayerStore(store),
             fleet=self.fleet,
             starts=self.starts,
             clock=clock,
@@ -294,6 +348,14 @@ class Control:
         """DELETE /session; whether the answer is 204."""
         work = self._answered(self._stops.stop(_caller(account), session_id))
         return self._loop.spawn(self, work, "DELETE")
+
+    def drain(self, host: str, seconds: int | None = None) -> asyncio.Task[ShownAgent]:
+        """POST /operator/agent/{agent}/drain."""
+        return self._loop.spawn(self, self.agents.drain(_caller(""), host, seconds), "drain")
+
+    def undrain(self, host: str) -> asyncio.Task[ShownAgent]:
+        """DELETE /operator/agent/{agent}/drain."""
+        return self._loop.spawn(self, self.agents.undrain(_caller(""), host), "undrain")
 
     async def status(self, account: str, session_id: str) -> str:
         """GET /session/{id}: its status."""

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -86,10 +86,10 @@ async def test_why_a_host_is_not_enrolled(system: Enrolling, machine: Machine) -
         ("has not the form https://HOST:7443", url.replace("https", "http"), token),
         ("has not the form https://HOST:7443", f"{url}/session", token),
         ("has not the form https://HOST:7443", "https://[::1:7443", token),
-        ("cannot reach", "https://127.0.0.1:1", token),
+        ("1:1/enrol: Connection refused\n", "https://127.0.0.1:1", token),
         ("cannot reach", "https://a..b:1", token),
         ("nothing was told", url, f"{text}.{fingerprint[::-1]}"),
-        ("cannot read", url, "", "--token-file", "/nowhere"),
+        ("cannot read /nowhere: No such file or directory\n", url, "", "--token-file", "/nowhere"),
         ("422 region: the token is for local", url, token, "--region", "eu"),
         ("422 nodePool: the token is for default", url, token, "--node-pool", "big"),
     ):
@@ -97,7 +97,7 @@ async def test_why_a_host_is_not_enrolled(system: Enrolling, machine: Machine) -
     assert (await machine.enrol(url, token)).exit_code == 0
     await machine.identity()
     (machine.state / FILE).unlink()
-    await machine.refused("401 bearer token incorrect", url, token)
+    await machine.refused("401 bearer token incorrect: it was used", url, token)
 
 
 async def test_a_host_that_nobody_could_call_is_not_enrolled(
@@ -111,7 +111,7 @@ async def test_a_host_that_nobody_could_call_is_not_enrolled(
 
 @asynccontextmanager
 async def posing(
-    folder: Path, party: Party, answer: Callable[[Any], dict[str, str]]
+    folder: Path, party: Party, answer: Callable[[Any], Mapping[str, object]]
 ) -> AsyncIterator[tuple[str, list[Any]]]:
     """Serve as somebody who poses as a control plane; give its address and what it was told."""
     told: list[Any] = []
@@ -178,6 +178,17 @@ async def test_what_stands_behind_the_authority_is_not_trusted(
     async with posing(tmp_path, party, lambda _: both) as (url, told):
         token = f"{secret}.{hashlib.sha256(der).hexdigest()}"
         await machine.refused("cannot reach", url, token)
+    assert told == [{}]
+
+
+async def test_a_newer_control_plane_says_so_and_is_not_told_the_token(
+    system: Enrolling, machine: Machine, tmp_path: Path
+) -> None:
+    ours, token = await signer_of(system), await system.token()
+    party = ours.sign(SERVES, hosts=[ENROLMENT_HOST])
+    newer = {"format": 2, "authority": ours.certificate.decode()}
+    async with posing(tmp_path, party, lambda _: newer) as (url, told):
+        await machine.refused("is of another version: this agent knows 1", url, token)
     assert told == [{}]
 
 

@@ -141,11 +141,11 @@ async def test_an_agent_that_cannot_be_renewed_is_tried_again(
     plane = system.control_plane
     monkeypatch.setattr(plane.renewal, "_clock", later(21 * 24 * 3600))
     await plane.renewal.renew()
-    assert "agent host-1: cannot renew its certificate" in caplog.text
+    assert "cannot renew its certificate agent=host-1" in caplog.text
     assert await system.identity(second) != before
     monkeypatch.setattr(plane.renewal, "_clock", later(31 * 24 * 3600))
     await plane.renewal.renew()
-    assert "agent host-1: its certificate has expired: enrol it again" in caplog.text
+    assert "its certificate has expired: enrol it again agent=host-1" in caplog.text
 
 
 async def test_an_agent_past_its_expiry_enrols_again_and_keeps_its_sessions(
@@ -177,6 +177,7 @@ async def test_a_revoked_agent_is_hung_up_on_at_once_and_the_others_play_on(
     await eventually(lambda: system.has("host-2", image))
     async with followed(system, "lost") as stream:
         begun = time.monotonic()
+        system.control_plane.renewal.redial()  # the stream is on a connection of before
         path = "/operator/agent/host-1/revoke"
         assert (await system.call("POST", path, token=system.operator_token)).status == 204
         with pytest.raises(aiohttp.ClientError):

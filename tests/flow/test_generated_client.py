@@ -56,7 +56,7 @@ def test_a_session_is_played_with_a_generated_client_on_docker(
             assert log.readline().startswith(b"000001 ")
 
     with (
-        AgentProcess(docker_engine, cpu=2, ram=512, stop_grace=3) as agent,
+        AgentProcess(docker_engine, cpu=2, ram=512, stop_grace=10) as agent,
         ControlPlaneProcess(
             [AgentSpec("host-1", agent.address)], {"local": registry.address}
         ) as control_plane,

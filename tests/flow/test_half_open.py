@@ -33,7 +33,8 @@ class Relayed(System):
         return replace(config, agents=(replace(agent, address=f"unix:{self.folder}/relay.sock"),))
 
 
-async def test_a_host_is_heard_again_though_its_connection_is_dead(
+@pytest.mark.part_alone
+async def test_f41_a_host_is_heard_again_though_its_connection_is_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a new connection: the old one does not tell for long that nothing comes through."""
@@ -54,7 +55,8 @@ async def test_a_host_is_heard_again_though_its_connection_is_dead(
 
 
 @pytest.mark.slow
-async def test_an_agent_lets_go_of_a_control_plane_that_is_gone_without_a_word(
+@pytest.mark.part_alone
+async def test_f41_an_agent_lets_go_of_a_control_plane_that_is_gone_without_a_word(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, FakeEngine(), CLOCK) as agent:
@@ -72,7 +74,8 @@ async def test_an_agent_lets_go_of_a_control_plane_that_is_gone_without_a_word(
 
 
 @pytest.mark.slow
-async def test_a_call_on_a_dead_connection_ends_long_before_its_time(tmp_path: Path) -> None:
+@pytest.mark.part_alone
+async def test_f41_a_call_on_a_dead_connection_ends_long_before_its_time(tmp_path: Path) -> None:
     agent = FakeAgent(tmp_path)
     agent.before_stop = agent.hang
     await agent.start()

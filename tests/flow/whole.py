@@ -10,13 +10,14 @@ from typing import Any
 from agent.clock import SystemClock
 from agent.config import AgentConfig
 from agent.daemon import Daemon
-from agent.sessions.record import decode_session
+from agent.sessions.session import Session
 from tests.agent.hosts import nobody_else
 from tests.controlplane.system import System, eventually
-from tests.fakes import FakeClock, FakeEngine
+from tests.fakes import EveryImage, FakeClock, FakeEngine
 from tests.faults.invariants import Observation, violations
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import observed
+from tests.faults.records import recorded_sessions
 
 CLOCK = SystemClock()
 
@@ -24,13 +25,16 @@ CLOCK = SystemClock()
 class WholeAgent:
     """An agent on a FakeEngine that outlives it."""
 
-    def __init__(self, folder: Path, name: str, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, name: str, *, engine: FakeEngine | None = None, **settings: Any
+    ) -> None:
         self.name = name
-        self.engine = FakeEngine(FakeClock(CLOCK.time()))
+        self.engine = engine or FakeEngine(FakeClock(CLOCK.time()))
         self.config = AgentConfig(
             state_dir=folder / name,
             socket=folder / f"{name}.sock",
             public_address="192.0.2.1",
+            metrics_listen="",
             firewall_bridges=(),
             **{"cpu": 8, "ram": 4096, "stop_grace": 0.2, **settings},
         )
@@ -56,6 +60,10 @@ class WholeAgent:
             await asyncio.gather(self._work, return_exceptions=True)
             self._work = None
 
+    def have_every_image(self) -> None:
+        """Let the engine pull whatever is asked for."""
+        self.engine.registry = EveryImage()
+
     @property
     def live(self) -> list[str]:
         """Names of containers on the engine."""
@@ -64,6 +72,23 @@ class WholeAgent:
     @property
     def directories(self) -> list[str]:
         return sorted(path.name for path in (self.config.state_dir / "sessions").iterdir())
+
+    def observed(self, free_ports: int) -> Observation:
+        """The host as it is now; `free_ports` are those that it tells of."""
+        state, (first, last) = self.config.state_dir, self.config.ports()
+        return observed(
+            self.engine,
+            (state / "agent_id").read_text().strip(),
+            self.sessions,
+            now=CLOCK.time(),
+            ports=2 * (last - first + 1),
+            free_ports=free_ports,
+        )
+
+    @property
+    def sessions(self) -> list[Session]:
+        """The sessions that the host has a record of."""
+        return recorded_sessions(self.config.state_dir)
 
 
 class Whole(System):
@@ -93,7 +118,7 @@ class Whole(System):
 
     def have_every_image(self) -> None:
         """Let the engine pull whatever is asked for."""
-        self.engine.registry = _Everything()
+        self.host.have_every_image()
 
     async def make_game(self, **changes: Any) -> str:
         """Make the application `game` and have its tag pulled; return the image."""
@@ -120,26 +145,7 @@ class Whole(System):
         await eventually(as_new)
 
     def _observed(self) -> Observation:
-        state, (first, last) = self.host.config.state_dir, self.host.config.ports()
-        records = state.glob("sessions/*/record.json")
         link = self.control_plane.fleet.link(self.host.name)
         assert link is not None
         assert link.host is not None
-        return observed(
-            self.engine,
-            (state / "agent_id").read_text().strip(),
-            [decode_session(path.read_bytes()) for path in records],
-            now=CLOCK.time(),
-            ports=2 * (last - first + 1),
-            free_ports=link.host.free_tcp_ports + link.host.free_udp_ports,
-        )
-
-
-class _Everything(set[str]):
-    """A registry that has whatever is asked for."""
-
-    def __contains__(self, image: object) -> bool:
-        return True
-
-    def __or__(self, other: object) -> Any:
-        return self
+        return self.host.observed(link.host.free_tcp_ports + link.host.free_udp_ports)

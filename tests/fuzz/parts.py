@@ -62,6 +62,7 @@ HEADERS = (
     (b"Expect", b"100-continue"), (b"X" * 4000, b"x"),
     (b"Connection", b"keep-alive, x"), (b"Te", b"trailers"), (b"Trailer", b"x"), (b"X", b""),
     (b"X-Http-Method-Override", b"DELETE"), (b"X-Request-Id", b"mine"), (b"Prefer", b"wait=x"),
+    (b"Prefer", b'return=minimal; wait=ready, wait="\xff'), (b"Prefer", b"wait=60,;=,ready"),
 )  # fmt: skip
 BAD_HEADERS = (
     (b"Expect", b"200-ok"), (b"Expect", b""), (b"X Y", b"a"), (b"X", b"a\x00b"), (b"", b"a"),

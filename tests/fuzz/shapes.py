@@ -206,6 +206,11 @@ def digits(value: str) -> bool:
     return bool(re.fullmatch(r"[+-]?[0-9]+", value, re.ASCII))
 
 
+def port(value: str) -> bool:
+    """Accept the number of a port in a query."""
+    return digits(value) and len(value) < 99 and 1 <= int(value) <= 65535
+
+
 def unix_path(value: str) -> bool:
     """Accept an absolute path."""
     sized = len(value.encode(errors="replace")) <= 4096

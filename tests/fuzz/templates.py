@@ -27,6 +27,7 @@ from tests.fuzz.shapes import (
     number,
     one_of,
     plain,
+    port,
     record,
     text,
     unix_path,
@@ -142,7 +143,10 @@ _BODY = {
     "external_id": "match-1",
     "ports": [{"container": 7777, "host": 25000, "type": "udp"}],
 }
-_POOL = {"size": 5, "enabled": True} | {key: _BODY[key] for key in ("env", "args", "labels")}
+_POOL = {"size": 5, "enabled": True, "claimSignal": "SIGUSR1"} | {
+    key: _BODY[key] for key in ("env", "args", "labels")
+}
+_SIGNALS = ("SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 _NEW_TOKEN = {"name": "token-", "scopes": ["session:read"], "expires_after": "1h"}
 _QUOTA = {"sessions": 5, "cpu": 2.5, "ram": 512}
 _LIST = "all=true&location=local&playerCount[lt]=9&playerCount[gt]=-1&filter[stage]=final"
@@ -182,7 +186,9 @@ TEMPLATES: dict[tuple[str, str], Template] = {
         query_shape=QueryShape({}, {"page": digits, "pageSize": digits})),
     ("GET", "/warm-pool"): Template(200),
     ("PUT", "/warm-pool/{image}/{location}"): Template(
-        204, _POOL, closed({"size": integer(0, 1000)}, _STARTED_WITH | {"enabled": boolean})),
+        204, _POOL,
+        closed({"size": integer(0, 1000)},
+               _STARTED_WITH | {"enabled": boolean, "claimSignal": one_of(*_SIGNALS)})),
     ("DELETE", "/warm-pool/{image}/{location}"): Template(204),
     ("GET", "/available-location/{image}"): Template(200),
     ("GET", "/tag/{region}/{image}/{version}"): Template(200),
@@ -205,6 +211,12 @@ TEMPLATES: dict[tuple[str, str], Template] = {
             "ca": AUTHORITY,
         }),
     ("DELETE", "/operator/registry/{registry}"): Template(204),
+    ("GET", "/operator/placement"): Template(
+        200,
+        query="account=alice&image=game&location=local&version=v1&ports[7777/udp]=25000",
+        query_shape=QueryShape(
+            {"account": text(), "image": text(), "location": text()},
+            {"version": text(0), "ports[7777/udp]": port, "ports[7778/tcp]": port})),
     ("GET", "/operator/agent"): Template(200),
     ("POST", "/operator/enrolment-token"): Template(
         201, {"region": "local", "nodePool": "default"},
@@ -212,7 +224,16 @@ TEMPLATES: dict[tuple[str, str], Template] = {
     ("GET", "/operator/agent/{agent}"): Template(200),
     ("DELETE", "/operator/agent/{agent}"): Template(204, unreached=True),
     ("POST", "/operator/agent/{agent}/token"): Template(201, unreached=True),
+    ("POST", "/operator/agent/{agent}/drain"): Template(
+        200, {"deadline": "2h"}, closed({}, {"deadline": duration}),
+        parameters={"agent": ("nobody",)}, unreached=True),
+    ("DELETE", "/operator/agent/{agent}/drain"): Template(200),
     ("POST", "/operator/agent/{agent}/revoke"): Template(204, unreached=True),
+    ("GET", "/operator/authority"): Template(200),
+    ("POST", "/operator/authority/rotate"): Template(
+        200, {"compromised": False}, closed({}, {"compromised": boolean})),
+    ("POST", "/operator/authority/finish"): Template(
+        200, {"force": False}, closed({}, {"force": boolean})),
     ("GET", "/operator/account"): Template(200),
     ("POST", "/operator/account"): Template(
         201, {"name": "made-", "quota": _QUOTA}, varied=("name",)),

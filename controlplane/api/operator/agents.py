@@ -5,17 +5,20 @@ from typing_extensions import TypedDict
 
 from controlplane.api.application_bodies import MEBI, NANO
 from controlplane.api.bodies import Body
-from controlplane.api.fields import Text
+from controlplane.api.fields import Duration, Text
 from controlplane.api.operation import NO_STORE, Answer, operation
 from controlplane.api.services import caller_of, services_of
+from controlplane.durations import parse_duration
 from controlplane.enrolment import EnrolmentToken
 from controlplane.fleet.agents import AgentState, ShownAgent
 from controlplane.fleet.contract import Host, Resources
 from controlplane.fleet.pulls import Pull, PullState
+from controlplane.fleet.standby_pools import KeptOnHost
 from controlplane.storage.enrolment_store import Place
 
 MAX_UNCLAIMED_SHOWN = 20
 MAX_PULLS_SHOWN = 20
+MAX_POOLS_SHOWN = 20
 """Of a host: who has more than these wants to know why the first ones do not end."""
 
 
@@ -28,13 +31,21 @@ class HostResources(TypedDict):
 
 
 class HostFields(TypedDict):
-    """What a host reports of itself, all of it null before it has; `images` are by digest."""
+    """What a host reports of itself, all of it null before it has; `images` are by digest.
+
+    `silentAddresses` are those of its `latencyAddresses` that do not answer ping, `latency` is the
+    round trip to the nearest in milliseconds, null where nothing could be measured.
+    """
 
     version: str | None
     publicAddress: str | None
     latencyAddresses: list[str] | None
-    draining: bool | None
+    silentAddresses: list[str] | None
+    latency: float | None
     engineAvailable: bool | None
+    engineVersion: str | None
+    runcVersion: str | None
+    kernelVersion: str | None
     capacity: HostResources | None
     reserved: HostResources | None
     sessions: int | None
@@ -59,15 +70,36 @@ class ListedPull(TypedDict):
     failed: int | None
 
 
+class KeptWarmPool(TypedDict):
+    """What a host shall keep of a warm pool, and what it has: of `standbys` some are `ready`.
+
+    `account`, `image` and `location` are null for a pool that is gone and has standbys left.
+    """
+
+    id: str
+    account: str | None
+    image: str | None
+    location: str | None
+    size: int
+    standbys: int
+    ready: int
+
+
 class ListedAgent(HostFields):
     """An agent and its host.
 
     `declared`: by the settings file. `address` is where it is dialled. `heard` is when it was last
-    heard, null when not since this control plane started. `certificateExpires` is null for one
-    that was not enrolled, `revoked` for a trusted one. Times are milliseconds since the epoch.
+    heard, exact to a minute where that was before this control plane started, null for never.
+    `authority` is the fingerprint of the one that signed its certificate; it is null for one that
+    was not enrolled, as `certificateExpires`. `revoked` is null for a trusted one, `lost` for one
+    that was not silent for so long that its sessions were given up. Times are milliseconds since
+    the epoch.
+    `draining`: it takes no new sessions; those that are left are stopped at `drainDeadline`, if
+    there is one. `drainPending`: it has not yet said that it has the newest order.
     `pulls` are at most 20 of `pullCount`: those being made first, then those that fail.
+    `warmPools` are at most 20 of `warmPoolCount`: those of which it keeps standbys.
     `unclaimed` are at most 20 of `unclaimedCount`: internal ids of sessions that live there
-    without a valid ticket, so that they are nobody's.
+    without a valid ticket or a known account, so that they are nobody's.
     """
 
     name: str
@@ -78,9 +110,16 @@ class ListedAgent(HostFields):
     state: AgentState
     heard: int | None
     certificateExpires: int | None
+    authority: str | None
     revoked: int | None
+    lost: int | None
+    draining: bool
+    drainDeadline: int | None
+    drainPending: bool
     pulls: list[ListedPull]
     pullCount: int
+    warmPools: list[KeptWarmPool]
+    warmPoolCount: int
     unclaimed: list[str]
     unclaimedCount: int
 
@@ -164,6 +203,34 @@ async def revoke_agent(request: web.Request) -> None:
     await services_of(request).enrolment.revoke(caller_of(request), name)
 
 
+class DrainBody(Body):
+    """The body of POST /operator/agent/{agent}/drain: after what time the rest is stopped."""
+
+    deadline: Duration | None = None
+
+
+@operation()
+async def drain_agent(request: web.Request, body: DrainBody) -> Answer[ListedAgent]:
+    """Have a host take no new sessions, and describe its agent.
+
+    What is left is stopped after the `deadline`; without one, sessions end when they end. The
+    order is kept: a host that is not heard now is told when it is.
+    """
+    seconds = None if body.deadline is None else parse_duration(body.deadline)
+    agents, name = services_of(request).agents, request.match_info["agent"]
+    return Answer(_listed(await agents.drain(caller_of(request), name, seconds)))
+
+
+@operation()
+async def undrain_agent(request: web.Request) -> Answer[ListedAgent]:
+    """Have a host take sessions again, and describe its agent.
+
+    It calls off what was ordered here and what was ordered on the host.
+    """
+    agents, name = services_of(request).agents, request.match_info["agent"]
+    return Answer(_listed(await agents.undrain(caller_of(request), name)))
+
+
 def _created(token: EnrolmentToken) -> Answer[CreatedEnrolmentToken]:
     return Answer({"id": token.id, "token": token.text, "expires": token.expire_ms}, NO_STORE)
 
@@ -179,16 +246,37 @@ def _listed(agent: ShownAgent) -> ListedAgent:
         "state": agent.state,
         "heard": agent.heard_ms,
         "certificateExpires": row.certificate_expire_ms,
+        "authority": row.authority,
         "revoked": agent.revoked_ms,
-        "pulls": [_listed_pull(pull) for pull in agent.pulls[:MAX_PULLS_SHOWN]],
+        "lost": agent.lost_ms,
+        "draining": agent.draining,
+        "drainDeadline": agent.drain.deadline_ms,
+        "drainPending": agent.drain_due,
+        "pulls": [listed_pull(pull) for pull in agent.pulls[:MAX_PULLS_SHOWN]],
         "pullCount": len(agent.pulls),
+        "warmPools": [_kept_pool(kept) for kept in agent.warm_pools[:MAX_POOLS_SHOWN]],
+        "warmPoolCount": len(agent.warm_pools),
         "unclaimed": agent.unclaimed[:MAX_UNCLAIMED_SHOWN],
         "unclaimedCount": len(agent.unclaimed),
-        **(_NOT_REPORTED if host is None else _reported(host, agent.live_sessions)),
+        **(_NOT_REPORTED if host is None else _reported(host, agent)),
     }
 
 
-def _listed_pull(pull: Pull) -> ListedPull:
+def _kept_pool(kept: KeptOnHost) -> KeptWarmPool:
+    pool = kept.pool
+    return {
+        "id": kept.pool_id,
+        "account": None if pool is None else pool.account,
+        "image": None if pool is None else pool.application,
+        "location": None if pool is None else pool.location,
+        "size": kept.size,
+        "standbys": kept.standbys,
+        "ready": kept.ready,
+    }
+
+
+def listed_pull(pull: Pull) -> ListedPull:
+    """Show a pull."""
     return {
         "image": pull.image,
         "state": pull.state,
@@ -201,16 +289,20 @@ def _listed_pull(pull: Pull) -> ListedPull:
     }
 
 
-def _reported(host: Host, live_sessions: int) -> HostFields:
+def _reported(host: Host, agent: ShownAgent) -> HostFields:
     return {
         "version": host.version,
         "publicAddress": host.public_address,
         "latencyAddresses": list(host.latency_addresses),
-        "draining": host.draining,
+        "silentAddresses": agent.silent_addresses,
+        "latency": None if agent.latency_ms is None else round(agent.latency_ms, 3),
         "engineAvailable": host.engine_available,
-        "capacity": _resources(host.capacity),
-        "reserved": _resources(host.reserved),
-        "sessions": live_sessions,
+        "engineVersion": host.engine_version or None,
+        "runcVersion": host.runc_version or None,
+        "kernelVersion": host.kernel_version or None,
+        "capacity": listed_resources(host.capacity),
+        "reserved": listed_resources(host.reserved),
+        "sessions": agent.live_sessions,
         "freeSessions": host.free_sessions,
         "images": sorted(host.images),
     }
@@ -220,8 +312,12 @@ _NOT_REPORTED: HostFields = {
     "version": None,
     "publicAddress": None,
     "latencyAddresses": None,
-    "draining": None,
+    "silentAddresses": None,
+    "latency": None,
     "engineAvailable": None,
+    "engineVersion": None,
+    "runcVersion": None,
+    "kernelVersion": None,
     "capacity": None,
     "reserved": None,
     "sessions": None,
@@ -230,7 +326,8 @@ _NOT_REPORTED: HostFields = {
 }
 
 
-def _resources(resources: Resources) -> HostResources:
+def listed_resources(resources: Resources) -> HostResources:
+    """Show resources in the units of the API."""
     return {
         "cpu": resources.nano_cpus / NANO,
         "ram": resources.memory_bytes / MEBI,

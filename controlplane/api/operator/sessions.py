@@ -8,6 +8,7 @@ from controlplane.api.operation import Answer, operation
 from controlplane.api.queries import Flag, PageBefore, PageLimit, Query
 from controlplane.api.services import caller_of, services_of
 from controlplane.api.session_bodies import ListedSession, listed_session
+from controlplane.fleet.fleet import Fleet
 from controlplane.sessions import ShownSession
 from controlplane.storage.session_page_store import PageFilter
 
@@ -37,10 +38,14 @@ class AllSessionsQuery(Query):
 
 
 class AccountsSession(ListedSession):
-    """A session, the account that it is of, and the agent that it was last tried on."""
+    """A session, the account that it is of, and the agent that it was last tried on.
+
+    `ready` is when players could reach it first, in milliseconds since the epoch; else `null`.
+    """
 
     account: str
     agent: str | None
+    ready: int | None
 
 
 class AllSessions(TypedDict):
@@ -53,8 +58,10 @@ class AllSessions(TypedDict):
 @operation()
 async def list_all_sessions(request: web.Request, query: AllSessionsQuery) -> Answer[AllSessions]:
     """List the sessions of every account: all that have not ended, or `all` that are known."""
-    page = await services_of(request).all_sessions.page(query.page())
-    return Answer({"sessions": [_listed(s) for s in page.sessions], "before": page.next_before})
+    services = services_of(request)
+    page = await services.all_sessions.page(query.page())
+    shown = [_listed(session, services.fleet) for session in page.sessions]
+    return Answer({"sessions": shown, "before": page.next_before})
 
 
 @operation()
@@ -67,6 +74,12 @@ async def stop_any_session(request: web.Request) -> None:
     await services_of(request).all_sessions.stop(caller_of(request), account, session_id)
 
 
-def _listed(shown: ShownSession) -> AccountsSession:
+def _listed(shown: ShownSession, fleet: Fleet) -> AccountsSession:
     session = shown.session
-    return {**listed_session(shown), "account": session.account, "agent": session.agent}
+    reported = fleet.session(session.agent or "", session.internal_id or "")
+    return {
+        **listed_session(shown),
+        "account": session.account,
+        "agent": session.agent,
+        "ready": reported.ready_ms if reported is not None and reported.is_ready else None,
+    }

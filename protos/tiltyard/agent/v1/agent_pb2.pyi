@@ -107,7 +107,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 31
     """A defect of the agent; its log has the rest."""
     ERROR_REASON_NOT_ALLOWED: _ErrorReason.ValueType  # 32
-    """The host's own policy does not allow it."""
+    """The host's own policy does not allow it, or a TLS port has no certificate there."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason says why a call failed. The number never changes its meaning."""
@@ -177,7 +177,7 @@ ERROR_REASON_UNIMPLEMENTED: ErrorReason.ValueType  # 30
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 31
 """A defect of the agent; its log has the rest."""
 ERROR_REASON_NOT_ALLOWED: ErrorReason.ValueType  # 32
-"""The host's own policy does not allow it."""
+"""The host's own policy does not allow it, or a TLS port has no certificate there."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
 
 class _State:
@@ -633,6 +633,10 @@ class Session(_message.Message):
     HOST_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
     LOG_SEALED_FIELD_NUMBER: _builtins.int
+    READY_TIME_FIELD_NUMBER: _builtins.int
+    WARM_POOL_FIELD_NUMBER: _builtins.int
+    WARM_POOL_REVISION_FIELD_NUMBER: _builtins.int
+    IN_DOUBT_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     internal_id: _builtins.str
@@ -657,6 +661,16 @@ class Session(_message.Message):
     """Process id of the container's first process on the host; 0 when none lives."""
     log_sealed: _builtins.bool
     """True once the log is in the host's keeping, container or not."""
+    warm_pool: _builtins.str
+    """The warm pool that it is a standby of; empty for a session, also for one that was claimed."""
+    warm_pool_revision: _builtins.int
+    """Of what began as a standby: the revision of its pool's newest change of the spec that it runs;
+    it stays after the claim. 0 for other sessions.
+    """
+    in_doubt: _builtins.bool
+    """True for a standby that was found without its record: it may have been claimed, so that only a
+    claim with `again` is accepted.
+    """
     @_builtins.property
     def identity(self) -> Global___Identity:
         """Whose it is."""
@@ -689,6 +703,12 @@ class Session(_message.Message):
     def end_time(self) -> _timestamp_pb2.Timestamp:
         """When it ended; absent while it lives."""
 
+    @_builtins.property
+    def ready_time(self) -> _timestamp_pb2.Timestamp:
+        """When the agent saw that its newest run had bound all its ports, where players can reach them;
+        absent before.
+        """
+
     def __init__(
         self,
         *,
@@ -712,16 +732,50 @@ class Session(_message.Message):
         host: _builtins.str = ...,
         pid: _builtins.int = ...,
         log_sealed: _builtins.bool = ...,
+        ready_time: _timestamp_pb2.Timestamp | None = ...,
+        warm_pool: _builtins.str = ...,
+        warm_pool_revision: _builtins.int = ...,
+        in_doubt: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "create_time", b"create_time", "end_time", b"end_time", "exit_code", b"exit_code", "expire_time", b"expire_time", "identity", b"identity", "reservation", b"reservation", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "create_time", b"create_time", "end_time", b"end_time", "exit_code", b"exit_code", "expire_time", b"expire_time", "identity", b"identity", "ready_time", b"ready_time", "reservation", b"reservation", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "create_time", b"create_time", "detail", b"detail", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "expire_time", b"expire_time", "format", b"format", "host", b"host", "identity", b"identity", "image", b"image", "injected_env", b"injected_env", "internal_id", b"internal_id", "log_sealed", b"log_sealed", "pid", b"pid", "ports", b"ports", "reservation", b"reservation", "restart_count", b"restart_count", "sequence", b"sequence", "start_time", b"start_time", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "create_time", b"create_time", "detail", b"detail", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "expire_time", b"expire_time", "format", b"format", "host", b"host", "identity", b"identity", "image", b"image", "in_doubt", b"in_doubt", "injected_env", b"injected_env", "internal_id", b"internal_id", "log_sealed", b"log_sealed", "pid", b"pid", "ports", b"ports", "ready_time", b"ready_time", "reservation", b"reservation", "restart_count", b"restart_count", "sequence", b"sequence", "start_time", b"start_time", "state", b"state", "warm_pool", b"warm_pool", "warm_pool_revision", b"warm_pool_revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
 
 Global___Session: _TypeAlias = Session  # noqa: Y015
+
+@_typing.final
+class WarmPool(_message.Message):
+    """WarmPool is a pool as the host was told of it and keeps it on disk."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOL_ID_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    pool_id: _builtins.str
+    """The pool's own id."""
+    revision: _builtins.int
+    """Revision of the newest SetWarmPool."""
+    size: _builtins.int
+    """Standbys to keep on this host."""
+    def __init__(
+        self,
+        *,
+        pool_id: _builtins.str = ...,
+        revision: _builtins.int = ...,
+        size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pool_id", b"pool_id", "revision", b"revision", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WarmPool: _TypeAlias = WarmPool  # noqa: Y015
 
 @_typing.final
 class Host(_message.Message):
@@ -750,6 +804,11 @@ class Host(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     DRAIN_REVISION_FIELD_NUMBER: _builtins.int
     DRAIN_TIME_FIELD_NUMBER: _builtins.int
+    RUNC_VERSION_FIELD_NUMBER: _builtins.int
+    KERNEL_VERSION_FIELD_NUMBER: _builtins.int
+    WARM_POOLS_FIELD_NUMBER: _builtins.int
+    STARTING_FIELD_NUMBER: _builtins.int
+    DISK_FULL_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     agent_id: _builtins.str
@@ -769,7 +828,7 @@ class Host(_message.Message):
     free_udp_ports: _builtins.int
     """Free UDP ports of the range."""
     tls: _builtins.bool
-    """True when the host has a certificate for TLS ports."""
+    """True when the host has a certificate for TLS ports that is valid now."""
     draining: _builtins.bool
     """True when the host takes no new sessions."""
     engine_available: _builtins.bool
@@ -780,6 +839,12 @@ class Host(_message.Message):
     """Starts that may be under way at one time."""
     drain_revision: _builtins.int
     """Revision of the newest SetDrain; 0 when there was none."""
+    runc_version: _builtins.str
+    """The version of runc, which starts containers for the engine; empty when it was never told."""
+    kernel_version: _builtins.str
+    """The release of the host's kernel; empty when it was never told."""
+    disk_full: _builtins.bool
+    """True when a disk that sessions need lacks room: none is started until there is some again."""
     @_builtins.property
     def latency_addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """IPv4 addresses that answer ICMP echo, for latency measurement."""
@@ -806,6 +871,18 @@ class Host(_message.Message):
         deadline.
         """
 
+    @_builtins.property
+    def warm_pools(self) -> _containers.RepeatedCompositeFieldContainer[Global___WarmPool]:
+        """The pools that it was told of, by id; of those of size 0 the newest 50, so that an order that
+        comes late is refused.
+        """
+
+    @_builtins.property
+    def starting(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Internal ids that `reserved` and `free_sessions` include although no earlier message of the
+        stream told of them: of starts under way, and of the sessions in the messages that follow.
+        """
+
     def __init__(
         self,
         *,
@@ -830,10 +907,15 @@ class Host(_message.Message):
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         drain_revision: _builtins.int = ...,
         drain_time: _timestamp_pb2.Timestamp | None = ...,
+        runc_version: _builtins.str = ...,
+        kernel_version: _builtins.str = ...,
+        warm_pools: _abc.Iterable[Global___WarmPool] | None = ...,
+        starting: _abc.Iterable[_builtins.str] | None = ...,
+        disk_full: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "drain_time", b"drain_time", "reserved", b"reserved"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "capacity", b"capacity", "drain_revision", b"drain_revision", "drain_time", b"drain_time", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "images", b"images", "latency_addresses", b"latency_addresses", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "public_address", b"public_address", "reserved", b"reserved", "start_slots", b"start_slots", "tls", b"tls", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "capacity", b"capacity", "disk_full", b"disk_full", "drain_revision", b"drain_revision", "drain_time", b"drain_time", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "images", b"images", "kernel_version", b"kernel_version", "latency_addresses", b"latency_addresses", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "public_address", b"public_address", "reserved", b"reserved", "runc_version", b"runc_version", "start_slots", b"start_slots", "starting", b"starting", "tls", b"tls", "version", b"version", "warm_pools", b"warm_pools", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1128,10 +1210,15 @@ class ClaimSessionRequest(_message.Message):
     IDENTITY_FIELD_NUMBER: _builtins.int
     TTL_FIELD_NUMBER: _builtins.int
     REQUEST_JSON_FIELD_NUMBER: _builtins.int
+    AGAIN_FIELD_NUMBER: _builtins.int
     internal_id: _builtins.str
     """The standby's internal id, which becomes the session's."""
     request_json: _builtins.str
     """The caller's request as JSON, carried to the game in session.json."""
+    again: _builtins.bool
+    """True to repeat a claim that the caller's own store holds already. Only such a claim may take a
+    standby that is in doubt.
+    """
     @_builtins.property
     def identity(self) -> Global___Identity:
         """Whose it becomes."""
@@ -1147,10 +1234,11 @@ class ClaimSessionRequest(_message.Message):
         identity: Global___Identity | None = ...,
         ttl: _duration_pb2.Duration | None = ...,
         request_json: _builtins.str = ...,
+        again: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "internal_id", b"internal_id", "request_json", b"request_json", "ttl", b"ttl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["again", b"again", "identity", b"identity", "internal_id", b"internal_id", "request_json", b"request_json", "ttl", b"ttl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1935,15 +2023,23 @@ class SetWarmPoolRequest(_message.Message):
     POOL_ID_FIELD_NUMBER: _builtins.int
     SIZE_FIELD_NUMBER: _builtins.int
     SPEC_FIELD_NUMBER: _builtins.int
+    CLAIM_SIGNAL_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Grows with every change in the store."""
     pool_id: _builtins.str
-    """The pool's own id."""
+    """The pool's own id, a lower-case UUID."""
     size: _builtins.int
     """Standbys to keep on this host."""
+    claim_signal: _builtins.str
+    """The signal that the container's main process gets once its session.json tells of the claim, as
+    "SIGUSR1"; empty for none.
+    """
     @_builtins.property
     def spec(self) -> Global___SessionSpec:
-        """What a standby runs."""
+        """What a standby runs; not looked at when the size is 0. Its identity's session id and ticket are
+        ignored: the session id of a standby is its internal id. A lifetime is ignored too, and
+        `restart` counts once it is claimed. No port may be pinned.
+        """
 
     def __init__(
         self,
@@ -1952,10 +2048,11 @@ class SetWarmPoolRequest(_message.Message):
         pool_id: _builtins.str = ...,
         size: _builtins.int = ...,
         spec: Global___SessionSpec | None = ...,
+        claim_signal: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pool_id", b"pool_id", "revision", b"revision", "size", b"size", "spec", b"spec"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claim_signal", b"claim_signal", "pool_id", b"pool_id", "revision", b"revision", "size", b"size", "spec", b"spec"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2047,16 +2144,23 @@ class RenewCertificateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CERTIFICATE_FIELD_NUMBER: _builtins.int
+    AUTHORITIES_FIELD_NUMBER: _builtins.int
     certificate: _builtins.bytes
-    """The signed chain in PEM; empty to ask for a signing request."""
+    """The signed chain in PEM; empty to ask for a signing request, where `authorities` is empty, too."""
+    authorities: _builtins.bytes
+    """The authorities whose control plane may call from now on, in PEM: the one that signed the
+    host's certificate, and at most one more while that one takes its place. Empty for those of
+    before. INVALID_ARGUMENT when the first has not signed the certificate.
+    """
     def __init__(
         self,
         *,
         certificate: _builtins.bytes = ...,
+        authorities: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authorities", b"authorities", "certificate", b"certificate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2069,16 +2173,20 @@ class RenewCertificateResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SIGNING_REQUEST_FIELD_NUMBER: _builtins.int
+    TAKES_AUTHORITIES_FIELD_NUMBER: _builtins.int
     signing_request: _builtins.bytes
-    """The signing request in PEM; empty when a certificate was installed."""
+    """The signing request in PEM; empty when something was installed."""
+    takes_authorities: _builtins.bool
+    """True from an agent that takes `authorities`."""
     def __init__(
         self,
         *,
         signing_request: _builtins.bytes = ...,
+        takes_authorities: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["signing_request", b"signing_request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["signing_request", b"signing_request", "takes_authorities", b"takes_authorities"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -156,7 +156,10 @@ class AgentServiceServicer:
 
     def ClaimSession(self, request, context):
         """ClaimSession turns a ready standby into a session. Idempotent on `internal_id`: a repeat of
-        the claim answers the session, another claim fails with STANDBY_NOT_CLAIMABLE.
+        the claim (one of the same account, session id and application) answers the session, another
+        claim fails with STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not
+        ready, in doubt (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without
+        `again`), and DISK_FULL when the claim cannot be recorded: nothing was claimed then.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -244,8 +247,10 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetWarmPool(self, request, context):
-        """SetWarmPool sets how many standbys of one pool the host keeps. Idempotent on `revision`;
-        fails with STALE_REVISION for an older one.
+        """SetWarmPool sets how many standbys of one pool the host keeps, by itself from then on, also
+        while no control plane is there. Standbys of an older revision are replaced as new ones become
+        ready; size 0 ends the pool. Idempotent on `revision`; fails with STALE_REVISION for an older
+        one, and with DISK_FULL when it cannot be kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -261,7 +266,8 @@ class AgentServiceServicer:
 
     def RenewCertificate(self, request, context):
         """RenewCertificate makes a fresh key and answers a signing request (first call, `certificate`
-        empty), then installs the certificate signed for it (second call). The second is idempotent.
+        empty), then installs the certificate signed for it (second call). With `authorities` it also
+        changes, with the certificate or alone, whose control plane may call. Installing is idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -70,7 +70,10 @@ class AgentServiceStub:
     """
     ClaimSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ClaimSessionRequest, _agent_pb2.ClaimSessionResponse]
     """ClaimSession turns a ready standby into a session. Idempotent on `internal_id`: a repeat of
-    the claim answers the session, another claim fails with STANDBY_NOT_CLAIMABLE.
+    the claim (one of the same account, session id and application) answers the session, another
+    claim fails with STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not
+    ready, in doubt (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without
+    `again`), and DISK_FULL when the claim cannot be recorded: nothing was claimed then.
     """
     StopSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.StopSessionRequest, _agent_pb2.StopSessionResponse]
     """StopSession sends SIGTERM, SIGKILL after the host's grace period, and answers when the
@@ -117,8 +120,10 @@ class AgentServiceStub:
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR.
     """
     SetWarmPool: _grpc.UnaryUnaryMultiCallable[_agent_pb2.SetWarmPoolRequest, _agent_pb2.SetWarmPoolResponse]
-    """SetWarmPool sets how many standbys of one pool the host keeps. Idempotent on `revision`;
-    fails with STALE_REVISION for an older one.
+    """SetWarmPool sets how many standbys of one pool the host keeps, by itself from then on, also
+    while no control plane is there. Standbys of an older revision are replaced as new ones become
+    ready; size 0 ends the pool. Idempotent on `revision`; fails with STALE_REVISION for an older
+    one, and with DISK_FULL when it cannot be kept.
     """
     SetDrain: _grpc.UnaryUnaryMultiCallable[_agent_pb2.SetDrainRequest, _agent_pb2.SetDrainResponse]
     """SetDrain begins or calls off the draining of the host. Idempotent on `revision`; fails with
@@ -126,7 +131,8 @@ class AgentServiceStub:
     """
     RenewCertificate: _grpc.UnaryUnaryMultiCallable[_agent_pb2.RenewCertificateRequest, _agent_pb2.RenewCertificateResponse]
     """RenewCertificate makes a fresh key and answers a signing request (first call, `certificate`
-    empty), then installs the certificate signed for it (second call). The second is idempotent.
+    empty), then installs the certificate signed for it (second call). With `authorities` it also
+    changes, with the certificate or alone, whose control plane may call. Installing is idempotent.
     """
 
 @_typing.type_check_only
@@ -156,7 +162,10 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """
     ClaimSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.ClaimSessionRequest, _agent_pb2.ClaimSessionResponse]  # type: ignore[assignment]
     """ClaimSession turns a ready standby into a session. Idempotent on `internal_id`: a repeat of
-    the claim answers the session, another claim fails with STANDBY_NOT_CLAIMABLE.
+    the claim (one of the same account, session id and application) answers the session, another
+    claim fails with STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not
+    ready, in doubt (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without
+    `again`), and DISK_FULL when the claim cannot be recorded: nothing was claimed then.
     """
     StopSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.StopSessionRequest, _agent_pb2.StopSessionResponse]  # type: ignore[assignment]
     """StopSession sends SIGTERM, SIGKILL after the host's grace period, and answers when the
@@ -203,8 +212,10 @@ class AgentServiceAsyncStub(AgentServiceStub):
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR.
     """
     SetWarmPool: _aio.UnaryUnaryMultiCallable[_agent_pb2.SetWarmPoolRequest, _agent_pb2.SetWarmPoolResponse]  # type: ignore[assignment]
-    """SetWarmPool sets how many standbys of one pool the host keeps. Idempotent on `revision`;
-    fails with STALE_REVISION for an older one.
+    """SetWarmPool sets how many standbys of one pool the host keeps, by itself from then on, also
+    while no control plane is there. Standbys of an older revision are replaced as new ones become
+    ready; size 0 ends the pool. Idempotent on `revision`; fails with STALE_REVISION for an older
+    one, and with DISK_FULL when it cannot be kept.
     """
     SetDrain: _aio.UnaryUnaryMultiCallable[_agent_pb2.SetDrainRequest, _agent_pb2.SetDrainResponse]  # type: ignore[assignment]
     """SetDrain begins or calls off the draining of the host. Idempotent on `revision`; fails with
@@ -212,7 +223,8 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """
     RenewCertificate: _aio.UnaryUnaryMultiCallable[_agent_pb2.RenewCertificateRequest, _agent_pb2.RenewCertificateResponse]  # type: ignore[assignment]
     """RenewCertificate makes a fresh key and answers a signing request (first call, `certificate`
-    empty), then installs the certificate signed for it (second call). The second is idempotent.
+    empty), then installs the certificate signed for it (second call). With `authorities` it also
+    changes, with the certificate or alone, whose control plane may call. Installing is idempotent.
     """
 
 class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -263,7 +275,10 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.ClaimSessionResponse, _abc.Awaitable[_agent_pb2.ClaimSessionResponse]]:
         """ClaimSession turns a ready standby into a session. Idempotent on `internal_id`: a repeat of
-        the claim answers the session, another claim fails with STANDBY_NOT_CLAIMABLE.
+        the claim (one of the same account, session id and application) answers the session, another
+        claim fails with STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not
+        ready, in doubt (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without
+        `again`), and DISK_FULL when the claim cannot be recorded: nothing was claimed then.
         """
 
     @_abc_1.abstractmethod
@@ -370,8 +385,10 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.SetWarmPoolRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.SetWarmPoolResponse, _abc.Awaitable[_agent_pb2.SetWarmPoolResponse]]:
-        """SetWarmPool sets how many standbys of one pool the host keeps. Idempotent on `revision`;
-        fails with STALE_REVISION for an older one.
+        """SetWarmPool sets how many standbys of one pool the host keeps, by itself from then on, also
+        while no control plane is there. Standbys of an older revision are replaced as new ones become
+        ready; size 0 ends the pool. Idempotent on `revision`; fails with STALE_REVISION for an older
+        one, and with DISK_FULL when it cannot be kept.
         """
 
     @_abc_1.abstractmethod
@@ -391,7 +408,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.RenewCertificateResponse, _abc.Awaitable[_agent_pb2.RenewCertificateResponse]]:
         """RenewCertificate makes a fresh key and answers a signing request (first call, `certificate`
-        empty), then installs the certificate signed for it (second call). The second is idempotent.
+        empty), then installs the certificate signed for it (second call). With `authorities` it also
+        changes, with the certificate or alone, whose control plane may call. Installing is idempotent.
         """
 
 def add_AgentServiceServicer_to_server(servicer: AgentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

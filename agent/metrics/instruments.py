@@ -1,0 +1,264 @@
+"""What is counted and timed as it happens, for one agent; what is state is read by `host_state`.
+
+All label values come from enums and from names in this program: nothing that a caller sends. So
+the number of series is bounded by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import time
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+
+from agent.clock import Clock
+from agent.errors import AgentError, ErrorReason
+from agent.sessions.deadlines import due_by
+from agent.sessions.session import EndReason, Session, State
+
+# They would double the series, to say when each began.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+OK = "ok"
+"""The outcome of what did not fail; of what did it is the name of an ErrorReason."""
+LEFT = "left"
+"""The outcome of what its caller no longer waited for."""
+
+_FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Seconds; for what takes milliseconds while all is well."""
+_STARTS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0, 30.0, 60.0)
+"""Seconds; a caller gives a host 4 s, an engine has 60 s."""
+_LATENESS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0, 3600.0)
+"""Seconds; a due lifetime is seen at once, or when the agent is back."""
+_STOPS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 300.0)
+"""Seconds; 10 s are granted by default before SIGKILL."""
+_PULLS = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+"""Seconds; after half an hour a pull is given up."""
+
+
+class Start(enum.Enum):
+    """How a session begins: when it is asked for, by a claim of a standby, or as a standby."""
+
+    COLD = "cold"
+    WARM = "warm"
+    STANDBY = "standby"
+
+
+class Phase(enum.Enum):
+    """What a start takes its time for, one after the other; READY is until all ports are bound."""
+
+    QUEUE = "queue"
+    CREATE = "create"
+    START = "start"
+    READY = "ready"
+
+
+class Metrics:
+    """The counters and histograms of one agent, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"tiltyard_agent_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            full = f"tiltyard_agent_{name}"
+            return Histogram(full, text, labels, buckets=buckets, registry=registry)
+
+        self._refusals = counter(
+            "start_refusals_total",
+            "Starts and claims that were refused or failed.",
+            "kind",
+            "reason",
+        )
+        self._starts = histogram(
+            "start_duration_seconds",
+            "Duration of starts and claims that succeeded.",
+            _STARTS,
+            "kind",
+        )
+        self._phases = histogram(
+            "start_phase_duration_seconds",
+            "Duration of each phase of a start.",
+            _STARTS,
+            "phase",
+            "kind",
+        )
+        self._ends = counter("session_ends_total", "Sessions that ended.", "kind", "reason")
+        self._restarts = counter("session_restarts_total", "Restarts of failed sessions.")
+        self._stops = histogram(
+            "session_stop_duration_seconds",
+            "Time from the order to stop to the confirmed end.",
+            _STOPS,
+        )
+        self._ttl_lateness = histogram(
+            "ttl_lateness_seconds",
+            "Time from the end of a lifetime to the order to stop.",
+            _LATENESS,
+        )
+        self._pulls = counter("image_pulls_total", "Image pulls that ended.", "outcome")
+        self._pull_seconds = histogram(
+            "image_pull_duration_seconds", "Duration of image pulls that succeeded.", _PULLS
+        )
+        streamed = counter("streamed_bytes_total", "Bytes sent to callers.", "stream")
+        self.log_bytes, self.artifact_bytes = streamed.labels("log"), streamed.labels("artifact")
+        self.sealed_bytes = counter(
+            "log_sealed_bytes_total", "Bytes of logs taken into the host's keeping."
+        )
+        self._engine_calls = counter(
+            "engine_calls_total", "Calls of the container engine.", "call", "outcome"
+        )
+        self._engine_seconds = histogram(
+            "engine_call_duration_seconds",
+            "Duration of engine calls, their queue included.",
+            _FAST,
+            "call",
+        )
+        self._rpcs = counter("rpcs_total", "gRPC calls that ended.", "method", "outcome")
+        self._rpc_seconds = histogram(
+            "rpc_duration_seconds", "Duration of gRPC calls that do not stream.", _FAST, "method"
+        )
+        self._passes = histogram(
+            "reconcile_duration_seconds",
+            "Duration of comparisons of records with the engine.",
+            _FAST,
+        )
+        self._failed_passes = counter(
+            "reconcile_failures_total", "Comparisons of records with the engine that failed."
+        )
+        self.loop_lag = histogram(
+            "event_loop_lag_seconds", "How late the event loop woke a timer.", _FAST
+        )
+        self._begin_at_zero()
+
+    def _begin_at_zero(self) -> None:
+        """Have the series that alerts look at from the start: a rate needs a first value."""
+        for kind in ("session", "standby"):
+            for ended in EndReason:
+                self._ends.labels(kind, ended.value)
+        for start in Start:
+            self._starts.labels(start.value)
+        for phase in Phase:
+            self._phases.labels(phase.value, Start.COLD.value)
+            if phase is not Phase.QUEUE:  # standbys start in slots to spare
+                self._phases.labels(phase.value, Start.STANDBY.value)
+        self._pulls.labels(OK)
+
+    # -- sessions ------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def refusals(self, start: Start) -> Iterator[None]:
+        """Count what refuses a start within, by its reason."""
+        try:
+            yield
+        except Exception as error:
+            self._refusals.labels(start.value, _reason(error)).inc()
+            raise
+
+    @contextlib.contextmanager
+    def starting(self, start: Start, clock: Clock) -> Iterator[None]:
+        """Time a start that is carried out within, or count why it was refused."""
+        begun = clock.monotonic()
+        with self.refusals(start):
+            yield
+        self._starts.labels(start.value).observe(clock.monotonic() - begun)
+
+    @contextlib.contextmanager
+    def phase(self, phase: Phase, start: Start, clock: Clock) -> Iterator[None]:
+        """Time a phase of a start, unless it fails."""
+        begun = clock.monotonic()
+        yield
+        self._phases.labels(phase.value, start.value).observe(clock.monotonic() - begun)
+
+    def lifetime_over(self, session: Session, clock: Clock) -> None:
+        """Note how late the end of a lifetime was seen."""
+        if session.deadline is not None:
+            self._ttl_lateness.observe(clock.boottime() - due_by(clock, session.deadline))
+
+    def session_changed(self, before: Session, after: Session) -> None:
+        """Count what a change of a session says: its end, a restart, that players reach it."""
+        if after.state.ended and not before.state.ended:
+            kind = "standby" if after.is_standby else "session"
+            reason = after.end_reason or EndReason.EXITED
+            self._ends.labels(kind, reason.value).inc()
+            if before.state is State.SHUTTINGDOWN:
+                self._stops.observe(max(0.0, after.since - before.since))
+        if after.restart_count > before.restart_count:
+            self._restarts.inc()
+        if before.ready_time is None and after.ready_time is not None and not after.restart_count:
+            took = max(0.0, after.ready_time - (after.start_time or after.ready_time))
+            self._phases.labels(Phase.READY.value, start_of(after).value).observe(took)
+
+    # -- the host ------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def engine_call(self, call: str, clock: Clock) -> Iterator[None]:
+        """Count and time a call of the engine."""
+        with _counted(self._engine_calls, call), _timed(self._engine_seconds.labels(call), clock):
+            yield
+
+    @contextlib.contextmanager
+    def rpc(self, method: str, clock: Clock) -> Iterator[None]:
+        """Count and time a gRPC call."""
+        with _counted(self._rpcs, method), _timed(self._rpc_seconds.labels(method), clock):
+            yield
+
+    @contextlib.contextmanager
+    def stream(self, method: str) -> Iterator[None]:
+        """Count a gRPC call that streams, for as long as its caller likes."""
+        with _counted(self._rpcs, method):
+            yield
+
+    @contextlib.contextmanager
+    def pull(self) -> Iterator[None]:
+        """Count and time the pull of an image."""
+        begun = time.monotonic()
+        with _counted(self._pulls):
+            yield
+        self._pull_seconds.observe(time.monotonic() - begun)
+
+    @contextlib.contextmanager
+    def reconciling(self, clock: Clock) -> Iterator[None]:
+        """Time a pass over records and engine, or count that it failed."""
+        begun = clock.monotonic()
+        with self._failed_passes.count_exceptions():
+            yield
+        self._passes.observe(clock.monotonic() - begun)
+
+
+def start_of(session: Session) -> Start:
+    """How a session began."""
+    return Start.COLD if session.standby is None else Start.STANDBY
+
+
+@contextlib.contextmanager
+def _counted(counter: Counter, *labels: str) -> Iterator[None]:
+    """Count what is done within, by its outcome."""
+    outcome = LEFT
+    try:
+        yield
+        outcome = OK
+    except Exception as error:
+        outcome = _reason(error)
+        raise
+    finally:
+        counter.labels(*labels, outcome).inc()
+
+
+@contextlib.contextmanager
+def _timed(histogram: Histogram, clock: Clock) -> Iterator[None]:
+    """Time what is done within, however it ends: what an engine takes to fail counts, too."""
+    begun = clock.monotonic()
+    try:
+        yield
+    finally:
+        histogram.observe(clock.monotonic() - begun)
+
+
+def _reason(error: Exception) -> str:
+    """The name of an error's reason; a defect's is `internal`."""
+    reason = error.reason if isinstance(error, AgentError) else ErrorReason.INTERNAL
+    return reason.name.lower()

@@ -1,0 +1,61 @@
+"""How messages and attributes are laid out on netlink, the kernel's way to be asked."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+
+REQUEST, ACK, DUMP = 0x1, 0x4, 0x300
+"""Flags of a request: what every one has, one that is acknowledged, one that lists."""
+NESTED = 0x8000
+"""Flag of an attribute that is made of attributes."""
+
+_KIND = 0x3FFF
+_ERROR, _DONE = 2, 3
+_MESSAGE = struct.Struct("=IHHII")
+"""Length with this header, type, flags, sequence, sender."""
+_ATTRIBUTE = struct.Struct("=HH")
+_ERRNO = struct.Struct("=i")
+_BUFFER = 1 << 16
+
+
+def asked(kernel: socket.socket, kind: int, flags: int, body: bytes) -> Iterator[bytes]:
+    """Send one request and yield the body of each message of the answer, to its end. Blocks.
+
+    Raises the OSError that the kernel answers, or TimeoutError.
+    """
+    header = _MESSAGE.pack(_MESSAGE.size + len(body), kind, REQUEST | flags, 0, 0)
+    kernel.send(header + body)
+    while True:
+        data = kernel.recv(_BUFFER)
+        while data:
+            length, kind, *_ = _MESSAGE.unpack_from(data)
+            body, data = data[_MESSAGE.size : length], data[_aligned(length) :]
+            if kind in {_ERROR, _DONE}:
+                code = -_ERRNO.unpack_from(body)[0]
+                if code:
+                    raise OSError(code, os.strerror(code))
+                return
+            yield body
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    """Write an attribute."""
+    header = _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind)
+    return (header + value).ljust(_aligned(_ATTRIBUTE.size + len(value)), b"\0")
+
+
+def attributes(data: bytes) -> dict[int, bytes]:
+    """The attributes by kind, as bytes; nested ones are attributes in turn."""
+    found = {}
+    while data:
+        length, kind = _ATTRIBUTE.unpack_from(data)
+        found[kind & _KIND] = data[_ATTRIBUTE.size : length]
+        data = data[_aligned(length) :]
+    return found
+
+
+def _aligned(length: int) -> int:
+    return (length + 3) & ~3

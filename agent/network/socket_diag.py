@@ -1,0 +1,101 @@
+"""Who has a port of the host's own network, asked of the kernel.
+
+Sessions in the host's network share it with every process of the machine. The kernel says of a
+socket in which control group it was made, and each container has one of its own. This takes no
+capability, unlike the open files of others' processes in /proc, which take CAP_SYS_PTRACE.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.network import netlink
+from agent.network.bound_ports import is_local, is_reachable
+from agent.sessions.session import Protocol
+
+ANSWER_SECONDS = 2.0
+_NETLINK_SOCK_DIAG = 4
+_BY_FAMILY = 20
+"""SOCK_DIAG_BY_FAMILY."""
+_REQUEST = struct.Struct("=BBxxIHxx44x")
+"""inet_diag_req_v2 and its sockid: family, protocol, states, local port as on the wire."""
+_ANSWER = struct.Struct("=4xHxx16s48x")
+"""inet_diag_msg: the local port, the local address."""
+_CGROUP_ID = 21
+"""INET_DIAG_CGROUP_ID: the control group of version 2, since Linux 5.8."""
+_GROUP = struct.Struct("=Q")
+_KINDS = {
+    Protocol.TCP: (socket.IPPROTO_TCP, 1 << 10),
+    Protocol.UDP: (socket.IPPROTO_UDP, 1 << 7),
+}
+"""The number of the protocol, and TCP_LISTEN or TCP_CLOSE in a set of states."""
+_ADDRESS_BYTES = {socket.AF_INET: 4, socket.AF_INET6: 16}
+_PROC = Path("/proc")
+_CGROUP_ROOTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
+"""Where version 2 is mounted: alone, or beside version 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSocket:
+    """A socket that takes what comes to its port; `group` is None where the kernel does not say.
+
+    `address` is the local one, 4 or 16 bytes.
+    """
+
+    address: bytes
+    port: int
+    group: int | None
+
+
+def is_bound_by(
+    group: int | None, protocol: Protocol, port: int, *, loopback: bool = False
+) -> bool:
+    """Tell whether a socket of a control group has a port of this network. Blocks.
+
+    It must be where players reach it, or, with `loopback`, where the agent does. Where the kernel
+    does not tell groups, whoever has the port is taken for its owner: nobody else had it when the
+    session was given it. Raises OSError.
+    """
+    is_there = is_local if loopback else is_reachable
+    return any(
+        is_there(found.address) and (None in {group, found.group} or found.group == group)
+        for found in sockets_on(protocol, port)
+    )
+
+
+def sockets_on(protocol: Protocol, port: int) -> Iterator[BoundSocket]:
+    """All sockets that take what comes to a port of this network namespace. Blocks.
+
+    Raises OSError.
+    """
+    number, states = _KINDS[protocol]
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+        kernel.settimeout(ANSWER_SECONDS)
+        for family, size in _ADDRESS_BYTES.items():
+            request = _REQUEST.pack(family, number, states, socket.htons(port))
+            for answer in netlink.asked(kernel, _BY_FAMILY, netlink.DUMP, request):
+                found, address = _ANSWER.unpack_from(answer)
+                more = netlink.attributes(answer[_ANSWER.size :])
+                group = _GROUP.unpack(more[_CGROUP_ID])[0] if _CGROUP_ID in more else None
+                yield BoundSocket(address[:size], socket.ntohs(found), group)
+
+
+def group_of(pid: int) -> int | None:
+    """The control group of version 2 that a process is in; None where there is none. Blocks.
+
+    Its id is the number of its folder's inode.
+    """
+    try:
+        lines = (_PROC / str(pid) / "cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    path = next((line[len("0::/") :] for line in lines if line.startswith("0::/")), "")
+    for root in _CGROUP_ROOTS if path else ():
+        with suppress(OSError):
+            return (root / path).stat().st_ino
+    return None

@@ -1,0 +1,147 @@
+"""The certificate that a host ends TLS with: two files that somebody else renews.
+
+Whoever renews them replaces one after the other, so that for a moment they may not belong
+together: the last pair that was good stays in use until the next one is.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+
+MAX_BYTES = 1 << 20
+"""A chain has some thousands."""
+WARNED_DAYS = 14
+"""Left of a certificate when its renewal is late: those of 90 days are renewed 30 before."""
+
+Signature = tuple[tuple[int, int, int], ...]
+
+
+class UnfitCertificate(ValueError):
+    """The files are no certificate to serve with; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate and its key, ready for handshakes; times in Unix time.
+
+    `signature` tells its files from any that take their place.
+    """
+
+    context: ssl.SSLContext
+    begin_time: float
+    expire_time: float
+    signature: Signature
+
+    def is_valid(self, now: float) -> bool:
+        """True while clients take it."""
+        return self.begin_time <= now <= self.expire_time
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """Where the chain and its key are."""
+
+    certificate: Path
+    key: Path
+
+    def signature(self) -> Signature:
+        """Of the files that the names lead to now. OSError. Blocks."""
+        found = (self.certificate.stat(), self.key.stat())
+        return tuple((each.st_dev, each.st_ino, each.st_ctime_ns) for each in found)
+
+    def load(self) -> Pair:
+        """Read both; UnfitCertificate says what is wrong with them. Blocks."""
+        try:
+            signature = self.signature()  # first: what comes after it is looked at again
+            with self.certificate.open("rb") as file:
+                leaf = x509.load_pem_x509_certificate(file.read(MAX_BYTES))
+            context = _context()
+            # Not asked for at a terminal: a key that needs a password is refused.
+            context.load_cert_chain(self.certificate, self.key, password="")
+            begin, end = leaf.not_valid_before_utc, leaf.not_valid_after_utc
+        except ssl.SSLError as error:
+            cause = (error.reason or "they cannot be read").replace("_", " ").lower()
+            raise UnfitCertificate(f"{self.certificate} with {self.key}: {cause}") from error
+        except OSError as error:
+            path = error.filename or f"{self.certificate} with {self.key}"
+            raise UnfitCertificate(f"{path}: {error.strerror or error}") from error
+        except (TypeError, ValueError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+            raise UnfitCertificate(f"{self.certificate} is no certificate") from error
+        return Pair(context, begin.timestamp(), end.timestamp(), signature)
+
+
+def _context() -> ssl.SSLContext:
+    """TLS 1.2 and later; neither SNI nor ALPN is looked at, and nothing is negotiated anew.
+
+    Many players end the connection without ending TLS: that is an end of their side as well, after
+    which they still hear the game.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_IGNORE_UNEXPECTED_EOF
+    return context
+
+
+class HostCertificate:
+    """The pair in use, and what is wrong with the one in the files."""
+
+    def __init__(self, files: CertificateFiles) -> None:
+        self.files = files
+        self.pair: Pair | None = None
+        self.problem = ""
+        """Why the files are not what is in use; empty when they are."""
+
+    def look(self, now: float) -> None:
+        """Take the files in, if they are others than those in use; `now` in Unix time. Blocks."""
+        try:
+            if self.pair is None or self.files.signature() != self.pair.signature:
+                self.pair = self._fit(self.files.load(), now)
+        except OSError as error:
+            self.problem = f"{error.filename}: {error.strerror}"
+        except UnfitCertificate as error:
+            self.problem = str(error)
+        else:
+            self.problem = ""
+
+    def warnings(self, now: float) -> tuple[str, ...]:
+        """What the host's report says of it."""
+        found = []
+        if self.problem:
+            kept = "the last one stays in use" if self.pair else "no TLS port is served"
+            found.append(f"cannot use the certificate for TLS ports, {kept}: {self.problem}")
+        if self.pair is not None and (ends := _ending(self.pair.expire_time, now)):
+            found.append(f"the certificate for TLS ports {ends}: renew it")
+        if self.pair is not None and (begins := beginning(self.pair.begin_time, now)):
+            found.append(f"the certificate for TLS ports {begins}: is the clock right?")
+        return tuple(found)
+
+    def _fit(self, found: Pair, now: float) -> Pair:
+        """One that clients refuse does not take the place of another."""
+        if self.pair is None or found.is_valid(now):
+            return found
+        why = beginning(found.begin_time, now) or _ending(found.expire_time, now)
+        raise UnfitCertificate(f"{self.files.certificate} {why}")
+
+
+def beginning(begin_time: float, now: float) -> str:
+    """When a certificate begins, as part of a sentence; empty once it has."""
+    return f"begins on {_day(begin_time)}" if begin_time > now else ""
+
+
+def _ending(expire_time: float, now: float) -> str:
+    """When a certificate ends, as part of a sentence; empty while that is far."""
+    if expire_time < now:
+        return f"ended on {_day(expire_time)}"
+    if expire_time - now < WARNED_DAYS * 86400:
+        return f"ends on {_day(expire_time)}"
+    return ""
+
+
+def _day(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).date().isoformat()

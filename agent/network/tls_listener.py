@@ -1,0 +1,205 @@
+"""One TLS port of a session: its listening socket and the connections to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from agent.errors import PortTaken
+from agent.network.tls_gate import Gate, Limits
+from agent.network.tls_relay import Relay, TlsStream
+from agent.sessions.session import Process, Protocol
+from tiltyard.journal.context import task_context
+from tiltyard.journal.events import get_logger
+
+log = get_logger(__name__)
+
+BACKLOG = 1024
+ACCEPTED_AT_ONCE = 16
+"""Before others of the agent have their turn."""
+PAUSE_SECONDS = 1.0
+"""Of a port when the process or the kernel has no open files left."""
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 20),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+)
+"""Games may be silent for hours; who is gone without a word is found after two minutes."""
+_UNSENT_BYTES = 128 * 1024
+"""That wait in the kernel for a slow player, which would take 4 MiB by itself."""
+_NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where plaintext goes: an address that is `process`'s while that lives."""
+
+    address: str
+    port: int
+    process: Process
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all TLS ports of a host have in common."""
+
+    gate: Gate
+    limits: Limits
+    context: Callable[[], ssl.SSLContext | None]
+    """That of the certificate in use."""
+    lives: Callable[[Process], Awaitable[bool]]
+    handshakes: dict[asyncio.Task[None], None] = field(default_factory=dict)
+    """Those under way, the oldest first."""
+
+
+def bind(address: str, port: int) -> socket.socket:
+    """Listen on a port; raises PortTaken when it cannot be had."""
+    family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
+    listener = None
+    try:
+        listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        # Connections of before, as of an agent that ended, are in nobody's way.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((address, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        if listener is not None:
+            listener.close()
+        log.warning("cannot listen", address=address, port=port, error=error.strerror)
+        raise PortTaken(Protocol.TCP.value, port) from error
+    return listener
+
+
+class TlsListener:
+    """Serves one port until it is closed; what comes while there is no destination is closed."""
+
+    def __init__(self, listener: socket.socket, shared: Shared) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._socket = listener
+        self._port: int = listener.getsockname()[1]
+        self._shared = shared
+        self._resume: asyncio.TimerHandle | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self.destination: Destination | None = None
+        # Its connections are the session's, whoever asked for it to be started.
+        task_context("session").run(self._loop.add_reader, listener, self._accept)
+
+    def close(self) -> set[asyncio.Task[None]]:
+        """Take no more connections, and give those there are to whoever ends them."""
+        self.destination = None
+        if self._resume is not None:
+            self._resume.cancel()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        return self._connections
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                connection, (address, *_) = self._socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _NO_FILES:
+                    log.warning("a TLS port rests", port=self._port, error=error.strerror)
+                    self._loop.remove_reader(self._socket)
+                    self._resume = self._loop.call_later(
+                        PAUSE_SECONDS, self._loop.add_reader, self._socket, self._accept
+                    )
+                    return
+                continue  # it is gone again
+            self._admit(connection, address)
+
+    def _admit(self, connection: socket.socket, address: str) -> None:
+        shared, context = self._shared, self._shared.context()
+        refusal = "" if self.destination and context else "nothing leads to the game"
+        refusal = refusal or shared.gate.refusal(self._port, address)
+        if refusal or context is None:
+            log.debug("connection refused", port=self._port, address=address, reason=refusal)
+            connection.close()
+            return
+        name = f"tls-{self._port}"
+        task = asyncio.create_task(self._serve(connection, context), name=name)
+        self._connections.add(task)
+        task.add_done_callback(lambda done: self._release(done, connection, address))
+        if len(shared.handshakes) >= shared.limits.handshakes:
+            oldest = next(iter(shared.handshakes))
+            del shared.handshakes[oldest]
+            oldest.cancel()
+        shared.handshakes[task] = None
+
+    def _release(self, task: asyncio.Task[None], connection: socket.socket, address: str) -> None:
+        connection.close()
+        self._connections.discard(task)
+        self._shared.handshakes.pop(task, None)
+        self._shared.gate.release(self._port, address)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a connection failed by a defect", port=self._port, exc_info=error)
+
+    async def _serve(self, connection: socket.socket, context: ssl.SSLContext) -> None:
+        limits = self._shared.limits
+        try:
+            _prepare(connection)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
+            unread = round(limits.unread * 1000)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unread)
+            player = TlsStream(connection, context)
+            async with asyncio.timeout(limits.handshake):
+                await player.handshake()
+            self._shared.handshakes.pop(_this_task(), None)
+            game = await self._dialled()
+            if game is None:
+                async with asyncio.timeout(limits.dial):
+                    await player.end()
+                return
+            with contextlib.closing(game):
+                await Relay(player, game, limits.half_closed).run()
+        except* OSError as broken:  # a time-out and whatever TLS refuses are, too
+            log.debug("connection broke", port=self._port, error=str(broken.exceptions[0]))
+
+    async def _dialled(self) -> socket.socket | None:
+        """A connection to the game; None when it does not listen, or is another's by now.
+
+        An address is another container's soon after its own has ended. So the process must live
+        after the connection is made.
+        """
+        destination = self.destination
+        if destination is None:
+            return None
+        game = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            _prepare(game)
+            async with asyncio.timeout(self._shared.limits.dial):
+                address = (destination.address, destination.port)
+                await self._loop.sock_connect(game, address)
+                if await self._shared.lives(destination.process):
+                    return game
+        except OSError as error:
+            log.debug("the game does not listen", port=self._port, error=str(error))
+        except BaseException:
+            game.close()
+            raise
+        game.close()
+        return None
+
+
+def _prepare(connection: socket.socket) -> None:
+    connection.setblocking(False)
+    for level, option, value in _KEEPALIVE:
+        connection.setsockopt(level, option, value)
+
+
+def _this_task() -> asyncio.Task[None]:
+    task = asyncio.current_task()
+    assert task is not None, "it is called by one"
+    return task

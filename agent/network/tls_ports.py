@@ -1,0 +1,244 @@
+"""TLS ports: the agent ends TLS on the host port and passes plaintext on to the session.
+
+The container's port is not published. The agent dials the container's own address on its bridge,
+which is another after each start of the container and stays over restarts of the engine with
+live-restore; in the host's network, the inner port on 127.0.0.1 that the process was told. A port
+is listened on from before its container is made until its session has ended, and so is nobody
+else's meanwhile. Connections end with the agent's process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from agent.clock import Clock
+from agent.errors import AgentError, NoCertificate
+from agent.network.tls_certificate import CertificateFiles, HostCertificate
+from agent.network.tls_gate import Gate, Limits
+from agent.network.tls_listener import Destination, Shared, TlsListener, bind
+from agent.processes import live_process
+from agent.race import comes_first
+from agent.sessions.session import Port, Process, Session, SessionSpec, State
+from tiltyard.journal.events import get_logger
+
+log = get_logger(__name__)
+
+LOOK_SECONDS = 10.0
+"""Between two looks at the certificate's files, and two tries to have a port."""
+LOAD_SECONDS = 5.0
+"""For one look: the files may be on a disk that hangs."""
+LOOPBACK = "127.0.0.1"
+
+
+class TlsPorts:
+    """The TLS ports of one host's sessions.
+
+    Without `files` there are none, but for those of sessions from before. `tell` is called when
+    `available` or `warnings` have changed.
+    """
+
+    def __init__(
+        self,
+        files: CertificateFiles | None,
+        clock: Clock,
+        *,
+        bind_address: str,
+        tell: Callable[[], None],
+        limits: Limits | None = None,
+    ) -> None:
+        self._certificate = None if files is None else HostCertificate(files)
+        self._clock = clock
+        self._bind_address = bind_address
+        self._tell = tell
+        self._limits = limits or Limits()
+        self._shared = Shared(Gate(self._limits), self._limits, self._context, self._lives)
+        self._listeners: dict[str, dict[Port, TlsListener]] = {}
+        self._missing: dict[str, Session] = {}
+        """Sessions from before of which a port could not be had yet."""
+        self._ending: set[asyncio.Task[None]] = set()
+        self._files_thread = ThreadPoolExecutor(1, "tls-files")
+        self._process_thread = ThreadPoolExecutor(1, "tls-processes")
+        self._looking: asyncio.Future[None] | None = None
+        self._asked = asyncio.Event()
+        self._told: tuple[bool, tuple[str, ...]] = (False, ())
+
+    # -- for sessions --------------------------------------------------------------------------
+
+    def check(self, spec: SessionSpec) -> None:
+        """Refuse a session whose TLS ports would not be served; raises NoCertificate."""
+        if any(port.tls for port in spec.ports) and not self.available:
+            raise NoCertificate
+
+    def open(self, session: Session) -> None:
+        """Listen on every TLS port of a session, or on none.
+
+        Raises NoCertificate and PortTaken.
+        """
+        self.close(session.internal_id)
+        self.check(session.spec)
+        try:
+            self._listen(session)
+        except AgentError:
+            self.close(session.internal_id)
+            raise
+
+    def adopt(self, session: Session) -> None:
+        """Listen for a session that was there before the agent, now or as soon as that can be."""
+        try:
+            self._listen(session)
+        except AgentError as error:
+            log.warning(
+                "cannot serve TLS ports yet", session=session.internal_id, error=str(error)
+            )
+            self._missing[session.internal_id] = session
+        self.follow(session)
+
+    def follow(self, session: Session) -> None:
+        """Lead its ports to where its process is now, or nowhere."""
+        if session.internal_id in self._missing:
+            self._missing[session.internal_id] = session
+        for port, listener in self._listeners.get(session.internal_id, {}).items():
+            listener.destination = destination_of(session, port)
+
+    def close(self, internal_id: str) -> None:
+        """Give the ports of a session back. What its game sent last may still get through."""
+        self._missing.pop(internal_id, None)
+        for listener in self._listeners.pop(internal_id, {}).values():
+            connections = listener.close()
+            self._ending |= connections
+            for connection in connections:
+                connection.add_done_callback(self._ending.discard)
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._limits.linger, _cancel, frozenset(connections))
+
+    # -- for the host --------------------------------------------------------------------------
+
+    @property
+    def available(self) -> bool:
+        """True while there is a certificate that clients take."""
+        pair = self._certificate.pair if self._certificate else None
+        return pair is not None and pair.is_valid(self._clock.time())
+
+    @property
+    def expire_time(self) -> float | None:
+        """When the certificate ends, in Unix time; None while there is none."""
+        pair = self._certificate.pair if self._certificate else None
+        return None if pair is None else pair.expire_time
+
+    @property
+    def connections(self) -> int:
+        """How many are open, handshakes included."""
+        return self._shared.gate.open
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the host's report says while something is amiss."""
+        found = self._certificate.warnings(self._clock.time()) if self._certificate else ()
+        lacking = f"TLS ports of {len(self._missing)} sessions are in use by others"
+        return (*found, lacking) if self._missing else found
+
+    async def run(self) -> None:
+        """Look, for ever."""
+        while True:
+            await self.look()
+            await comes_first(self._asked.wait(), self._clock.sleep(LOOK_SECONDS), "tls-look")
+            self._asked.clear()
+
+    async def look(self) -> None:
+        """Look at the certificate's files once, and try to have the ports that are missing."""
+        if self._certificate is not None:
+            await self._look_at(self._certificate)
+        for session in list(self._missing.values()):
+            try:
+                self._listen(session)
+            except AgentError as error:
+                log.debug(
+                    "cannot serve TLS ports yet", session=session.internal_id, error=str(error)
+                )
+            else:
+                del self._missing[session.internal_id]
+                log.info("TLS ports are served again", session=session.internal_id)
+            self.follow(session)
+        self._tell_changes()
+
+    def serve_with(self, files: CertificateFiles | None) -> None:
+        """Have these files from now on; the last pair that was good stays until they are, too."""
+        if files is None or self._certificate is None:
+            self._certificate = None if files is None else HostCertificate(files)
+        else:
+            self._certificate.files = files
+        self.look_now()
+
+    def look_now(self) -> None:
+        """Have a look taken at once, as when a certificate was renewed."""
+        self._asked.set()
+
+    async def stop(self) -> None:
+        """End all connections, and give all ports back."""
+        for internal_id in [*self._listeners]:
+            self.close(internal_id)
+        ending = frozenset(self._ending)
+        _cancel(ending)
+        await asyncio.gather(*ending, return_exceptions=True)
+        self._files_thread.shutdown(wait=False, cancel_futures=True)
+        self._process_thread.shutdown(wait=False, cancel_futures=True)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _listen(self, session: Session) -> None:
+        """Listen on those TLS ports that are not listened on."""
+        mine = self._listeners.setdefault(session.internal_id, {})
+        for port in session.ports:
+            if port.tls and port not in mine:
+                mine[port] = TlsListener(bind(self._bind_address, port.host), self._shared)
+
+    async def _look_at(self, certificate: HostCertificate) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().run_in_executor(
+                self._files_thread, certificate.look, self._clock.time()
+            )
+        await asyncio.wait({self._looking}, timeout=LOAD_SECONDS)
+        if not self._looking.done():
+            log.warning("the certificate for TLS ports is not read in time", seconds=LOAD_SECONDS)
+        elif error := self._looking.exception():
+            log.error("the certificate for TLS ports is not read by a defect", exc_info=error)
+
+    def _context(self) -> ssl.SSLContext | None:
+        pair = self._certificate.pair if self._certificate else None
+        return None if pair is None else pair.context
+
+    async def _lives(self, process: Process) -> bool:
+        running = asyncio.get_running_loop().run_in_executor(
+            self._process_thread, live_process, process.pid
+        )
+        return await running == process
+
+    def _tell_changes(self) -> None:
+        now = (self.available, self.warnings)
+        if now == self._told:
+            return
+        for warning in now[1]:
+            if warning not in self._told[1]:
+                log.warning("TLS ports are not as they should be", error=warning)
+        self._told = now
+        self._tell()
+
+
+def destination_of(session: Session, port: Port) -> Destination | None:
+    """Where the plaintext of a port goes; None while no process is there."""
+    runs = session.state in {State.RUNNING, State.SHUTTINGDOWN}
+    if session.process is None or not runs:
+        return None
+    if session.spec.in_host:
+        return Destination(LOOPBACK, port.inner, session.process)
+    if not session.address:
+        return None
+    return Destination(session.address, port.container, session.process)
+
+
+def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()

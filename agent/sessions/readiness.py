@@ -1,0 +1,73 @@
+"""When players can reach a session: once its processes have bound every port that it declares.
+
+Each run of a session is watched from its start; what has been seen is recorded, so that an agent
+that was started anew goes on for those that are not ready yet, and leaves the others alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from agent.errors import AgentError
+from agent.host import Host
+from agent.race import comes_first
+from agent.sessions import ending
+from agent.sessions.session import Process, Session
+from tiltyard.journal.events import get_logger
+
+log = get_logger(__name__)
+
+FIRST_SECONDS = 0.005
+GROWTH = 1.1
+"""Each wait is a tenth longer than the last: what took t to bind is seen within t/10 of that."""
+LONGEST_SECONDS = 2.0
+"""Reached after 20 s: 1,000 sessions that never bind take 8 % of a core then."""
+
+
+class Running(Protocol):
+    """A session that runs; `Lifecycle` is one. `stop_asked` is set once it shall end."""
+
+    stop_asked: asyncio.Event
+
+    @property
+    def session(self) -> Session:
+        """The session as it stands."""
+        ...
+
+    async def save_and_set(self, session: Session) -> None:
+        """Record a change, then tell it."""
+        ...
+
+
+async def watch(host: Host, life: Running, process: Process) -> None:
+    """Record when players can reach a session; return, too, when its run or its life is over."""
+    session = life.session
+    if session.ready_time is not None:
+        return
+    name = f"ready-{session.internal_id}"
+    if await comes_first(_ready(host, session, process), _over(host, life, process), name):
+        await life.save_and_set(session.with_changes(ready_time=host.clock.time()))
+
+
+async def _ready(host: Host, session: Session, process: Process) -> None:
+    wait, told = FIRST_SECONDS, ""
+    while session.ports:
+        try:
+            if await host.engine.has_bound(process, session.spec.network_mode, session.ports):
+                return
+        except AgentError as error:
+            if str(error) != told:
+                log.warning(
+                    "cannot tell whether it is ready",
+                    session=session.internal_id,
+                    error=str(error),
+                )
+            told = str(error)
+        await host.clock.sleep(wait)
+        wait = min(wait * GROWTH, LONGEST_SECONDS)
+
+
+async def _over(host: Host, life: Running, process: Process) -> None:
+    name = f"over-{life.session.internal_id}"
+    await comes_first(ending.end_of(host, process), life.stop_asked.wait(), name)

@@ -1,0 +1,333 @@
+"""The warm pools of a host: kept full by itself, whether a control plane is there or not.
+
+Whatever changes on the host, `plan` says what is to start and to stop (standbys.py); here that is
+done. A standby starts as any session does, but only while players leave start slots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from agent.back_off import BackOff
+from agent.errors import (
+    AgentError,
+    Draining,
+    NoCapacity,
+    NoFreePort,
+    NotReconciled,
+    SessionNotFound,
+    StandbyNotClaimable,
+)
+from agent.host import Host
+from agent.metrics.instruments import Start
+from agent.race import comes_first
+from agent.sessions import restarts
+from agent.sessions.claims import ClaimRequest
+from agent.sessions.internal_id import checked_id
+from agent.sessions.lifecycle import Lifecycle
+from agent.sessions.manager import SessionManager
+from agent.sessions.pool import WarmPool
+from agent.sessions.pool_files import PoolFiles
+from agent.sessions.session import EndReason, Session
+from agent.sessions.standbys import Holding, Plan, Setback, plan, set_back
+from agent.sessions.starting import check_environment
+from tiltyard.journal.context import task_context
+from tiltyard.journal.events import get_logger
+
+log = get_logger(__name__)
+
+PASS_SECONDS = 10.0
+"""Between two looks at the latest; each change of the host is cause for one."""
+REST = 9.0
+"""At least so many times as long as a look took, the next one waits: a look goes over all that
+lives, and a host that is busy changes a hundred times a second."""
+
+
+class WarmPools:
+    """Keeps as many standbys as was asked for, and hands them out."""
+
+    def __init__(self, host: Host, sessions: SessionManager) -> None:
+        self._host = host
+        self._sessions = sessions
+        self._files = PoolFiles(host.records)
+        self._ordering = asyncio.Lock()
+        self._orders: set[asyncio.Task[None]] = set()
+        self._standbys: dict[str, Lifecycle] = {}
+        """Those that are not in doubt, until they are claimed or nothing is left of them."""
+        self._found = False
+        """True once those of the agent's earlier runs are among them."""
+        self._ends: dict[str, asyncio.Task[None]] = {}
+        self._failed: dict[str, str] = {}
+        """Of each pool the newest standby that failed: it is kept, for its log."""
+        self._setbacks: dict[str, Setback] = {}
+        self._refusals: dict[str, str] = {}
+        self.warnings: tuple[str, ...] = ()
+        """Which pools are not full for a cause that somebody should know, as of the last look."""
+
+    # -- for callers ---------------------------------------------------------------------------
+
+    async def set(self, order: WarmPool) -> None:
+        """Keep so many standbys of a pool from now on, also after a restart of the agent.
+
+        Raises StaleRevision, InvalidArgument and DiskFull.
+        """
+        checked_id(order.pool, "pool_id")
+        if order.spec is not None:
+            check_environment(self._host, order.spec)
+        # A caller that goes away must not leave it half done, nor two write at one time.
+        task = asyncio.create_task(self._set(order), name=f"warm-pool-{order.pool}")
+        self._orders.add(task)
+        task.add_done_callback(self._orders.discard)
+        await asyncio.shield(task)
+
+    async def claim(self, internal_id: str, request: ClaimRequest) -> Session:
+        """Have a standby become a session, and return it once its game was told.
+
+        Raises what ClaimSession of agent.proto names.
+        """
+        with self._host.metrics.starting(Start.WARM, self._host.clock):
+            return await self._claim(internal_id, request)
+
+    @property
+    def pools(self) -> tuple[WarmPool, ...]:
+        """What was asked for, by id."""
+        return self._files.all
+
+    def uses_image(self, image: str) -> bool:
+        """True for an image that standbys are to start from."""
+        return any(pool.spec is not None and pool.spec.image == image for pool in self.pools)
+
+    # -- for the daemon ------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Remember what was asked, before anything is served."""
+        await self._files.load()
+
+    async def run(self) -> None:
+        """Keep the pools full, for ever."""
+        while True:
+            changed, began = self._host.feed.next_change, self._host.clock.monotonic()
+            try:
+                self.look()
+            except Exception:
+                log.exception("the warm pools cannot be kept full by a defect")
+                await self._host.clock.sleep(PASS_SECONDS)
+            await self._host.clock.sleep(REST * (self._host.clock.monotonic() - began))
+            wait = self._host.clock.sleep(self._seconds_to_next())
+            await comes_first(changed.wait(), wait, "warm-pools-look")
+
+    def look(self) -> None:
+        """Start and stop what is to be, as of now; how that goes is seen the next time."""
+        if not self._sessions.reconciled:
+            return
+        if not self._found:
+            found = self._sessions.standbys()
+            self._standbys = {life.session.internal_id: life for life in found if _is_ours(life)}
+            self._found = True
+        self._take_stock()
+        wanted = self._plan(cramped=())
+        self._stop(wanted)
+        cramped = self._start(wanted)
+        if cramped:
+            self._stop(self._plan(cramped))
+        warnings = self._warnings()
+        if warnings != self.warnings:
+            self.warnings = warnings
+            self._host.feed.tell_host()
+
+    async def close(self) -> None:
+        """Let go of all; the standbys run on."""
+        tasks = [*self._ends.values(), *self._orders]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    async def _claim(self, internal_id: str, request: ClaimRequest) -> Session:
+        reconciled = self._sessions.reconciled
+        try:
+            life = self._sessions.life(internal_id)
+        except SessionNotFound:
+            raise (
+                StandbyNotClaimable("it is unknown") if reconciled else NotReconciled()
+            ) from None
+        if life.session.standby is None:
+            raise StandbyNotClaimable("it never was one")
+        if life.session.is_standby and not reconciled:
+            raise NotReconciled
+        if life.session.is_standby and self._host.drain.now.draining and not request.again:
+            raise Draining
+        await life.claims.claim(life, request)
+        return life.session
+
+    async def _set(self, order: WarmPool) -> None:
+        async with self._ordering:
+            before = self._files.find(order.pool)
+            if not await self._files.set(order):
+                return
+            after = self._files.find(order.pool)
+        if before is None or after is None or before.spec_revision != after.spec_revision:
+            self._setbacks.pop(order.pool, None)  # what it starts now may do better
+            self._refusals.pop(order.pool, None)
+        log.info("warm pool ordered", pool=order.pool, count=order.size)
+        self._host.feed.tell_host()
+
+    def _live(self) -> list[Lifecycle]:
+        """The standbys that can be claimed, now or once they are ready."""
+        return [
+            life
+            for life in self._standbys.values()
+            if _is_ours(life)
+            and not life.session.state.ended
+            and not life.stop_asked.is_set()
+            and not life.gone.is_set()
+            and not life.claims.under_way
+        ]
+
+    def _plan(self, cramped: Iterable[str]) -> Plan:
+        now = self._host.clock.monotonic()
+        leaving = Counter(
+            _pool_of(life)
+            for life in self._standbys.values()
+            if life.stop_asked.is_set() and not life.session.state.ended
+        )
+        has = Holding(
+            standbys=[life.session for life in self._live()],
+            leaving=leaving,
+            held_back=[pool for pool, found in self._setbacks.items() if now < found.until],
+            cramped=tuple(cramped),
+            draining=self._host.drain.now.draining,
+        )
+        return plan(self.pools, has)
+
+    def _take_stock(self) -> None:
+        """See what became of the standbys since the last look."""
+        for internal_id, life in list(self._standbys.items()):
+            if life.gone.is_set():
+                if life.start_error is not None and not life.stop_asked.is_set():
+                    self._set_back(life, str(life.start_error))
+                del self._standbys[internal_id]
+            elif not life.session.is_standby:
+                del self._standbys[internal_id]
+            elif life.session.state.ended and internal_id not in self._ends:
+                self._see_end(life)
+
+    def _see_end(self, life: Lifecycle) -> None:
+        """Have nothing stay of a standby that has ended, but of the newest one that failed."""
+        session, pool = life.session, _pool_of(life)
+        kept = self._failed.get(pool)
+        if session.internal_id != kept and session.stop_reason is None:
+            self._set_back(life, _end_of(session))
+            self._failed[pool] = session.internal_id
+            life = self._standbys.get(kept or "", life)
+        asked = self._files.find(pool)
+        is_kept = life.session.internal_id == self._failed.get(pool)
+        if not (is_kept and asked is not None and asked.size):
+            self._let_go(life, EndReason.STOPPED)
+
+    def _set_back(self, life: Lifecycle, cause: str) -> None:
+        pool, now = _pool_of(life), self._host.clock.monotonic()
+        self._setbacks[pool] = set_back(self._setbacks.get(pool), cause, now)
+        log.warning("standby failed", pool=pool, session=life.session.internal_id, error=cause)
+
+    def _start(self, wanted: Plan) -> Collection[str]:
+        """Start while there are slots to spare; returns the pools whose next one has no room."""
+        by_id = {pool.pool: pool for pool in self.pools}
+        refused: Counter[str] = Counter()
+        cramped: list[str] = []
+        for pool in wanted.start:
+            if not self._host.start_slots.has_spare:
+                break
+            if pool in refused:
+                continue
+            try:
+                life = self._sessions.start_standby(by_id[pool])
+            except AgentError as error:
+                refused[pool] += 1
+                self._refusals[pool] = str(error)
+                if isinstance(error, NoCapacity | NoFreePort):
+                    cramped.append(pool)
+            else:
+                self._host.start_slots.take_spare()
+                self._standbys[life.session.internal_id] = life
+                self._refusals.pop(pool, None)
+        return cramped
+
+    def _stop(self, wanted: Plan) -> None:
+        draining = self._host.drain.now.draining
+        for internal_id in wanted.stop:
+            reason = EndReason.DRAIN if draining else EndReason.STOPPED
+            self._let_go(self._standbys[internal_id], reason)
+
+    def _let_go(self, life: Lifecycle, reason: EndReason) -> None:
+        """Have a standby end, from this moment on, and nothing of it stay."""
+        internal_id = life.session.internal_id
+        if internal_id in self._ends:
+            return
+        if not life.session.state.ended:
+            life.ask_stop(reason)
+        end, own = self._end(internal_id, reason), task_context(session=internal_id)
+        task = asyncio.create_task(end, name=f"end-{internal_id}", context=own)
+        self._ends[internal_id] = task
+        task.add_done_callback(lambda _: self._ends.pop(internal_id))
+
+    async def _end(self, internal_id: str, reason: EndReason) -> None:
+        back_off = BackOff(self._host.clock)
+        while True:
+            try:
+                await self._sessions.stop(internal_id, reason, discard=True)
+            except SessionNotFound:
+                return
+            except AgentError as error:
+                log.warning("standby cannot be removed yet", session=internal_id, error=str(error))
+            except Exception:
+                log.exception("standby cannot be removed by a defect", session=internal_id)
+            else:
+                return
+            await back_off.wait()
+
+    def _warnings(self) -> tuple[str, ...]:
+        causes = [(pool, cause) for pool in self.pools if (cause := self._cause(pool.pool))]
+        if not causes:
+            return ()
+        ready = Counter(
+            _pool_of(life) for life in self._live() if life.session.ready_time is not None
+        )
+        return tuple(
+            f"warm pool {pool.pool}: {ready[pool.pool]} of {pool.size} ready: {cause}"
+            for pool, cause in causes
+            if ready[pool.pool] < pool.size
+        )
+
+    def _cause(self, pool: str) -> str:
+        setback, now = self._setbacks.get(pool), self._host.clock.monotonic()
+        if pool in self._refusals:
+            return self._refusals[pool]
+        recent = setback is not None and now - setback.until < restarts.STEADY_SECONDS
+        return setback.cause if setback is not None and recent else ""
+
+    def _seconds_to_next(self) -> float:
+        now = self._host.clock.monotonic()
+        due = [found.until - now for found in self._setbacks.values() if found.until > now]
+        return min([PASS_SECONDS, *due])
+
+
+def _is_ours(life: Lifecycle) -> bool:
+    return life.session.is_given_back
+
+
+def _pool_of(life: Lifecycle) -> str:
+    standby = life.session.standby
+    return standby.pool if standby is not None else ""
+
+
+def _end_of(session: Session) -> str:
+    """How a standby ended that nobody told to end."""
+    reason = session.end_reason.value if session.end_reason else "ended"
+    code = "" if session.exit_code is None else f", code {session.exit_code}"
+    return f"it ended by itself: {reason}{code}" + (
+        f": {session.detail}" if session.detail else ""
+    )

@@ -1,0 +1,109 @@
+"""The authority that hosts and the control plane know each other by, for operators."""
+
+from aiohttp import web
+from typing_extensions import TypedDict
+
+from controlplane.api.bodies import Body
+from controlplane.api.operation import Answer, operation
+from controlplane.api.services import caller_of, services_of
+from controlplane.authority import Authority
+from controlplane.rotation import RotationStatus
+
+MAX_WAITING_SHOWN = 100
+
+
+class ShownAuthority(TypedDict):
+    """An authority; `fingerprint` is the SHA-256 of its certificate, times are milliseconds."""
+
+    fingerprint: str
+    created: int
+    expires: int
+
+
+class WaitingAgent(TypedDict):
+    """An enrolled agent that is not with the current authority alone, and why."""
+
+    agent: str
+    authority: str | None
+    why: str
+
+
+class AuthorityStatus(TypedDict):
+    """The authorities, and how far the hosts have moved.
+
+    `current` signs; `former` is trusted as well while hosts move, and null else. Of all `enrolled`
+    agents, `moved` are with the current one; `waiting` are at most 100 of the others.
+    """
+
+    current: ShownAuthority
+    former: ShownAuthority | None
+    enrolled: int
+    moved: int
+    waiting: list[WaitingAgent]
+
+
+class RotateBody(Body):
+    """The body of POST /operator/authority/rotate."""
+
+    compromised: bool | None = None
+
+
+class FinishBody(Body):
+    """The body of POST /operator/authority/finish."""
+
+    force: bool | None = None
+
+
+@operation()
+async def get_authority(request: web.Request) -> Answer[AuthorityStatus]:
+    """Describe the authority, and how far the hosts have moved to it."""
+    return Answer(_shown(services_of(request).rotation.status()))
+
+
+@operation()
+async def rotate_authority(request: web.Request, body: RotateBody) -> Answer[AuthorityStatus]:
+    """Have a new authority take the place of the current one, and describe that.
+
+    Hosts move to it as they are heard; sessions, streams and starts go on. A rotation that is
+    under way goes on. `compromised`: the current one is trusted no more from now on, and every
+    host must enrol again.
+    """
+    rotation = services_of(request).rotation
+    return Answer(
+        _shown(await rotation.rotate(caller_of(request), compromised=bool(body.compromised)))
+    )
+
+
+@operation()
+async def finish_rotation(request: web.Request, body: FinishBody) -> Answer[AuthorityStatus]:
+    """Trust the former authority no more, once every host has moved. Idempotent.
+
+    `force`: also where some have not, which must enrol again.
+    """
+    rotation = services_of(request).rotation
+    return Answer(_shown(await rotation.finish(caller_of(request), force=bool(body.force))))
+
+
+def _shown(status: RotationStatus) -> AuthorityStatus:
+    return {
+        "current": _authority(status.current),
+        "former": None if status.former is None else _authority(status.former),
+        "enrolled": status.enrolled,
+        "moved": status.enrolled - len(status.waiting),
+        "waiting": [
+            {
+                "agent": waiting.link.row.name,
+                "authority": waiting.link.row.authority,
+                "why": waiting.why,
+            }
+            for waiting in status.waiting[:MAX_WAITING_SHOWN]
+        ],
+    }
+
+
+def _authority(authority: Authority) -> ShownAuthority:
+    return {
+        "fingerprint": authority.fingerprint,
+        "created": authority.begin_ms,
+        "expires": authority.expire_ms,
+    }

@@ -1,0 +1,79 @@
+"""The operators' command that explains placement: a call of the API."""
+
+import re
+from typing import Any
+
+import click
+
+from controlplane.cli.options import Api, calls
+from controlplane.cli.tables import Column, Row, cores, field, memory, short_span, table, words
+
+_PORT = re.compile(r"([1-9][0-9]{0,4}/(?:tcp|udp))=([1-9][0-9]{0,4})\Z", re.ASCII)
+
+
+def _why_not(row: Row) -> str:
+    """Show what keeps the session from a host, and what becomes of an image that is missing."""
+    reasons = [obstacle["details"] for obstacle in row["obstacles"]]
+    pull = row["pull"]
+    if pull is not None:
+        layers = f", {pull['layersDone']} of {pull['layers']} layers" if pull["layers"] else ""
+        cause = f": {pull['cause']}" if pull["cause"] else ""
+        reasons.append(f"its pull is {pull['state']}{layers}{cause}")
+    return "; ".join(reasons)
+
+
+def _resources(amount: Row) -> str:
+    gpus = [f"GPU {amount['gpu']}"] if amount["gpu"] else []
+    return words([f"CPU {cores(amount['cpu'])}", f"RAM {memory(amount['ram'])}", *gpus])
+
+
+HOSTS: dict[str, Column] = {
+    "RANK": field("rank"),
+    "AGENT": field("agent"),
+    "FULL": field("fullness", lambda part: f"{part:.0%}"),
+    "LATENCY": field("latency", short_span),
+    "FREE": field("free", _resources),
+    "WHY NOT": _why_not,
+}
+
+
+def _lines(content: Any) -> list[str]:
+    head = (
+        f"{content['account']}/{content['image']}:{content['tag']} in {content['location']} asks"
+        f" for {_resources(content['reservation'])};"
+        f" node pool {content['nodePool']} is {content['strategy']}"
+    )
+    return [head, *table(HOSTS, content["hosts"])]
+
+
+def _pins(_: object, __: object, texts: tuple[str, ...]) -> dict[str, str]:
+    pins = {}
+    for text in texts:
+        found = _PORT.match(text)
+        if found is None:
+            raise click.BadParameter(f"{text!r} has not the form 7777/udp=25000")
+        pins[f"ports[{found[1]}]"] = found[2]
+    return pins
+
+
+@click.command()
+@click.argument("image")
+@click.argument("location")
+@click.option("--account", default="default", show_default=True, help="Whose application it is.")
+@click.option("--version", help="The tag; else the one that a start would run.")
+@click.option(
+    "--port",
+    "pins",
+    multiple=True,
+    callback=_pins,
+    metavar="7777/udp=25000",
+    help="Pin a host port; repeatable.",
+)
+@calls("explain placement")
+def placement(
+    api: Api, image: str, location: str, *, account: str, version: str | None, pins: dict[str, str]
+) -> None:
+    """Explain host by host where a session of an application would go now, or why not."""
+    query: dict[str, object] = {"account": account, "image": image, "location": location}
+    reply = api.get("operator", "placement", **query, version=version, **pins)
+    api.print(reply, _lines)

@@ -1,0 +1,48 @@
+"""ICMP echo to one IPv4 address. The only importer of `icmplib`."""
+
+import asyncio
+
+from icmplib import AsyncSocket, ICMPLibError, ICMPRequest, ICMPSocketError, ICMPv4Socket
+from icmplib.utils import unique_identifier
+
+
+class CannotPingError(Exception):
+    """This process cannot send ICMP at all; the text is for the operator."""
+
+
+async def ping(address: str, timeout: float) -> float | None:
+    """Send one echo and give its round trip in milliseconds; None when no answer came in time.
+
+    `timeout` in seconds. An answer from another address is none.
+
+    Raises:
+        CannotPingError: This process may not send ICMP, or has no files left.
+    """
+    request = ICMPRequest(destination=address, id=unique_identifier(), sequence=1)
+    with AsyncSocket(_socket()) as socket:
+        try:
+            # Its own clock is the wall's, which may be set while it waits.
+            async with asyncio.timeout(timeout):
+                socket.sock.connect((address, 0))
+                sent_at = asyncio.get_running_loop().time()
+                socket.send(request)
+                reply = await socket.receive(request, timeout)
+                reply.raise_for_status()
+        except (ICMPLibError, OSError):  # unreachable, refused by a firewall, or late
+            return None
+        return (asyncio.get_running_loop().time() - sent_at) * 1000
+
+
+def _socket() -> ICMPv4Socket:
+    """Open the kind that needs no privilege, else the other.
+
+    The first is for the groups in `net.ipv4.ping_group_range`, the second for CAP_NET_RAW.
+    """
+    try:
+        return ICMPv4Socket(privileged=False)
+    except ICMPSocketError:
+        pass
+    try:
+        return ICMPv4Socket(privileged=True)
+    except ICMPSocketError as error:
+        raise CannotPingError(str(error)) from error

@@ -1,0 +1,105 @@
+"""Measures how far away each host is, all the time: who answers, and how fast.
+
+A host is asked as soon as it has reported and then once in an interval. An address that does not
+answer is asked again at once, until it is known to be silent; so one host costs at most a dozen
+echoes in an interval, whatever it announces.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+from controlplane.clock import Clock
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.icmp import CannotPingError, ping
+from controlplane.metrics.agents import FleetMetrics
+from tiltyard.journal.events import get_logger
+
+_log = get_logger(__name__)
+
+TIMEOUT = 1.0
+"""Seconds for an answer: who is farther away is of no use to a game."""
+
+LOOK = 1.0
+"""Seconds between two looks at who is due: a new host waits no longer."""
+
+AT_ONCE = 64
+"""Echoes under way at the same time."""
+
+JITTER = 0.1
+"""Part of the interval by which each wait differs, so that hosts do not march."""
+
+
+class Pinger:
+    """Owns the measuring of a fleet."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        interval: float,
+        clock: Clock,
+        random: Random | None = None,
+        ping: Callable[[str, float], Awaitable[float | None]] = ping,
+        look: float = LOOK,
+        metrics: FleetMetrics | None = None,
+    ) -> None:
+        """Ask every `interval` seconds, never when it is 0, by `ping`, as `icmp.ping` does."""
+        self._fleet = fleet
+        self._interval = interval
+        self._clock = clock
+        self._random = random or Random()  # noqa: S311  # spreads waits, no secret
+        self._ping = ping
+        self._look = look
+        self._metrics = metrics or FleetMetrics()
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._told = ""
+
+    async def run(self) -> None:
+        """Measure until cancelled; return at once when nothing is to be measured."""
+        if not self._interval:
+            return
+        async with asyncio.TaskGroup() as group:
+            while True:
+                now = self._clock.monotonic()
+                for link in self._fleet.links:
+                    if self._is_due(link, now):
+                        link.latency.due = float("inf")
+                        group.create_task(self._measure(link), name=f"ping {link.row.name}")
+                await asyncio.sleep(self._look)
+
+    def _is_due(self, link: HostLink, now: float) -> bool:
+        latency = link.latency
+        return (
+            latency.due <= now and bool(latency.addresses) and self._fleet.is_heard(link.row.name)
+        )
+
+    async def _measure(self, link: HostLink) -> None:
+        for address in link.latency.addresses:
+            try:
+                while not link.latency.note(address, await self._echo(address)):
+                    pass
+            except CannotPingError as error:
+                link.latency.forget()
+                self._tell(f"cannot measure latency: because {error}")
+                break
+            self._tell("")
+        wait = self._interval * (1 + JITTER * (2 * self._random.random() - 1))
+        link.latency.due = self._clock.monotonic() + wait
+
+    async def _echo(self, address: str) -> float | None:
+        async with self._slots:
+            ms = await self._ping(address, TIMEOUT)
+        self._metrics.probed(ms)
+        return ms
+
+    def _tell(self, text: str) -> None:
+        """Log why nothing can be measured, once, and that it can again."""
+        if text == self._told:
+            return
+        self._told = text
+        if text:
+            _log.warning("latency is not measured, and ranks no host", error=text)
+        else:
+            _log.info("latency is measured again")

@@ -1,0 +1,1 @@
+"""What the control plane tells of itself, for Prometheus."""

@@ -1,0 +1,118 @@
+"""What is told of agents: calls to them, and how they are followed."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+
+from controlplane.errors import (
+    AgentNewerError,
+    AgentRefusedError,
+    AgentSilentError,
+    StoreError,
+)
+from controlplane.metrics.making import Maker, Registry
+
+
+class AgentCalls:
+    """Calls to agents, over all of them."""
+
+    def __init__(self, registry: Registry = None) -> None:
+        make = Maker(registry)
+        self._calls = make.counter(
+            "agent_calls_total",
+            "Calls to agents; outcome is ok, why an agent refused, silent, newer, or left when"
+            " the reader of a stream went.",
+            *("method", "outcome"),
+        )
+        self._seconds = make.histogram(
+            "agent_call_duration_seconds",
+            "Seconds that calls to agents took which have one answer, whatever it was.",
+            "method",
+        )
+
+    @contextmanager
+    def counted(self, method: str, *, is_stream: bool) -> Iterator[None]:
+        """Count a call and, unless it is a stream, time it."""
+        outcome, began = "internal", perf_counter()
+        try:
+            yield
+            outcome = "ok"
+        except AgentRefusedError as error:
+            outcome = error.agent_reason.value
+            raise
+        except AgentSilentError as error:
+            outcome = "newer" if isinstance(error, AgentNewerError) else "silent"
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            outcome = "left"
+            raise
+        finally:
+            self._calls.labels(method, outcome).inc()
+            if not is_stream:
+                self._seconds.labels(method).observe(perf_counter() - began)
+
+
+@dataclass(slots=True)
+class Renewal:
+    """A try to renew a certificate; it did not happen where nothing was due."""
+
+    happened: bool = True
+
+
+_BREAKS = {
+    TimeoutError: "timeout",
+    AgentNewerError: "newer",
+    AgentRefusedError: "refused",
+    AgentSilentError: "silent",
+    StoreError: "database_failed",
+}
+
+
+class FleetMetrics:
+    """Following hosts: their streams, their certificates, how far away they are."""
+
+    def __init__(self, registry: Registry = None) -> None:
+        make = Maker(registry)
+        self.snapshot_seconds = make.histogram(
+            "watch_snapshot_duration_seconds",
+            "Seconds from the begin to the end of a snapshot; each is a host that was"
+            " synchronised anew.",
+        )
+        self._breaks = make.counter(
+            "watch_breaks_total", "Streams of hosts that broke, by why.", "reason"
+        )
+        for reason in _BREAKS.values():
+            self._breaks.labels(reason)
+        self._renewals = make.counter(
+            "certificate_renewals_total",
+            "Tries to renew a certificate, of an agent or the control plane's own.",
+            *("certificate", "result"),
+        )
+        for certificate in ("agent", "controlplane"):
+            for result in ("renewed", "failed"):
+                self._renewals.labels(certificate, result)
+        self._probes = make.counter(
+            "latency_probes_total", "Echoes asked of latency addresses of hosts.", "result"
+        )
+
+    def broke(self, error: Exception) -> None:
+        """Count a stream that broke."""
+        self._breaks.labels(_BREAKS[type(error)]).inc()
+
+    @contextmanager
+    def renewal(self, certificate: str) -> Iterator["Renewal"]:
+        """Count a try to renew a certificate, the agent's or the controlplane's."""
+        renewal = Renewal()
+        try:
+            yield renewal
+        except Exception:
+            self._renewals.labels(certificate, "failed").inc()
+            raise
+        if renewal.happened:
+            self._renewals.labels(certificate, "renewed").inc()
+
+    def probed(self, ms: float | None) -> None:
+        """Count an echo; None: it was not answered."""
+        self._probes.labels("unanswered" if ms is None else "answered").inc()

@@ -1,0 +1,38 @@
+"""All metrics of one control plane, in a registry of its own."""
+
+import platform
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
+
+from controlplane.metrics.agents import AgentCalls, FleetMetrics
+from controlplane.metrics.http import HttpMetrics
+from controlplane.metrics.making import Maker
+from controlplane.metrics.starts import StartMetrics
+from controlplane.metrics.store import StoreMetrics
+
+_VERSION = version("tiltyard")
+
+
+class Metrics:
+    """The instruments, each for the part that uses it."""
+
+    def __init__(self) -> None:
+        """Make them all; the process and its garbage collector tell of themselves."""
+        self.registry = registry = CollectorRegistry()
+        self.http = HttpMetrics(registry)
+        self.starts = StartMetrics(registry)
+        self.agent_calls = AgentCalls(registry)
+        self.fleet = FleetMetrics(registry)
+        self.store = StoreMetrics(registry)
+        self.loop_lag = Maker(registry).histogram(
+            "event_loop_lag_seconds",
+            "Seconds by which a timer of the event loop was late.",
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+        )
+        ProcessCollector(registry=registry)
+        GCCollector(registry)
+        build = Maker(registry).gauge(
+            "build_info", "Always 1: the version of Tiltyard and of Python.", "version", "python"
+        )
+        build.labels(_VERSION, platform.python_version()).set(1)

@@ -1,0 +1,87 @@
+"""What is told of POST /session: how long starts take, and why some come to nothing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from controlplane.errors import (
+    ImageCannotRunError,
+    NoCapacityCause,
+    NoCapacityError,
+    StoreError,
+    TiltyardError,
+)
+from controlplane.metrics.making import Maker, Registry
+from controlplane.start_timing import StartTiming
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 15, 60)
+"""A claim takes some 20 ms, a cold start half a second, and `start_timeout` at most."""
+
+
+class StartMetrics:
+    """What becomes of POST /session."""
+
+    def __init__(self, registry: Registry = None) -> None:
+        make = Maker(registry)
+        self._seconds = make.histogram(
+            "start_duration_seconds",
+            "Seconds that a start took; kind is warm where a standby was claimed, none where"
+            " nothing was started.",
+            *("kind", "result"),
+            buckets=_SECONDS,
+        )
+        self._phases = make.histogram(
+            "start_phase_duration_seconds",
+            "Seconds that a start which succeeded spent in each of its phases.",
+            *("kind", "phase"),
+            buckets=_SECONDS,
+        )
+        self._refusals = make.counter(
+            "start_refusals_total", "Starts that came to nothing, by why.", "reason"
+        )
+        for cause in NoCapacityCause:
+            self._refusals.labels(cause.value)
+        self.in_progress = make.gauge("starts_in_progress", "Starts under way.")
+        self.ready_wait = make.histogram(
+            "start_ready_wait_duration_seconds",
+            "Seconds that a start with Prefer: wait=ready waited for bound ports, from the start"
+            " of its session.",
+            "result",
+            buckets=_SECONDS,
+        )
+
+    @contextmanager
+    def counted(self, timing: StartTiming) -> Iterator[None]:
+        """Count and time a start to its end."""
+        self.in_progress.inc()
+        try:
+            with self.refusals():
+                yield
+        except BaseException:
+            self._seconds.labels("none", "refused").observe(timing.total())
+            raise
+        finally:
+            self.in_progress.dec()
+        kind = timing.kind
+        self._seconds.labels(kind, "started").observe(timing.total())
+        for phase, seconds in timing.seconds.items():
+            self._phases.labels(kind, phase).observe(seconds)
+
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
+        """Count an error as the refusal of a start."""
+        try:
+            yield
+        except Exception as error:
+            self._refusals.labels(_reason(error)).inc()
+            raise
+
+
+def _reason(error: Exception) -> str:
+    """Name an error as a label."""
+    if isinstance(error, NoCapacityError):
+        return error.cause.value
+    if isinstance(error, ImageCannotRunError):
+        return "image_cannot_run"
+    if isinstance(error, TiltyardError):
+        return error.reason.name.lower()
+    return "database_failed" if isinstance(error, StoreError) else "internal"

@@ -1,0 +1,66 @@
+"""What is told of the database."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from controlplane.metrics.making import Maker, Registry
+
+_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5)
+"""A commit takes 0.1 ms on a good disk."""
+
+
+class StoreMetrics:
+    """The database."""
+
+    def __init__(self, registry: Registry = None) -> None:
+        make = Maker(registry)
+        self.transaction_seconds = make.histogram(
+            "database_transaction_duration_seconds",
+            "Seconds from asking for a transaction to its commit, the wait for others included.",
+            buckets=_SECONDS,
+        )
+        self.commit_seconds = make.histogram(
+            "database_commit_duration_seconds",
+            "Seconds of a commit with the transactions in it.",
+            buckets=_SECONDS,
+        )
+        self.commit_size = make.histogram(
+            "database_commit_transactions",
+            "Transactions that were committed together.",
+            buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+        )
+        self.commit_failures = make.counter(
+            "database_commit_failures_total", "Commits that failed and were undone."
+        )
+        self.look_seconds = make.histogram(
+            "database_look_duration_seconds",
+            "Seconds of a read of a few rows beside the transactions, with the wait for others.",
+            buckets=_SECONDS,
+        )
+        self.read_seconds = make.histogram(
+            "database_read_duration_seconds",
+            "Seconds of a long read beside the transactions.",
+            buckets=_SECONDS,
+        )
+        self._waiting = make.gauge(
+            "database_waiting_transactions", "Transactions that wait for the database's thread."
+        )
+        self._bytes = make.gauge(
+            "database_size_bytes",
+            "Size of the database's files: data and write-ahead log.",
+            "file",
+        )
+
+    def follow(self, path: Path, waiting: Callable[[], int]) -> None:
+        """Show the size of these files, and how many wait, whenever the metrics are read."""
+        self._waiting.set_function(waiting)
+        self._bytes.labels("data").set_function(lambda: _size(path))
+        wal = path.with_name(f"{path.name}-wal")
+        self._bytes.labels("wal").set_function(lambda: _size(wal))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,132 @@
+"""What hosts were told to keep of warm pools, and what that is made from."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlite_utils import Database
+
+from controlplane.storage.application_store import Application, all_applications
+from controlplane.storage.store import Store
+from controlplane.storage.tag_store import Tag
+from controlplane.storage.warm_pool_store import ALL_POOLS, WarmPool, pool_of
+
+
+@dataclass(frozen=True, slots=True)
+class WantedPool:
+    """A pool, its application and the enabled tags of that, the newest first."""
+
+    pool: WarmPool
+    application: Application
+    tags: tuple[Tag, ...]
+
+    @property
+    def size(self) -> int:
+        """How many standbys there shall be."""
+        return self.pool.size if self.pool.enabled else 0
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRow:
+    """The newest order to a host about a pool; `spec` is the same for the same standbys."""
+
+    pool: str
+    agent: str
+    revision: int
+    size: int
+    spec: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewOrder:
+    """An order to be written; `known` is the revision that the host is known to have."""
+
+    pool: str
+    agent: str
+    size: int
+    spec: str
+    known: int = 0
+
+
+class StandbyOrderStore:
+    """Transactions on orders to keep standbys."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def wanted(self) -> list[WantedPool]:
+        """Read the pools of accounts that were not removed, after all that was sent before."""
+        return await self._store.run(_wanted)
+
+    async def all(self) -> list[OrderRow]:
+        """Read the newest orders."""
+        sql = "SELECT pool, agent, revision, size, spec FROM standby_order"
+        return await self._store.run(lambda db: [OrderRow(*row) for row in db.execute(sql)])
+
+    async def order(self, orders: Iterable[NewOrder], now_ms: int) -> list[OrderRow]:
+        """Write orders, each with a revision past all before it.
+
+        That is the wall time where it is higher, so that it is past those which a database had
+        that was lost, also of a host that is not heard now.
+        """
+
+        def transaction(db: Database) -> list[OrderRow]:
+            return [OrderRow(*_order(db, order, now_ms)) for order in orders]
+
+        return await self._store.run(transaction)
+
+    async def forget(self, done: Iterable[OrderRow]) -> None:
+        """Forget orders that there is nobody to tell any more, unless there is a newer one."""
+
+        def transaction(db: Database) -> None:
+            for row in done:
+                db.execute(
+                    "DELETE FROM standby_order WHERE pool=? AND agent=? AND revision=?",
+                    (row.pool, row.agent, row.revision),
+                )
+
+        await self._store.run(transaction)
+
+
+def _wanted(db: Database) -> list[WantedPool]:
+    rows = db.execute(
+        f"{ALL_POOLS} WHERE account IN"  # noqa: S608  # a constant
+        " (SELECT name FROM account WHERE removed_ms IS NULL)"
+        " ORDER BY account, application, location"
+    )
+    pools = [pool_of(row) for row in rows]
+    names = {(pool.account, pool.application) for pool in pools}
+    applications = all_applications(db, names)
+    tags = _tags_of(db, names)
+    return [
+        WantedPool(pool, applications[key], tuple(tags[key]))
+        for pool in pools
+        if (key := (pool.account, pool.application)) in applications
+    ]
+
+
+def _tags_of(
+    db: Database, names: Iterable[tuple[str, str]]
+) -> Mapping[tuple[str, str], list[Tag]]:
+    found: dict[tuple[str, str], list[Tag]] = defaultdict(list)
+    rows = db.execute(
+        "SELECT account, application, name, digest, image FROM tag WHERE enabled"
+        " AND (account, application) IN"
+        " (SELECT value->>0, value->>1 FROM json_each(?)) ORDER BY priority DESC",
+        (json.dumps(sorted(names)),),
+    )
+    for account, application, *tag in rows:
+        found[account, application].append(Tag(*tag))
+    return found
+
+
+def _order(db: Database, order: NewOrder, now_ms: int) -> tuple[str, str, int, int, str]:
+    row: tuple[str, str, int, int, str] = db.execute(
+        "INSERT INTO standby_order(pool, agent, revision, size, spec)"
+        " VALUES (?1,?2,max(?3, ?4),?5,?6) ON CONFLICT(pool, agent) DO UPDATE SET"
+        " revision=max(revision + 1, excluded.revision), size=excluded.size, spec=excluded.spec"
+        " RETURNING pool, agent, revision, size, spec",
+        (order.pool, order.agent, now_ms, order.known + 1, order.size, order.spec),
+    ).fetchone()
+    return row

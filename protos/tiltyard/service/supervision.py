@@ -1,0 +1,31 @@
+"""What the service manager asks of a service that it started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Supervision(NamedTuple):
+    """Where a service manager wants to be told how the program is; nowhere without a `socket`.
+
+    `watchdog` is after how many seconds of silence it takes the program for hung.
+    `journal_stream` names the file that leads to its journal, as `device:inode`.
+    """
+
+    socket: str = ""
+    watchdog: float | None = None
+    journal_stream: str = ""
+
+
+def read_supervision(environment: Mapping[str, str]) -> Supervision:
+    """Read what systemd tells a service: sd_notify(3), sd_watchdog_enabled(3), systemd.exec(5)."""
+    asked = environment.get("WATCHDOG_USEC", "")
+    microseconds = int(asked) if asked.isdecimal() else 0
+    is_for_us = environment.get("WATCHDOG_PID") in {None, str(os.getpid())}
+    return Supervision(
+        socket=environment.get("NOTIFY_SOCKET", ""),
+        watchdog=microseconds / 10**6 if microseconds and is_for_us else None,
+        journal_stream=environment.get("JOURNAL_STREAM", ""),
+    )

@@ -1,0 +1,22 @@
+"""Why nobody could be reached by HTTP, in the words of the system."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+
+import aiohttp
+
+
+def why(error: BaseException) -> str:
+    """Say what went wrong, without the address: whoever asks names that."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        error = error.certificate_error
+    elif isinstance(error, aiohttp.ClientConnectorError):  # its own text is full of inner things
+        error = error.os_error
+    if isinstance(error, OSError) and error.strerror:
+        if isinstance(error, ssl.SSLError | socket.gaierror):  # with numbers of their own
+            return error.strerror
+        return os.strerror(error.errno) if error.errno else error.strerror
+    return str(error) or type(error).__name__

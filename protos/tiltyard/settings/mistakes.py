@@ -1,0 +1,64 @@
+"""What is wrong with settings, in the words of who has to mend it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+Key = tuple[str | int, ...]
+"""The way to a value: names of tables and keys, and places in lists, which begin at 0."""
+
+
+def shown(key: Key) -> str:
+    """A key as people write it: `registries[0].address`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key)
+    return text.removeprefix(".")
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing that is wrong; its `str` is one line.
+
+    `where` is `FILE:LINE`, or the variable of the environment that it comes from. A warning is of
+    something that may be meant, or that may change without an edit.
+    """
+
+    key: Key
+    text: str
+    mend: str = ""
+    where: str = ""
+    is_warning: bool = False
+
+    def __str__(self) -> str:
+        told = f"{self.text}; {self.mend}" if self.mend else self.text
+        parts = (self.where, shown(self.key), f"warning: {told}" if self.is_warning else told)
+        return " ".join(": ".join(filter(None, parts)).splitlines())
+
+
+class SettingsError(Exception):
+    """Settings cannot be used; the text has a line for each mistake."""
+
+    def __init__(self, *mistakes: Mistake) -> None:
+        super().__init__("\n".join(map(str, mistakes)))
+        self.mistakes = mistakes
+
+
+def unknown(key: Key, known: Iterable[str]) -> Mistake:
+    """A key that there is not, with the one that may be meant."""
+    near = difflib.get_close_matches(str(key[-1]), sorted(known), n=1)
+    mend = f"did you mean {near[0]!r}?" if near else "take it out"
+    return Mistake(key, f"unknown key {key[-1]!r}", mend)
+
+
+def in_order(mistakes: Sequence[Mistake]) -> tuple[Mistake, ...]:
+    """The first of each key, line by line: what follows from it is mended with it."""
+    first: dict[Key, Mistake] = {}
+    for mistake in mistakes:
+        first.setdefault(mistake.key, mistake)
+    return tuple(sorted(first.values(), key=_place))
+
+
+def _place(mistake: Mistake) -> tuple[str, int]:
+    file, _, line = mistake.where.rpartition(":")
+    return (file, int(line)) if line.isdecimal() else (mistake.where, 0)

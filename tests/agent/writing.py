@@ -1,0 +1,101 @@
+"""Writes what an agent keeps: `python -m tests.agent.writing formats/<n>`.
+
+An agent in memory plays a story, and its state directory is kept, with the label of a container.
+What a released format wrote is never written anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent.engine import LABEL_RECORD, container_name
+from agent.errors import SessionNotFound
+from agent.identity import FILE, Identity, make_request
+from agent.sessions.session import EndReason, SessionSpec, State
+from controlplane.authority import Authority
+from tests.agent.hosts import Agent, an_agent, until_sealed
+from tests.agent.samples import IMAGE, a_spec
+from tests.fakes import FakeClock, FakeEngine
+
+BEGUN = 1_800_000_000.0
+WRITTEN = BEGUN + 11
+"""When the agent ended that wrote them."""
+RUNNING, RESTARTING, ENDED, MARKED, BURIED = (
+    f"{number:08d}-0000-4000-8000-000000000000" for number in range(1, 6)
+)
+LABEL = "label.json"
+DAY = 86_400.0
+
+
+async def write(folder: Path) -> None:
+    """Play the story below a folder, and leave `state` and the label there."""
+    clock = FakeClock(BEGUN)
+    engine = FakeEngine(clock)
+    engine.add_image(IMAGE)
+    async with an_agent(folder, engine, clock) as agent:
+        await _play(agent)
+        labels = (await engine.inspect(container_name(RUNNING))).labels
+    await asyncio.to_thread((folder / LABEL).write_text, labels[LABEL_RECORD], "utf-8")
+    await asyncio.to_thread(_identify, folder / "state" / FILE)
+
+
+async def _play(agent: Agent) -> None:
+    clock, engine, sessions = agent.clock, agent.engine, agent.sessions
+    await sessions.start(
+        RUNNING, _spec(1, ttl=3600.0, args=("--map", "ü"), env={"MODE": "$TILTYARD_HOST"})
+    )
+    await sessions.start(RESTARTING, _spec(2, restart=True))
+    await sessions.start(ENDED, _spec(3))
+    await sessions.start(MARKED, _spec(4))
+    engine.write_log(container_name(ENDED), b"one\ntwo\n")
+    await clock.advance(5)
+    await _fail(agent, delay=1.0)
+    await clock.advance(1)
+    await sessions.life(RESTARTING).wait_for(lambda now: now.state is State.RUNNING)
+    await clock.advance(5)
+    await _fail(agent, delay=2.0)
+    await sessions.stop(ENDED, EndReason.STOPPED)
+    await until_sealed(agent, ENDED)
+    try:
+        await sessions.stop(BURIED, EndReason.STOPPED)
+    except SessionNotFound:
+        await sessions.set_drain(7, draining=True, expire_time=WRITTEN + DAY)
+    marked = sessions.life(MARKED).session.with_changes(stop_reason=EndReason.TTL)
+    await agent.records.mark_stop(marked)
+
+
+def _spec(number: int, **changes: Any) -> SessionSpec:
+    spec = a_spec(**changes)
+    return replace(spec, identity=replace(spec.identity, session_id=f"match/{number} ü"))
+
+
+async def _fail(agent: Agent, delay: float) -> None:
+    agent.engine.end(container_name(RESTARTING), 139)
+    life = agent.sessions.life(RESTARTING)
+    await life.wait_for(lambda now: now.state is State.RESTARTING and now.restart_delay == delay)
+
+
+def _identify(path: Path) -> None:
+    authority, (key, request) = Authority.create(int(BEGUN * 1000)), make_request()
+    signed = authority.sign_agent(request, "host-1", int(BEGUN * 1000)).certificate
+    Identity(key, signed, authority.certificate).save(path)
+
+
+def _keep(made: Path, folder: Path) -> None:
+    for name in ("spool", "lock"):
+        left = made / "state" / name
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    shutil.copytree(made / "state", folder / "state")
+    shutil.copy(made / LABEL, folder / LABEL)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        asyncio.run(write(Path(scratch)))
+        _keep(Path(scratch), Path(sys.argv[1]))

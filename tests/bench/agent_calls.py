@@ -1,0 +1,95 @@
+"""Calls of an agent over its socket, as a control plane makes them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from tests.demo_game import TCP_PORT, UDP_PORT
+from tests.harness import AgentProcess
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+AT_ONCE = 4
+"""Starts under way: not more than an agent has slots."""
+_TIMEOUT = 60.0
+_POLL = 0.005
+
+
+@contextmanager
+def stub_of(agent: AgentProcess) -> Iterator[Any]:
+    """Connect to an agent."""
+    with grpc.insecure_channel(agent.address) as channel:
+        grpc.channel_ready_future(channel).result(_TIMEOUT)
+        yield agent_pb2_grpc.AgentServiceStub(channel)
+
+
+def until_reconciled(agent: AgentProcess) -> None:
+    """Wait until the agent has compared its records with its engine."""
+    deadline = time.monotonic() + _TIMEOUT
+    with stub_of(agent) as stub:
+        while not stub.GetHost(pb.GetHostRequest(), timeout=_TIMEOUT).reconciled:
+            if time.monotonic() > deadline:
+                raise TimeoutError("the agent has not reconciled")
+            time.sleep(_POLL)
+
+
+def pull(agent: AgentProcess, image: str) -> None:
+    """Have an image pulled."""
+    with stub_of(agent) as stub:
+        for _ in stub.PullImage(pb.PullImageRequest(image=image), timeout=_TIMEOUT):
+            pass
+
+
+def start_sessions(agent: AgentProcess, image: str, count: int, ttl: float | None = None) -> None:
+    """Start so many sessions; raises what gRPC does when one does not start."""
+    with stub_of(agent) as stub, ThreadPoolExecutor(AT_ONCE) as callers:
+        list(callers.map(lambda _: _start(stub, image, ttl), range(count)))
+
+
+def processes(agent: AgentProcess) -> dict[str, int]:
+    """Give the process of every live session, by internal id."""
+    found: dict[str, int] = {}
+    page = pb.ListSessionsRequest(live_only=True)
+    with stub_of(agent) as stub:
+        while True:
+            answer = stub.ListSessions(page, timeout=_TIMEOUT)
+            found |= {session.internal_id: session.pid for session in answer.sessions}
+            if not answer.next_page_token:
+                return found
+            page.page_token = answer.next_page_token
+
+
+def _start(stub: Any, image: str, ttl: float | None) -> None:
+    internal_id = str(uuid.uuid4())
+    spec = pb.SessionSpec(
+        format=1,
+        identity=pb.Identity(
+            account="default",
+            session_id=f"match-{internal_id}",
+            application="arena",
+            tag="v1",
+            location="local",
+            labels={"mode": "ranked", "lobby": "001"},
+            ticket=bytes(32),
+        ),
+        image=image,
+        args=["--lines-per-second", "0"],
+        network_mode=pb.NETWORK_MODE_BRIDGE,
+        reservation=pb.Resources(nano_cpus=10**8, memory_bytes=32 * 2**20),
+        limits=pb.Resources(nano_cpus=10**9, memory_bytes=64 * 2**20),
+        ports=[
+            pb.PortRequest(container_port=UDP_PORT, protocol=pb.PROTOCOL_UDP),
+            pb.PortRequest(container_port=TCP_PORT, protocol=pb.PROTOCOL_TCP),
+        ],
+    )
+    if ttl is not None:
+        spec.ttl.FromNanoseconds(round(ttl * 10**9))
+    request = pb.StartSessionRequest(internal_id=internal_id, spec=spec)
+    stub.StartSession(request, timeout=_TIMEOUT)

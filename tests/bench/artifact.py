@@ -1,0 +1,81 @@
+"""Files of an ended session through HTTP, against `docker cp` and gzip.
+
+The files are a third text, a third noise, and a third of what the game writes by itself: saves,
+replays and media differ as much in how well they are packed.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.bench.played import download, in_turn, play, to_nowhere
+from tests.bench.report import Result
+from tests.deployment import Deployment, Steps
+
+BYTES = 90_000_000
+FILES_OF_A_KIND = 3
+_COPY_TIMEOUT = 60
+_MB = 1_000_000
+
+
+def measure(effort: int, steps: Steps) -> list[Result]:
+    """Fetch the same folder in both ways, in turn."""
+    size, rounds = effort * BYTES // 100, max(3, effort * 9 // 100)
+    with Deployment(steps) as deployment:
+        with steps.step(f"artifact, {size / _MB:g} MB of files"):
+            each = size // (3 * FILES_OF_A_KIND)
+            written = [
+                part
+                for number in range(FILES_OF_A_KIND)
+                for part in ("--write-file", f"/data/game{number}", str(each))
+            ]
+            session = play(deployment, *written, "--lines-per-second=1")
+            session.wait_for_line("tick")
+            deployment.client.delete_session(session.id).expect(204)
+            _put_files(session.container, each)
+        path = "/data"
+        with steps.step(f"artifact, {rounds} rounds"):
+            taken = in_turn(
+                rounds,
+                {
+                    "ours": lambda: download(
+                        deployment.client, "/artifacts", session=session.id, path=path
+                    ),
+                    "docker": lambda: to_nowhere(
+                        f"docker cp {session.container}:{path} - | gzip -1"
+                    ),
+                },
+            )
+        return [
+            Result("artifact.ours_s", taken["ours"], "s"),
+            Result("artifact.docker_cp_gzip_s", taken["docker"], "s"),
+            Result("artifact.ratio", taken["docker"] / taken["ours"], "x", least=3),
+        ]
+
+
+def _put_files(container: str, size: int) -> None:
+    """Add the text and the noise to what the game wrote, which is over."""
+    chance = random.Random(size)
+    with tempfile.TemporaryDirectory(prefix="tiltyard-bench-") as folder:
+        for number in range(FILES_OF_A_KIND):
+            (Path(folder) / f"noise{number}").write_bytes(chance.randbytes(size))
+            (Path(folder) / f"text{number}").write_bytes(_text(chance, size))
+        subprocess.run(
+            ["docker", "cp", f"{folder}/.", f"{container}:/data"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            timeout=_COPY_TIMEOUT,
+        )
+
+
+def _text(chance: random.Random, size: int) -> bytes:
+    """State of players as a game may save it, one a line."""
+    block = "".join(
+        f'{{"player": "{chance.getrandbits(64):016x}", "x": {chance.random() * 1000:.3f}, '
+        f'"y": {chance.random() * 1000:.3f}, "health": {chance.randrange(100)}}}\n'
+        for _ in range(20_000)
+    ).encode()
+    return (block * (size // len(block) + 1))[:size]

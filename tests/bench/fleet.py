@@ -1,0 +1,124 @@
+"""A fleet: what one control plane takes with many hosts and sessions, and how soon it is back.
+
+The hosts are simulated, in other processes; the control plane is the real one, with its database.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.api_client import ApiClient
+from tests.bench import placement_growth, simulated_agents
+from tests.bench.process_use import cores_over, rss_mb
+from tests.bench.report import Result
+from tests.deployment import Steps
+from tests.harness import ControlPlaneProcess
+
+AGENTS, SESSIONS_EACH = 1000, 100
+SMALL_AGENTS = 10
+IDLE_SECONDS = 30.0
+RESTARTS = 3
+_SETTLE_SECONDS = 5.0
+"""After which what a start has to do beside is done."""
+_CONVERGE_TIMEOUT = 300.0
+"""The first time all sessions are written as new."""
+_LOOK = 0.1
+
+
+def measure(effort: int, steps: Steps) -> list[Result]:
+    """Measure a small fleet, the large one, and the choice of a host among few and many."""
+    agents = max(2 * SMALL_AGENTS, effort * AGENTS // 100)
+    idle = max(1.0, effort * IDLE_SECONDS / 100)
+    small, idles = a_fleet(SMALL_AGENTS, SESSIONS_EACH, steps), f"idle with {SMALL_AGENTS} hosts"
+    with small as fleet, steps.step(f"fleet, {idles}"):
+        small_core, small_rss = fleet.idle(idle), rss_mb(fleet.pid)
+    with a_fleet(agents, SESSIONS_EACH, steps) as large:
+        with steps.step(f"fleet, restarted with {agents} hosts") as notes:
+            converged = [large.restart() for _ in range(max(1, effort * RESTARTS // 100))]
+            notes.append(", ".join(f"{each:.2f} s" for each in converged))
+        with steps.step(f"fleet, idle with {agents} hosts"):
+            core, rss = large.idle(idle), rss_mb(large.pid)
+    with steps.step("fleet, choice of a host"):
+        growth = placement_growth.measure(effort)
+    return [
+        Result("fleet.rss_mb", rss, "MB", most=600),
+        Result("fleet.small.rss_mb", small_rss, "MB"),
+        Result("fleet.idle_core", core, "cores", most=0.15),
+        Result("fleet.small.idle_core", small_core, "cores"),
+        Result("fleet.converge_s", statistics.median(converged), "s", most=10),
+        Result("fleet.adopt_s", large.adopted_s, "s"),
+        *growth,
+    ]
+
+
+class Fleet:
+    """A control plane that has taken in all hosts and their sessions."""
+
+    def __init__(self, control_plane: ControlPlaneProcess, sessions: int) -> None:
+        self._control_plane = control_plane
+        self._sessions = sessions
+        self.adopted_s = math.nan
+        """Seconds until it had rows for all sessions, which it knew nothing of."""
+
+    @property
+    def pid(self) -> int:
+        """The control plane's process."""
+        return self._control_plane.process.pid
+
+    @property
+    def control_plane(self) -> ControlPlaneProcess:
+        """The control plane."""
+        return self._control_plane
+
+    def until_converged(self) -> None:
+        """Wait until the control plane has heard of every session; TimeoutError."""
+        operator = ApiClient(self._control_plane.base_url, self._control_plane.operator_token)
+        deadline = time.monotonic() + _CONVERGE_TIMEOUT
+        while (heard := _sessions_heard(operator)) != self._sessions:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{heard} of {self._sessions} sessions are heard of")
+            time.sleep(_LOOK)
+
+    def restart(self) -> float:
+        """Restart the control plane; return the seconds from its launch until all is heard."""
+        self._control_plane.process.stop()
+        begin = time.monotonic()
+        self._control_plane.start()
+        self.until_converged()
+        return time.monotonic() - begin
+
+    def idle(self, seconds: float) -> float:
+        """Tell how many cores it uses while nothing happens."""
+        time.sleep(min(_SETTLE_SECONDS, seconds))
+        return cores_over(self.pid, seconds)
+
+
+@contextmanager
+def a_fleet(agents: int, sessions_each: int, steps: Steps) -> Iterator[Fleet]:
+    """Run a control plane with so many simulated hosts, all of whose sessions it has rows for."""
+    with TemporaryDirectory(prefix="tiltyard-fleet-") as name:
+        folder = Path(name)
+        told = simulated_agents.specs(folder, agents)
+        regions = list(simulated_agents.REGIONS)
+        with ControlPlaneProcess(told, {}, regions=regions) as control_plane:
+            control_plane.process.start_timeout = _CONVERGE_TIMEOUT
+            fleet = Fleet(control_plane, agents * sessions_each)
+            key = control_plane.state_dir / "ticket.key"
+            with simulated_agents.running(folder, key, agents, sessions_each):
+                with steps.step(f"fleet, {agents * sessions_each} sessions adopted"):
+                    begin = time.monotonic()
+                    fleet.until_converged()
+                    fleet.adopted_s = time.monotonic() - begin
+                yield fleet
+
+
+def _sessions_heard(operator: ApiClient) -> int:
+    """Count the sessions of the hosts that have reconciled: whose rows are as they tell."""
+    agents = operator.get("/operator/agent").expect(200).json()["agents"]
+    return sum(agent["sessions"] for agent in agents if agent["state"] == "ready")

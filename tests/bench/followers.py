@@ -1,0 +1,104 @@
+"""`python -m tests.bench.followers URL TOKEN SESSION COUNT SECONDS`: many who follow one log.
+
+Prints, as JSON, for each line that the game wrote while all were there, the seconds from the time
+in it until the last of them had it. They have a process of their own, and speak HTTP by hand, so
+that they take as little as possible of what is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+import time
+from collections import defaultdict
+from datetime import datetime
+from urllib.parse import quote, urlsplit
+
+import click
+
+# The frames of HTTP's chunks stand between lines: of a live log the agent sends whole ones.
+_LINE = re.compile(rb"(\d{6,}) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) tick\n")
+_READ_BYTES = 2**16
+_LATE_SECONDS = 20.0
+"""How long they stay for what was written within the time."""
+
+
+class _Follower:
+    """One reader: when it had which line."""
+
+    def __init__(self) -> None:
+        self.had: dict[tuple[bytes, bytes], float] = {}
+        """Unix times, by the number of a line and the time in it."""
+        self.began = asyncio.Event()
+
+    async def follow(self, address: str, request: bytes) -> None:
+        """Read until cancelled; ConnectionError when the stream ends before."""
+        host, _, port = address.partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            if b" 200 " not in head.partition(b"\r\n")[0]:
+                raise ConnectionError(head.decode(errors="replace"))
+            rest = b""
+            while data := await reader.read(_READ_BYTES):
+                now = time.time()
+                rest += data
+                for found in _LINE.finditer(rest):
+                    self.had[found[1], found[2]] = now
+                rest = rest[rest.rfind(b"\n") + 1 :]
+                self.began.set()
+        finally:
+            writer.close()
+        raise ConnectionError("the stream has ended")
+
+
+async def lags(url: str, token: str, session: str, count: int, seconds: float) -> list[float]:
+    """Have so many follow a session; return the lags of what it wrote in so many seconds."""
+    address = urlsplit(url).netloc
+    request = (
+        f"GET /logs?id={quote(session, safe='')}&follow=true HTTP/1.1\r\n"
+        f"Host: {address}\r\nAuthorization: Bearer {token}\r\n\r\n"
+    ).encode()
+    followers = [_Follower() for _ in range(count)]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each.follow(address, request)) for each in followers]
+        for each in followers:
+            await each.began.wait()
+        begin = time.time()
+        await asyncio.sleep(seconds)
+        end = time.time()
+        lines = await _all_have(followers, begin, end)
+        for task in tasks:
+            task.cancel()
+    return lines
+
+
+async def _all_have(followers: list[_Follower], begin: float, end: float) -> list[float]:
+    """Wait until all have what was written within the time, and return the lags of its lines."""
+    for _ in range(int(_LATE_SECONDS)):
+        arrivals: dict[tuple[bytes, bytes], list[float]] = defaultdict(list)
+        for each in followers:
+            for line, time_had in each.had.items():
+                if begin <= _written(line) <= end:
+                    arrivals[line].append(time_had)
+        if arrivals and all(len(had) == len(followers) for had in arrivals.values()):
+            return [max(had) - _written(line) for line, had in arrivals.items()]
+        await asyncio.sleep(1)
+    raise TimeoutError(f"not all had every line {_LATE_SECONDS:g} s after the last was written")
+
+
+def _written(line: tuple[bytes, bytes]) -> float:
+    return datetime.fromisoformat(line[1].decode()).timestamp()
+
+
+def main() -> None:
+    """Follow, and print the lags."""
+    url, token, session, count, seconds = sys.argv[1:]
+    click.echo(json.dumps(asyncio.run(lags(url, token, session, int(count), float(seconds)))))
+
+
+if __name__ == "__main__":
+    main()

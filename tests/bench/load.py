@@ -1,0 +1,208 @@
+"""Callers of an HTTP API, in a process of their own.
+
+A client library would cost more than the server that is measured: aiohttp's takes twice the
+processor time of its server's empty answer. So each caller is an `asyncio.Protocol` with one
+connection that is kept, sends bytes that were made before, and of an answer reads no more than its
+status and its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+_ROOT = Path(__file__).resolve().parents[2]
+_TIMEOUT = 600
+_LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+_WARM_UP = b"GET /nothing-is-here HTTP/1.1\r\nHost: bench\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request; `expect` is the status of its answer."""
+
+    method: str
+    path: str
+    expect: int
+    body: str = ""
+
+    def encoded(self, token: str) -> str:
+        """Give all of it as it is sent; ASCII."""
+        body = f"Content-Type: application/json\r\nContent-Length: {len(self.body)}\r\n"
+        return (
+            f"{self.method} {self.path} HTTP/1.1\r\nHost: bench\r\n"
+            f"Authorization: Bearer {token}\r\n{body if self.body else ''}\r\n{self.body}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What came of it: seconds for all, milliseconds of each, and what was created (201)."""
+
+    seconds: float
+    times: list[float]
+    bodies: list[str]
+
+    @property
+    def rate(self) -> float:
+        """Answers a second."""
+        return len(self.times) / self.seconds
+
+
+def run_load(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") -> Load:
+    """Have the callers ask all of it, each its next as soon as it is answered.
+
+    RuntimeError when an answer is not the expected one.
+    """
+    address = urlsplit(url)
+    told = {
+        "host": address.hostname,
+        "port": address.port,
+        "callers": callers,
+        "asks": [(ask.encoded(token), ask.expect) for ask in asks],
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", __name__],
+        cwd=_ROOT,
+        input=json.dumps(told),
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"the load ended with {done.returncode}: {done.stderr.strip()}")
+    return Load(**json.loads(done.stdout))
+
+
+def side_by_side(
+    ours: Callable[[], Load],
+    least: Callable[[], Load],
+    rounds: int,
+    *,
+    ready: Callable[[], object] = bool,
+) -> list[tuple[Load, Load]]:
+    """Do both so often, in turns: every other time it is the second that begins.
+
+    Both wait until what is measured is `ready`, and so at rest.
+    """
+    taken = []
+    for number in range(rounds):
+        ready()
+        first = ours() if number % 2 else least()
+        ready()
+        second = least() if number % 2 else ours()
+        taken.append((first, second) if number % 2 else (second, first))
+    return taken
+
+
+def rate(loads: Iterable[Load]) -> float:
+    """Give the median of their answers a second."""
+    return statistics.median(load.rate for load in loads)
+
+
+def percentile(values: Sequence[float], per_cent: int) -> float:
+    """Give the smallest value that so many per cent are not above."""
+    ranked = sorted(values)
+    return ranked[-(-len(ranked) * per_cent // 100) - 1]
+
+
+class _Caller(asyncio.Protocol):
+    """One connection: asks, waits for the whole answer, asks the next."""
+
+    def __init__(
+        self, asks: Iterator[tuple[bytes, bytes]], times: list[float], bodies: list[str]
+    ) -> None:
+        self._asks, self._times, self._bodies = asks, times, bodies
+        self._buffer, self._expect, self._begin = b"", b"", 0.0
+        self._transport: asyncio.Transport
+        loop = asyncio.get_running_loop()
+        self.is_warm: asyncio.Future[None] = loop.create_future()
+        self.done: asyncio.Future[None] = loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.write(_WARM_UP)
+
+    def ask(self) -> None:
+        """Send the next, or be done."""
+        found = next(self._asks, None)
+        if found is None:
+            self._transport.close()
+            self.done.set_result(None)
+            return
+        content, self._expect = found
+        self._begin = time.perf_counter()
+        self._transport.write(content)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        body = _whole_body(self._buffer)
+        if body is None:
+            return
+        taken, answer, self._buffer = time.perf_counter() - self._begin, self._buffer, b""
+        if not self.is_warm.done():
+            self.is_warm.set_result(None)
+        elif answer[9:12] != self._expect:
+            self.done.set_exception(RuntimeError(answer.decode(errors="replace")))
+        else:
+            self._times.append(taken * 1000)
+            if self._expect == b"201":
+                self._bodies.append(body.decode())
+            self.ask()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        for each in (self.is_warm, self.done):
+            if not each.done():
+                each.set_exception(ConnectionError(f"hung up: {error}"))
+
+
+def _whole_body(answer: bytes) -> bytes | None:
+    """Give the body of an answer; None until it is whole."""
+    head, end, body = answer.partition(b"\r\n\r\n")
+    if not end:
+        return None
+    length = _LENGTH.search(head)
+    if length is not None:
+        return body if len(body) >= int(length[1]) else None
+    is_chunked = b"chunked" in head
+    return None if is_chunked and not (end + body).endswith(_LAST_CHUNK) else body
+
+
+async def _ask_all(host: str, port: int, callers: int, asks: Sequence[tuple[str, int]]) -> Load:
+    encoded = iter([(content.encode(), b"%d" % expect) for content, expect in asks])
+    times: list[float] = []
+    bodies: list[str] = []
+    loop = asyncio.get_running_loop()
+
+    def make() -> _Caller:
+        return _Caller(encoded, times, bodies)
+
+    made = [(await loop.create_connection(make, host, port))[1] for _ in range(callers)]
+    await asyncio.gather(*(caller.is_warm for caller in made))
+    begin = time.perf_counter()
+    for caller in made:
+        caller.ask()
+    await asyncio.gather(*(caller.done for caller in made))
+    return Load(time.perf_counter() - begin, times, bodies)
+
+
+def main() -> None:
+    told = json.load(sys.stdin)
+    load = asyncio.run(_ask_all(**told))
+    json.dump({"seconds": load.seconds, "times": load.times, "bodies": load.bodies}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""A log through HTTP, live and sealed, against `docker logs`; and many followers of one session.
+
+The log is read to nowhere on both sides, in turn, and compared by bytes per second: of a log that
+is longer than what is kept, the sealed one is shorter.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+from tests.bench.played import Played, download, in_turn, play, to_nowhere
+from tests.bench.report import Result
+from tests.deployment import Deployment, Steps
+from tests.harness import ROOT
+
+LOG_BYTES = 60_000_000
+FOLLOWERS = 100
+LINES_PER_SECOND = 10
+SECONDS = 60
+
+_MB = 1_000_000
+_JOIN_SECONDS = 60
+_SEAL_SECONDS = 60
+_POLL = 0.05
+
+
+def measure(effort: int, steps: Steps) -> list[Result]:
+    """Read a log in all ways, then follow another."""
+    size, rounds = effort * LOG_BYTES // 100, max(3, effort * 5 // 100)
+    followers, seconds = max(4, effort * FOLLOWERS // 100), max(2, effort * SECONDS // 100)
+    with Deployment(steps) as deployment:
+        with steps.step(f"logs, {size / _MB:g} MB are written"):
+            session = play(
+                deployment, "--flood=0", f"--flood-bytes={size}", "--lines-per-second=0"
+            )
+            session.wait_for_line("flood over")
+        with steps.step(f"logs, live, {rounds} rounds"):
+            live = _read_in_turn("live", deployment, session, rounds)
+        with steps.step("logs, sealed"):
+            deployment.client.delete_session(session.id).expect(204)
+            _wait_until_sealed(deployment)
+        with steps.step(f"logs, sealed, {rounds} rounds"):
+            sealed = _read_in_turn("sealed", deployment, session, rounds)
+        with steps.step(f"logs, {followers} followers for {seconds} s"):
+            session = play(deployment, f"--lines-per-second={LINES_PER_SECOND}")
+            lags = _followed(deployment, session, followers, seconds)
+        return [*live, *sealed, *_lags(lags, followers)]
+
+
+def _read_in_turn(
+    state: str, deployment: Deployment, session: Played, rounds: int
+) -> list[Result]:
+    def read() -> int:
+        return download(deployment.client, "/logs", id=session.id)
+
+    command = f"docker logs {session.container}"
+    taken = in_turn(rounds, {"ours": read, "docker": lambda: to_nowhere(command)})
+    ours = read() / _MB / taken["ours"]
+    docker = _size(session.container) / _MB / taken["docker"]
+    return [
+        Result(f"logs.{state}.mb_s", ours, "MB/s"),
+        Result(f"logs.{state}.docker_logs_mb_s", docker, "MB/s"),
+        Result(f"logs.{state}.ratio", ours / docker, "x", least={"live": 0.7, "sealed": 3}[state]),
+    ]
+
+
+def _wait_until_sealed(deployment: Deployment) -> None:
+    """Return when the only session's log is in its place, which is after the answer to DELETE."""
+    deadline = time.monotonic() + _SEAL_SECONDS
+    while not any(deployment.agent.state_dir.glob("sessions/*/log")):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the log is not sealed within {_SEAL_SECONDS} s")
+        time.sleep(_POLL)
+
+
+def _size(container: str) -> int:
+    log = subprocess.run(
+        ["docker", "logs", container], capture_output=True, check=True, timeout=_JOIN_SECONDS
+    )
+    return len(log.stdout) + len(log.stderr)
+
+
+def _followed(
+    deployment: Deployment, session: Played, followers: int, seconds: int
+) -> list[float]:
+    """Return for each line the seconds until the last of so many followers had it."""
+    client = deployment.client
+    arguments = (client.base_url, client.token, session.id, str(followers), str(seconds))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.followers", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        timeout=seconds + _JOIN_SECONDS,
+        check=True,
+    )
+    lags: list[float] = json.loads(done.stdout)
+    return lags
+
+
+def _lags(lags: list[float], followers: int) -> list[Result]:
+    return [
+        Result("logs.followers.count", followers, "readers"),
+        Result("logs.followers.median_lag_s", statistics.median(lags), "s"),
+        Result("logs.followers.lag_s", statistics.quantiles(lags, n=100)[98], "s", most=1),
+    ]

@@ -1,0 +1,65 @@
+"""An agent's process whose engine is in memory, and that logs when a process was to end.
+
+`python -m tests.bench.memory_host CONFIG` is the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from agent.clock import SystemClock
+from agent.config import load_config
+from agent.daemon import Daemon
+from tests.agent.hosts import nobody_else
+from tests.fakes import EveryImage, FakeClock, FakeEngine
+from tests.harness import AgentProcess, to_toml
+from tests.real_engine import accepts
+
+IMAGE = f"registry.example.net/arena@sha256:{'0' * 64}"
+_KILLED = "killed"
+
+
+class MemoryHost(AgentProcess):
+    """Starts that program.
+
+    It has IMAGE and may pull any; it has room for as many sessions as a host may have.
+    """
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(Path("/nowhere"), cpu=1000, ram=2**20, **settings)
+
+    def start(self) -> None:
+        self.config.write_text(to_toml(self.settings))
+        command = [sys.executable, "-m", __name__, str(self.config)]
+        self.process.launch(command, lambda: accepts(self.socket))
+
+    def kill_times(self) -> dict[str, float]:
+        """When each session's process was first told to end, in seconds of CLOCK_BOOTTIME."""
+        lines = map(str.split, self.process.log.read_text().splitlines())
+        told = [line[1:] for line in lines if line[:1] == [_KILLED]]
+        return {internal_id: float(at) for internal_id, at in reversed(told)}
+
+
+class _Engine(FakeEngine):
+    """Tells of each signal when it comes."""
+
+    async def kill(self, container: str, signal: str) -> None:
+        at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        sys.stdout.write(f"{_KILLED} {self._find(container).spec.internal_id} {at!r}\n")
+        await super().kill(container, signal)
+
+
+def main(config: str) -> None:
+    """Serve until SIGTERM."""
+    clock = SystemClock()
+    engine = _Engine(FakeClock(clock.time()))
+    engine.add_image(IMAGE)
+    engine.registry = EveryImage()
+    asyncio.run(Daemon(load_config(Path(config)), engine, clock, nobody_else).run())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

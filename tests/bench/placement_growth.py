@@ -1,0 +1,131 @@
+"""What the choice of a host costs, by how many hosts there are in all.
+
+Hosts are found by region and node pool: what is in other regions must not slow a choice. In memory
+and in this process, where nothing else is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+
+from controlplane.clock import Clock
+from controlplane.fleet.agent_client import AgentClient
+from controlplane.fleet.contract import (
+    Host,
+    HostReported,
+    PortRequest,
+    Protocol,
+    Resources,
+    WatchMessage,
+)
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.placement import Wanted
+from controlplane.storage.claim_store import ClaimStore
+from controlplane.storage.fleet_store import AgentRow, FleetStore
+from controlplane.storage.host_store import HostStore
+from controlplane.storage.report_store import ReportStore
+from controlplane.storage.store import Store
+from tests.bench.report import Result
+
+IN_A_REGION = 10
+HOSTS, ROUNDS, CHOICES = 10_000, 30, 1000
+_POOL = "default"
+_IMAGE = f"registry.example.net/arena@sha256:{'0' * 64}"
+_WANTED = Wanted(_IMAGE, Resources(10**9, 2**30), (PortRequest(7777, Protocol.UDP),))
+
+
+def measure(effort: int) -> list[Result]:
+    """Measure with the few and the many hosts in turn."""
+    hosts, rounds, choices = (max(10, effort * n // 100) for n in (HOSTS, ROUNDS, CHOICES))
+    return asyncio.run(_measure(hosts, rounds, choices))
+
+
+async def _measure(hosts: int, rounds: int, choices: int) -> list[Result]:
+    client = AgentClient("unix:/nobody")
+    try:
+        few = _a_fleet(client, IN_A_REGION, IN_A_REGION)
+        many = _a_fleet(client, hosts, IN_A_REGION)
+        together = _a_fleet(client, hosts, hosts)
+        times: dict[str, list[float]] = {"few": [], "many": [], "together": []}
+        for _ in range(rounds):
+            times["few"].append(_choice_us(few, 1, choices))
+            times["many"].append(_choice_us(many, hosts // IN_A_REGION, choices))
+            times["together"].append(_choice_us(together, 1, 1))
+    finally:
+        await client.close()
+    medians = {name: statistics.median(taken) for name, taken in times.items()}
+    return [
+        Result("fleet.placement.us", medians["few"], "us"),
+        Result("fleet.placement.growth", medians["many"] / medians["few"], "x", most=1.5),
+        Result("fleet.placement.one_region_us", medians["together"], "us"),
+    ]
+
+
+def _choice_us(fleet: Fleet, regions: int, choices: int) -> float:
+    """Choose so often, in one region after the other; return the microseconds of a choice."""
+    names = [_region(number % regions) for number in range(choices)]
+    begin = time.perf_counter()
+    for name in names:
+        link = fleet.take_host(name, _POOL, _WANTED, "attempt", frozenset())
+        assert link is not None
+        link.give_back("attempt")
+    return (time.perf_counter() - begin) / choices * 1e6
+
+
+def _a_fleet(client: AgentClient, hosts: int, in_a_region: int) -> Fleet:
+    """Make a fleet all of whose hosts have just reported; its store is never opened."""
+    store = Store(Path("/nowhere"))
+    fleet = Fleet(
+        FleetStore(store),
+        ReportStore(store, is_ours=lambda *_: True, keep_ended=timedelta(days=1)),
+        HostStore(store),
+        ClaimStore(store, lambda *_: b""),
+        dial=lambda _: client,
+        placement_silence=60.0,
+        unreachable_after=60.0,
+        lost_after=3600.0,
+        clock=Clock(),
+        random=Random(1),
+    )
+    for number in range(hosts):
+        name = f"host-{number}"
+        fleet.add(_row(name, _region(number // in_a_region)))
+        link = fleet.link(name)
+        assert link is not None
+        link.apply(WatchMessage("", 1, HostReported(_host(name, number % IN_A_REGION))), 0.0)
+        link.reconciled = True
+    return fleet
+
+
+def _region(number: int) -> str:
+    return f"region-{number}"
+
+
+def _row(name: str, region: str) -> AgentRow:
+    return AgentRow(name, f"unix:/{name}.sock", region, _POOL)
+
+
+def _host(name: str, tenths_taken: int) -> Host:
+    return Host(
+        agent_id=name,
+        version="1",
+        public_address="192.0.2.1",
+        latency_addresses=(),
+        capacity=Resources(64 * 10**9, 256 * 2**30),
+        reserved=Resources(tenths_taken * 6 * 10**9, tenths_taken * 24 * 2**30),
+        free_sessions=900,
+        port_range_first=20000,
+        port_range_last=29999,
+        free_tcp_ports=9000,
+        free_udp_ports=9000,
+        images=frozenset({_IMAGE}),
+        tls=False,
+        draining=False,
+        engine_available=True,
+        start_slots=8,
+    )

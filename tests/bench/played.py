@@ -1,0 +1,81 @@
+"""A session of the demo game, seen through HTTP and by the `docker` command, side by side."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tests.api_client import ApiClient
+from tests.deployment import APPLICATION, REGION, Deployment
+
+_BLOCK = 2**20
+_TIMEOUT = 120.0
+_POLL = 0.05
+
+
+@dataclass(frozen=True)
+class Played:
+    """A session, and the name of its container."""
+
+    id: str
+    container: str
+
+    def wait_for_line(self, end: str) -> None:
+        """Return when the newest line of its log ends so; TimeoutError when none does."""
+        deadline = time.monotonic() + _TIMEOUT
+        while not self._newest_line().endswith(end):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the game did not say {end!r} within {_TIMEOUT:g} s")
+            time.sleep(_POLL)
+
+    def _newest_line(self) -> str:
+        command = ["docker", "logs", "--tail", "1", self.container]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=_TIMEOUT
+        )
+        return done.stdout.rstrip("\n")
+
+
+def play(deployment: Deployment, *args: str) -> Played:
+    """Start a session of the demo game with these arguments; nothing else may start beside it."""
+    body = {"location": REGION, "image": APPLICATION, "args": args}
+    made = deployment.client.post("/session", body).expect(201).json()
+    agent_id = (deployment.agent.state_dir / "agent_id").read_text().strip()
+    ours = f"--filter=label=io.tiltyard.agent={agent_id}"
+    newest = ["docker", "ps", "--quiet", "--last=1", ours]
+    done = subprocess.run(newest, capture_output=True, text=True, check=True, timeout=_TIMEOUT)
+    return Played(made["id"], done.stdout.strip())
+
+
+def download(client: ApiClient, path: str, /, **query: str) -> int:
+    """Read an answer to its end, as into /dev/null; return how many bytes there were."""
+    count, block = 0, bytearray(_BLOCK)
+    with client.stream(path, timeout=_TIMEOUT, **query) as answer:
+        while read := answer.readinto(block):
+            count += read
+    return count
+
+
+def to_nowhere(command: str) -> None:
+    """Run a pipeline of the shell with its outputs to /dev/null."""
+    subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {{ {command}; }} >/dev/null 2>&1"],
+        check=True,
+        timeout=_TIMEOUT,
+    )
+
+
+def in_turn(rounds: int, ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """Take each way so many times, in an order that rotates; return the median seconds of each."""
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    names = list(ways)
+    for number in range(rounds):
+        for place in range(len(names)):
+            name = names[(number + place) % len(names)]
+            begin = time.perf_counter()
+            ways[name]()
+            taken[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(seconds) for name, seconds in taken.items()}

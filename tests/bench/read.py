@@ -1,0 +1,112 @@
+"""Reading sessions and joining players, against an empty handler of the same server.
+
+The sessions are as the product makes them: hosts report them, and the control plane takes them
+back as after the loss of its database.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from urllib.parse import urlencode
+
+from tests.bench import baseline
+from tests.bench.fleet import a_fleet
+from tests.bench.load import Ask, Load, rate, run_load, side_by_side
+from tests.bench.report import Result
+from tests.bench.simulated_agents import ACCOUNT, group, session_id
+from tests.deployment import Steps
+from tests.harness import ControlPlaneProcess
+
+SESSIONS, HOSTS = 100_000, 100
+CALLERS, ROUNDS, ASKS, LISTS = 32, 5, 2000, 10
+CHOSEN = 5
+FILTERS: Mapping[str, Mapping[str, str]] = {
+    "image": {"image": f"arena-{CHOSEN}"},
+    "tag": {"tag": f"v{CHOSEN}"},
+    "label": {"filter[lobby]": str(CHOSEN)},
+}
+"""Each finds the sessions of one group."""
+
+
+def measure(effort: int, steps: Steps) -> list[Result]:
+    """Run all rounds and return the medians."""
+    sessions, rounds = effort * SESSIONS // 100, max(1, effort * ROUNDS // 100)
+    asks, lists = max(100, effort * ASKS // 100), max(2, effort * LISTS // 100)
+    with _a_bench(sessions, steps) as bench:
+        with steps.step(f"read, describe, {rounds} x {asks}"):
+            described = bench.rounds(_describe, Ask("GET", baseline.EMPTY, 200), rounds, asks)
+        with steps.step(f"read, join, {rounds} x {asks}"):
+            least = Ask("PUT", baseline.INSERT, 200, _join(session_id(0, 0)).body)
+            joined = bench.rounds(_join, least, rounds, asks)
+        with steps.step(f"read, lists, {rounds} x {lists} of each kind"):
+            listed = {name: bench.listed(query, rounds, lists) for name, query in FILTERS.items()}
+    return [
+        *_figures("describe", described),
+        *_figures("join", joined),
+        *(Result(f"read.list.{name}_ms", taken, "ms") for name, taken in listed.items()),
+        Result("read.list_ms", max(listed.values()), "ms", most=5),
+    ]
+
+
+class _Bench:
+    """A control plane with its sessions, and the baseline."""
+
+    def __init__(self, control_plane: ControlPlaneProcess, url: str, sessions: int) -> None:
+        self._control_plane = control_plane
+        self._url = url
+        self._sessions = list(itertools.product(range(HOSTS), range(sessions // HOSTS)))
+
+    def rounds(
+        self, ask: Callable[[str], Ask], least: Ask, rounds: int, count: int
+    ) -> list[tuple[Load, Load]]:
+        """Ask about one session after the other, and the baseline as often."""
+        sessions = itertools.islice(itertools.cycle(self._sessions), rounds * count)
+        asks = [ask(session_id(*session)) for session in sessions]
+        portions = iter([asks[first : first + count] for first in range(0, len(asks), count)])
+        return side_by_side(
+            lambda: self._ask(next(portions), CALLERS),
+            lambda: run_load(self._url, [least] * count, callers=CALLERS),
+            rounds,
+        )
+
+    def listed(self, query: Mapping[str, str], rounds: int, count: int) -> float:
+        """Give the milliseconds that one list takes."""
+        found = self._control_plane.client(ACCOUNT).get("/session", **query).expect(200)
+        wanted = sum(group(*session) == CHOSEN for session in self._sessions)
+        if len(found.json()["sessions"]) != wanted:
+            raise RuntimeError(f"{query} finds {len(found.json()['sessions'])} sessions")
+        ask = Ask("GET", f"/session?{urlencode(query)}", 200)
+        taken = [self._ask([ask] * count, 1).times for _ in range(rounds)]
+        return statistics.median(map(statistics.median, taken))
+
+    def _ask(self, asks: Sequence[Ask], callers: int) -> Load:
+        token = self._control_plane.tokens[ACCOUNT]
+        return run_load(self._control_plane.base_url, asks, callers=callers, token=token)
+
+
+def _describe(session: str) -> Ask:
+    return Ask("GET", f"/session/{session}", 200)
+
+
+def _join(session: str) -> Ask:
+    body = json.dumps({"session": session, "players": ["somebody"]})
+    return Ask("PUT", "/session/player/join", 200, body)
+
+
+def _figures(name: str, rounds: Sequence[tuple[Load, Load]]) -> list[Result]:
+    ours, least = rate(load for load, _ in rounds), rate(load for _, load in rounds)
+    return [
+        Result(f"read.{name}.per_s", ours, "/s"),
+        Result(f"read.{name}.least_per_s", least, "/s"),
+        Result(f"read.{name}.ratio", ours / least, "x", least=0.5),
+    ]
+
+
+@contextmanager
+def _a_bench(sessions: int, steps: Steps) -> Iterator[_Bench]:
+    with a_fleet(HOSTS, sessions // HOSTS, steps) as fleet, baseline.a_baseline() as least:
+        yield _Bench(fleet.control_plane, least.url, sessions)

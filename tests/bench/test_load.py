@@ -1,0 +1,67 @@
+"""The callers tell whole answers from parts, and right ones from wrong ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bench.baseline import CHAIN, EMPTY, INSERT, a_baseline
+from tests.bench.load import Ask, Load, _whole_body, percentile, run_load, side_by_side
+
+HEAD = b"HTTP/1.1 200 OK\r\nServer: x\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (HEAD, None),
+        (HEAD + b"Content-Length: 3\r\n\r\nab", None),
+        (HEAD + b"Content-Length: 3\r\n\r\nabc", b"abc"),
+        (HEAD + b"content-length: 0\r\n\r\n", b""),
+        (HEAD + b"\r\n", b""),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n", None),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", b"1\r\na\r\n0\r\n\r\n"),
+    ],
+)
+def test_an_answer_is_waited_for_until_it_is_whole(answer: bytes, body: bytes | None) -> None:
+    assert _whole_body(answer) == body
+
+
+def test_percentiles() -> None:
+    values = [float(number) for number in range(100, 0, -1)]
+    assert (percentile(values, 50), percentile(values, 99)) == (50.0, 99.0)
+    assert percentile([7.0], 99) == 7.0
+
+
+def test_the_first_changes_with_each_round_and_pairs_do_not() -> None:
+    done: list[str] = []
+
+    def one(name: str) -> Load:
+        done.append(name)
+        return Load(1.0, [], [name])
+
+    pairs = side_by_side(lambda: one("ours"), lambda: one("least"), 2)
+    assert done == ["least", "ours", "ours", "least"]
+    assert [(ours.bodies, least.bodies) for ours, least in pairs] == [(["ours"], ["least"])] * 2
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with a_baseline() as baseline:
+        yield baseline.url
+
+
+@pytest.mark.parametrize(
+    "ask", [Ask("GET", EMPTY, 200), Ask("PUT", INSERT, 200, "{}"), Ask("POST", CHAIN, 201, "{}")]
+)
+def test_the_baseline_answers_all(url: str, ask: Ask) -> None:
+    load = run_load(url, [ask] * 10, callers=3)
+    assert len(load.times) == 10
+    assert len(load.bodies) == 10 * (ask.expect == 201)
+    assert load.rate == 10 / load.seconds
+
+
+def test_another_answer_is_an_error(url: str) -> None:
+    with pytest.raises(RuntimeError, match="404"):
+        run_load(url, [Ask("GET", "/elsewhere", 200)], callers=1)

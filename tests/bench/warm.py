@@ -1,0 +1,188 @@
+"""Claims of warm standbys through HTTP, against the least that the same steps can cost.
+
+The standbys are those of real agents on an engine in memory. Their hosts have room for the pool
+and nothing more, so that what was claimed is made anew once it has been stopped, between the
+rounds: of a fleet the hosts that refill are other machines; here they would take the processor
+from the claims.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+from tests.api_client import ApiClient
+from tests.bench import baseline
+from tests.bench.baseline import Baseline
+from tests.bench.load import Ask, Load, percentile, rate, run_load, side_by_side
+from tests.bench.memory_host import MemoryHost
+from tests.bench.process_use import cpu_seconds
+from tests.bench.report import Result
+from tests.demo_game import UDP_PORT
+from tests.deployment import (
+    APPLICATION,
+    REGION,
+    REGISTRY_NAME,
+    Deployment,
+    Steps,
+    application,
+    enable_tag,
+)
+from tests.harness import AgentSpec, ControlPlaneProcess, Process
+
+HOSTS, POOL = 2, 1000
+CALLERS, ROUNDS, ROUNDS_OF_ONE = 32, 20, 3
+ON_DOCKER = 20
+ENDS = 3
+"""So many rounds at the begin and the end are compared, by their parts of the chain beside them:
+a machine whose pace changes meanwhile says nothing of ours."""
+_POOL = f"/warm-pool/{APPLICATION}/{REGION}"
+_CLAIM = Ask("POST", "/session", 201, json.dumps({"location": REGION, "image": APPLICATION}))
+_TIMEOUT = 300.0
+_UNLIMITED = {"start_rate": 1e6, "start_burst": 10**6}
+
+
+def measure(effort: int, steps: Steps) -> list[Result]:
+    """Run all rounds and return the medians."""
+    rounds, alone = max(2, effort * ROUNDS // 100), max(1, effort * ROUNDS_OF_ONE // 100)
+    size = max(20, effort * POOL // 100)
+    with Deployment(steps) as deployment:
+        with steps.step("warm, real Docker"):
+            on_docker = _on_docker(deployment, max(3, effort * ON_DOCKER // 100))
+        with ExitStack() as stack:
+            with steps.step(f"{HOSTS} hosts in memory, and a pool of {size}"):
+                fleet = stack.enter_context(_a_fleet(deployment, size))
+                least = stack.enter_context(baseline.a_baseline())
+            with steps.step(f"warm, one caller, {alone} x {size} claims"):
+                ones = fleet.rounds(1, least, alone)
+            with steps.step(f"warm, {CALLERS} callers, {rounds} x {size} claims"):
+                many = fleet.rounds(CALLERS, least, rounds)
+    claim_rate, chain_rate = rate(claim for claim, _ in many), rate(chain for _, chain in many)
+    return [
+        Result("warm.one.p50_ms", _median(ones, 0, 50), "ms", most=5),
+        Result("warm.one.p99_ms", _median(ones, 0, 99), "ms", most=20),
+        Result("warm.one.chain_p50_ms", _median(ones, 1, 50), "ms"),
+        Result("warm.many.p50_ms", _median(many, 0, 50), "ms"),
+        Result("warm.many.p99_ms", _median(many, 0, 99), "ms"),
+        Result("warm.claims_per_s", claim_rate, "/s"),
+        Result("warm.chains_per_s", chain_rate, "/s"),
+        Result("warm.chain.ratio", _part(many), "x", least=0.6),
+        Result("warm.flatness", _part(many[-ENDS:]) / _part(many[:ENDS]), "x", least=0.9),
+        *(
+            Result(f"warm.{part}.cpu_ms", statistics.median(each), "ms")
+            for part, each in sorted(fleet.cpu_ms.items())
+        ),
+        *on_docker,
+    ]
+
+
+class _Fleet:
+    """A control plane with one pool, which claims empty."""
+
+    def __init__(
+        self, control_plane: ControlPlaneProcess, hosts: Sequence[Process], size: int
+    ) -> None:
+        self._parts = {"controlplane": (control_plane.process,), "hosts": tuple(hosts)}
+        self._token, self._url = control_plane.tokens["default"], control_plane.base_url
+        self._client = control_plane.client()
+        self.size = size
+        self.cpu_ms: defaultdict[str, list[float]] = defaultdict(list)
+        """Milliseconds of processor time that an ask took of each part, in each round."""
+
+    def rounds(self, callers: int, least: Baseline, rounds: int) -> list[tuple[Load, Load]]:
+        """Claim the whole pool so often, and have the chain done as often."""
+        self.cpu_ms.clear()
+        ask = Ask("POST", baseline.CHAIN, 201, json.dumps({"image": APPLICATION}))
+        chain = [ask] * self.size
+        return side_by_side(
+            lambda: self._claim_all(callers),
+            lambda: self._measured(
+                {"chain": least.processes}, lambda: run_load(least.url, chain, callers=callers)
+            ),
+            rounds,
+            ready=lambda: _until_ready(self._client, self.size),
+        )
+
+    def _claim_all(self, callers: int) -> Load:
+        """Claim the pool empty, and stop what was claimed."""
+        claims = [_CLAIM] * self.size
+        load = self._measured(
+            self._parts, lambda: run_load(self._url, claims, callers=callers, token=self._token)
+        )
+        ids = [json.loads(each)["id"] for each in load.bodies]
+        stops = [Ask("DELETE", f"/session/{each}", 204) for each in ids]
+        run_load(self._url, stops, callers=CALLERS, token=self._token)
+        return load
+
+    def _measured(self, parts: Mapping[str, tuple[Process, ...]], run: Callable[[], Load]) -> Load:
+        before = {name: _cpu_seconds(processes) for name, processes in parts.items()}
+        load = run()
+        for name, processes in parts.items():
+            taken = _cpu_seconds(processes) - before[name]
+            self.cpu_ms[name].append(taken * 1000 / len(load.times))
+        return load
+
+
+def _cpu_seconds(processes: tuple[Process, ...]) -> float:
+    return sum(cpu_seconds(process.pid) for process in processes)
+
+
+@contextmanager
+def _a_fleet(deployment: Deployment, size: int) -> Iterator[_Fleet]:
+    with ExitStack() as stack:
+        hosts = [stack.enter_context(MemoryHost(max_sessions=size // HOSTS)) for _ in range(HOSTS)]
+        agents = [
+            AgentSpec(f"h{number}", host.address, REGION) for number, host in enumerate(hosts)
+        ]
+        registries = {REGISTRY_NAME: deployment.registry.address}
+        control_plane = stack.enter_context(ControlPlaneProcess(agents, registries, **_UNLIMITED))
+        client = control_plane.client()
+        one_port = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]
+        client.post("/application", application(ports=one_port)).expect(201)
+        enable_tag(client, APPLICATION, deployment.image.tag)
+        processes = [host.process for host in hosts]
+        fleet = _Fleet(control_plane, processes, size // HOSTS * HOSTS)
+        _keep(client, fleet.size)
+        yield fleet
+
+
+def _on_docker(deployment: Deployment, size: int) -> list[Result]:
+    """Claim one after the other, while the host makes the next ones."""
+    client = deployment.client
+    _keep(client, size)
+    _until_ready(client, size)
+    control_plane = deployment.control_plane
+    token = control_plane.tokens["default"]
+    load = run_load(control_plane.base_url, [_CLAIM] * size, callers=1, token=token)
+    client.request("DELETE", _POOL).expect(204)
+    for told in load.bodies:
+        client.delete_session(json.loads(told)["id"]).expect(204)
+    return [
+        Result("warm.docker.p50_ms", percentile(load.times, 50), "ms"),
+        Result("warm.docker.most_ms", max(load.times), "ms"),
+    ]
+
+
+def _keep(client: ApiClient, size: int) -> None:
+    client.put(_POOL, {"size": size}).expect(204)
+
+
+def _until_ready(client: ApiClient, size: int) -> None:
+    deadline = time.monotonic() + _TIMEOUT
+    while client.get("/warm-pool").expect(200).json()["warmPools"][0]["ready"] < size:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the pool was not full within {_TIMEOUT:g} s")
+        time.sleep(0.1)
+
+
+def _part(rounds: Sequence[tuple[Load, Load]]) -> float:
+    """Give the throughput of claims as a part of the chain's."""
+    return rate(claim for claim, _ in rounds) / rate(chain for _, chain in rounds)
+
+
+def _median(rounds: Sequence[tuple[Load, Load]], which: int, per_cent: int) -> float:
+    return statistics.median(percentile(each[which].times, per_cent) for each in rounds)

@@ -1,0 +1,254 @@
+"""Today's contract breaks none that was released, and a change that does is found."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+    FileDescriptorSet,
+)
+
+from agent import wire
+from controlplane.fleet import agent_wire
+from tests.contract.compatibility import breaks
+from tests.contract.formats import NUMBERS, released, today
+
+
+@pytest.fixture(scope="module")
+def now() -> FileDescriptorSet:
+    return today()
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_whoever_knows_a_released_contract_is_understood(
+    number: str, now: FileDescriptorSet
+) -> None:
+    assert breaks(released(number), now) == []
+
+
+def test_every_released_contract_keeps_to_those_before_it() -> None:
+    for older, newer in itertools.pairwise(NUMBERS):
+        assert breaks(released(older), released(newer)) == []
+
+
+@pytest.mark.parametrize("enum", ["State", "EndReason", "Protocol", "NetworkMode"])
+def test_a_value_that_nobody_can_pass_over_is_a_new_format(
+    enum: str, now: FileDescriptorSet
+) -> None:
+    """An ErrorReason that is not known is a failure like others: it raises nothing."""
+    assert agent_wire.FORMAT == wire.FORMAT
+    if int(NUMBERS[-1]) == wire.FORMAT:
+        known = _named(_ours(released(NUMBERS[-1])).enum_type, enum)
+        assert _named(_ours(now).enum_type, enum) == known
+
+
+def _ours(files: FileDescriptorSet) -> FileDescriptorProto:
+    [file] = [each for each in files.file if each.name.startswith("tiltyard/")]
+    return file
+
+
+def _named(elements: Any, name: str) -> Any:
+    [found] = [each for each in elements if each.name == name]
+    return found
+
+
+def _message(file: FileDescriptorProto, name: str) -> DescriptorProto:
+    found: DescriptorProto = _named(file.message_type, name)
+    return found
+
+
+def _field(file: FileDescriptorProto, message: str, name: str) -> FieldDescriptorProto:
+    found: FieldDescriptorProto = _named(_message(file, message).field, name)
+    return found
+
+
+def _drop(elements: Any, name: str) -> None:
+    elements.remove(_named(elements, name))
+
+
+def _reserve_number(file: FileDescriptorProto) -> None:
+    _drop(_message(file, "Host").field, "tls")
+    _message(file, "Host").reserved_range.add(start=14, end=15)
+
+
+def _reserve_name(file: FileDescriptorProto) -> None:
+    _drop(_message(file, "Host").field, "tls")
+    _message(file, "Host").reserved_name.append("tls")
+
+
+def _drop_value(file: FileDescriptorProto) -> None:
+    _drop(_named(file.enum_type, "EndReason").value, "END_REASON_OOM")
+
+
+def _swap_values(file: FileDescriptorProto) -> None:
+    values = _named(file.enum_type, "State").value
+    values[1].number, values[2].number = values[2].number, values[1].number
+
+
+def _take_out_of_oneof(file: FileDescriptorProto) -> None:
+    _field(file, "WatchResponse", "heartbeat").ClearField("oneof_index")
+
+
+def _method(file: FileDescriptorProto, name: str) -> Any:
+    return _named(_named(file.service, "AgentService").method, name)
+
+
+def _set(find: Callable[[FileDescriptorProto], Any], **facts: Any) -> Callable[[Any], None]:
+    def change(file: FileDescriptorProto) -> None:
+        element = find(file)
+        for name, value in facts.items():
+            setattr(element, name, value)
+
+    return change
+
+
+def _ttl(file: FileDescriptorProto) -> FieldDescriptorProto:
+    return _field(file, "SessionSpec", "ttl")
+
+
+BREAKS: dict[str, tuple[Callable[[FileDescriptorProto], object], list[str]]] = {
+    "the file": (
+        lambda file: setattr(file, "name", "tiltyard/agent/v2/agent.proto"),
+        ["tiltyard/agent/v1/agent.proto is gone"],
+    ),
+    "the package": (
+        lambda file: setattr(file, "package", "tiltyard.agent.v2"),
+        ["the package tiltyard.agent.v1 is tiltyard.agent.v2"],
+    ),
+    "a message": (lambda file: _drop(file.message_type, "Moment"), ["Moment is gone"]),
+    "a message within one": (
+        lambda file: _drop(_message(file, "Identity").nested_type, "LabelsEntry"),
+        ["LabelsEntry is gone"],
+    ),
+    "a field": (
+        lambda file: _drop(_message(file, "Host").field, "tls"),
+        ["Host.tls is gone: its number and its name are not reserved"],
+    ),
+    "a field of which the number alone is reserved": (
+        _reserve_number,
+        ["Host.tls is gone: its number and its name are not reserved"],
+    ),
+    "a field of which the name alone is reserved": (
+        _reserve_name,
+        ["Host.tls is gone: its number and its name are not reserved"],
+    ),
+    "a field's number": (
+        _set(_ttl, number=70),
+        ["SessionSpec.ttl is gone: its number and its name are not reserved"],
+    ),
+    "a field's name": (
+        _set(_ttl, name="lifetime", json_name="lifetime"),
+        [
+            "SessionSpec.ttl: name was ttl and is lifetime",
+            "SessionSpec.ttl: json name was ttl and is lifetime",
+        ],
+    ),
+    "a field's type": (
+        _set(lambda file: _field(file, "Host", "free_sessions"), type=5),
+        ["Host.free_sessions: type was TYPE_UINT32 and is TYPE_INT32"],
+    ),
+    "a field's message": (
+        _set(_ttl, type_name=".google.protobuf.Timestamp"),
+        [
+            (
+                "SessionSpec.ttl: type was TYPE_MESSAGE.google.protobuf.Duration"
+                " and is TYPE_MESSAGE.google.protobuf.Timestamp"
+            )
+        ],
+    ),
+    "a field's label": (
+        _set(_ttl, label=FieldDescriptorProto.LABEL_REPEATED),
+        ["SessionSpec.ttl: label was LABEL_OPTIONAL and is LABEL_REPEATED"],
+    ),
+    "whether a field is absent": (
+        _set(lambda file: _field(file, "Report", "exit_code"), proto3_optional=False),
+        [
+            "Report.exit_code: presence was explicit and is implicit",
+            "Report.exit_code: oneof was none and is _exit_code",
+        ],
+    ),
+    "a oneof": (_take_out_of_oneof, ["WatchResponse.heartbeat: oneof was event and is none"]),
+    "an enum": (lambda file: _drop(file.enum_type, "Protocol"), ["Protocol is gone"]),
+    "a value": (_drop_value, ["END_REASON_OOM is gone: its number and its name are not reserved"]),
+    "the numbers of values": (
+        _swap_values,
+        ["STATE_CREATED is STATE_RUNNING", "STATE_RUNNING is STATE_CREATED"],
+    ),
+    "the service": (lambda file: _drop(file.service, "AgentService"), ["AgentService is gone"]),
+    "a method": (
+        lambda file: _drop(_named(file.service, "AgentService").method, "SetDrain"),
+        ["AgentService.SetDrain is gone"],
+    ),
+    "what a method answers": (
+        _set(lambda file: _method(file, "Watch"), server_streaming=False),
+        [
+            (
+                "AgentService.Watch was .tiltyard.agent.v1.WatchRequest"
+                " → stream .tiltyard.agent.v1.WatchResponse"
+                " and is .tiltyard.agent.v1.WatchRequest → .tiltyard.agent.v1.WatchResponse"
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_a_change_that_breaks_is_found(what: str) -> None:
+    change, found = BREAKS[what]
+    changed = released("1")
+    change(_ours(changed))
+    assert breaks(released("1"), changed) == found
+
+
+def _reserve_both(file: FileDescriptorProto) -> None:
+    _reserve_number(file)
+    _message(file, "Host").reserved_name.append("tls")
+
+
+def _reserve_value(file: FileDescriptorProto) -> None:
+    _drop_value(file)
+    enum = _named(file.enum_type, "EndReason")
+    enum.reserved_range.add(start=4, end=4)
+    enum.reserved_name.append("END_REASON_OOM")
+
+
+def _add(file: FileDescriptorProto) -> None:
+    field = _message(file, "Host").field.add(name="colour", number=99, json_name="colour")
+    field.type, field.label = field.TYPE_STRING, field.LABEL_OPTIONAL
+    _named(file.enum_type, "State").value.add(name="STATE_PAUSED", number=7)
+    file.message_type.add(name="PauseSessionRequest")
+    names = {"input_type": ".a.B", "output_type": ".a.C"}
+    _named(file.service, "AgentService").method.add(name="PauseSession", **names)
+
+
+@pytest.mark.parametrize("change", [_add, _reserve_both, _reserve_value])
+def test_what_breaks_nothing_is_let_through(change: Callable[[FileDescriptorProto], None]) -> None:
+    changed = released("1")
+    change(_ours(changed))
+    assert breaks(released("1"), changed) == []
+
+
+@pytest.mark.parametrize(
+    ("given_up", "found"),
+    [
+        (_reserve_both, ["Host: the name tls", "Host: the numbers 14 to 15"]),
+        (_reserve_value, ["EndReason: the name END_REASON_OOM", "EndReason: the numbers 4 to 4"]),
+    ],
+)
+def test_what_was_given_up_is_not_used_again(
+    given_up: Callable[[FileDescriptorProto], None], found: list[str]
+) -> None:
+    older, newer = released("1"), released("1")
+    given_up(_ours(older))
+    for element in (_message(_ours(newer), "Host"), _named(_ours(newer).enum_type, "EndReason")):
+        del element.reserved_range[:]
+    said = [line for line in breaks(older, newer) if "reserved any more" in line]
+    assert said == [
+        f"{what} {'is' if 'name' in what else 'are'} not reserved any more" for what in found
+    ]

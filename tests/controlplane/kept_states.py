@@ -1,0 +1,113 @@
+"""State directories of control planes that do not run, and what is in them."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography.fernet import Fernet
+from sqlite_utils import Database
+
+from controlplane.authority import Authority
+from controlplane.backup import back_up
+from controlplane.backup_file import AUTHORITY, PARTS, REGISTRY_KEY, TICKET_KEY
+from controlplane.config import Config
+from controlplane.private_files import write_private
+from controlplane.storage.migrations import MIGRATIONS, migrate
+
+NOW = datetime(2026, 5, 4, 10, 30, tzinfo=UTC)
+
+
+def a_state(folder: Path, account: str, *, registry: bool = True, schema: int = 0) -> Config:
+    """A state directory whose database has this account, with some of it in its log alone.
+
+    `schema` is the database's, by default the newest.
+    """
+    config = Config(state_dir=folder)
+    for name, key in (
+        (AUTHORITY, Authority.create(time.time_ns() // 10**6).to_pem()),
+        (TICKET_KEY, account.encode().ljust(32, b".")),
+        *(((REGISTRY_KEY, Fernet.generate_key()),) if registry else ()),
+    ):
+        write_private(folder / name, key)
+    connection = sqlite3.connect(config.database, isolation_level=None)
+    config.database.chmod(0o600)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA wal_autocheckpoint=0")
+    migrate(Database(connection), MIGRATIONS[:schema] if schema else MIGRATIONS)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("INSERT INTO account(name, created_ms) VALUES (?, 0)", (account,))
+    # As SIGKILL leaves it: closing the database would empty its log.
+    left = {p: p.read_bytes() for p in (folder / f"{config.database.name}-wal", config.database)}
+    connection.close()
+    for path, content in left.items():
+        write_private(path, content)
+    return config
+
+
+def rows(config: Config, sql: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(config.database)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def contents(state_dir: Path) -> dict[str, object]:
+    """What a state directory says: the accounts, which tell databases apart, and each key.
+
+    A copy is looked at: who reads a database last folds its log.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        seen = Config(state_dir=Path(shutil.copytree(state_dir, Path(folder) / "copy")))
+        found: dict[str, object] = {
+            path.name: path.read_bytes()
+            for path in (seen.state_dir / name for name in PARTS[1:])
+            if path.exists()
+        }
+        assert rows(seen, "PRAGMA integrity_check") == [("ok",)]
+        return found | {"accounts": rows(seen, "SELECT name FROM account")}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder but for locks."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix != ".lock"
+    }
+
+
+def a_backup(folder: Path, account: str = "kept", **more: bool | int) -> Path:
+    """The file of a backup of `a_state`."""
+    config = a_state(folder / f"state of {account}", account, **more)  # type: ignore[arg-type]
+    target = folder / f"{account}.backup"
+    back_up(config, target, NOW, replace=False)
+    return target
+
+
+def with_manifest(backup: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
+    """The same backup with another manifest, whose tar header fits it."""
+    made = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(backup)) as old,
+        tarfile.open(fileobj=made, mode="w|", format=tarfile.GNU_FORMAT) as new,
+    ):
+        for member in old.getmembers():
+            content = old.extractfile(member)
+            assert content is not None
+            text = content.read()
+            if member.name == "manifest.json":
+                manifest = json.loads(text)
+                change(manifest)
+                text = json.dumps(manifest).encode()
+                member.size = len(text)
+            new.addfile(member, io.BytesIO(text))
+    return made.getvalue()

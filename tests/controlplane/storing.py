@@ -1,0 +1,139 @@
+"""Stores what a control plane keeps: `python -m tests.controlplane.storing formats/<schema>`.
+
+A control plane plays a story, and its state directory is kept: the database as SQL, and the keys
+beside it. The state of a released schema is never stored anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sqlite3
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane.enrolling import Enrolling
+from tests.controlplane.fake_agent import FakeAgent
+from tests.controlplane.system import Answer, eventually
+
+DATABASE = "database.sql"
+KEYS = ("authority.pem", "registry.key", "ticket.key")
+KNOWN = "known.json"
+"""What is not in the state directory: tokens as callers have them, a host's tickets."""
+PASSWORD = "swordfish-7"
+LOGIN = {"address": "r.example", "username": "robot", "password": PASSWORD, "private": True}
+
+
+async def store(folder: Path) -> None:
+    """Play the story and keep what it leaves in a folder."""
+    with tempfile.TemporaryDirectory() as scratch:
+        system = Enrolling(Path(scratch), regions=("local", "elsewhere"), start_timeout=1.5)
+        system.agents = [FakeAgent(Path(scratch), "a0")]
+        async with system:
+            known = await _play(system)
+            await system.stop_serving()
+        state = system.config.state_dir
+        for name in KEYS:
+            shutil.copy(state / name, folder / name)
+        with closing(sqlite3.connect(system.config.database)) as database:
+            (folder / DATABASE).write_text(dump(database), "utf-8")
+        (folder / KNOWN).write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
+
+
+def dump(database: sqlite3.Connection) -> str:
+    """A database as the SQL that makes it again."""
+    [(schema,)] = database.execute("PRAGMA user_version").fetchall()
+    return "\n".join([*database.iterdump(), f"PRAGMA user_version={schema};", ""])
+
+
+async def _play(system: Enrolling) -> dict[str, Any]:
+    operator = _Operator(system)
+    await operator("PUT", "/region/third")
+    await operator("PUT", "/node-pool/spread", json={"strategy": "spread"})
+    await operator("PUT", "/registry/private", json=LOGIN)
+    made = await operator("POST", "/account", json={"name": "carol", "quota": {"sessions": 9}})
+    await operator("POST", "/account", json={"name": "dora"})
+    await operator("PUT", "/account/alice", json={"quota": {"sessions": 50, "cpu": 40.5}})
+    await operator("DELETE", "/account/dora")
+    tokens = {**system.tokens, "operator": system.operator_token, "carol": made.json["token"]}
+
+    await system.make_application(regions=["local", "elsewhere"])
+    await system.enable("v2")
+
+    child = await system.make_token(name="reader", scopes=["session:read"], expires_after="8760h")
+    revoked = await system.make_token(name="gone", scopes=["session:read"])
+    revoked_id = revoked.split("_")[1]
+    await operator("DELETE", f"/token/{revoked_id}")
+    tokens |= {"child": child, "revoked": revoked}
+
+    await _start_sessions(system)
+    await _enrol_hosts(system, operator)
+    await _keep_a_pool(system)
+    started = system.agent.started[0]
+    identity = started.spec.identity
+    return {
+        "now_ms": system.control_plane._clock.now_ms(),
+        "tokens": tokens,
+        "ticket": {
+            "agent": "a0",
+            "internal_id": started.internal_id,
+            "account": identity.account,
+            "session_id": identity.session_id,
+            "application": identity.application,
+            "ticket": identity.ticket.hex(),
+        },
+    }
+
+
+async def _start_sessions(system: Enrolling) -> None:
+    rich = {"labels": {"mode": "duel"}, "external_id": "x-1", "env": {"A": "b"}, "ttl": "90m"}
+    for session_id in ("match ü", "stopped", "fails"):
+        assert (await system.start(id=session_id, **rich)).status == 201
+    join = {"session": "match ü", "players": ["ann", "bert"]}
+    assert (await system.call("PUT", "/session/player/join", json=join)).status == 200
+    assert (await system.call("DELETE", "/session/stopped")).status == 204
+    system.agent.end(system.agent.live[-1].internal_id)
+    await system.becomes("fails", "exited")
+    # An attempt whose end nobody knows, on a host that does not answer any more.
+    system.agent.before_start = system.agent.hang
+    system.agent.before_stop = system.agent.hang
+    assert (await system.start(id="unknown")).status == 420
+    [(owed,)] = await system.rows("SELECT count(*) FROM abandoned WHERE stopped_ms IS NULL")
+    assert owed == 1
+
+
+async def _keep_a_pool(system: Enrolling) -> None:
+    """After the sessions, which would claim its standbys."""
+    pool = {"size": 3, "enabled": True, "env": {"MODE": "é"}, "args": ["-x"], "labels": {"a": "b"}}
+    assert (await system.call("PUT", "/warm-pool/game/local", json=pool)).status == 204
+
+    async def is_ordered() -> bool:
+        return bool(await system.rows("SELECT 1 FROM standby_order"))
+
+    await eventually(is_ordered)
+
+
+async def _enrol_hosts(system: Enrolling, operator: _Operator) -> None:
+    for name in ("host-1", "host-2", "host-3"):
+        assert (await system.enrol(await system.token(), name=name)).status == 201
+    await operator("POST", "/agent/host-2/revoke")
+    await operator("DELETE", "/agent/host-3")
+    await system.token()
+
+
+class _Operator:
+    def __init__(self, system: Enrolling) -> None:
+        self._system = system
+
+    async def __call__(self, method: str, path: str, **more: Any) -> Answer:
+        answer = await self._system.operate(method, path, **more)
+        assert answer.status < 300, answer.text
+        return answer
+
+
+if __name__ == "__main__":
+    asyncio.run(store(Path(sys.argv[1])))

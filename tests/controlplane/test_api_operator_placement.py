@@ -1,0 +1,328 @@
+"""GET /operator/placement and its command: what is told is what a start does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.fleet.latency import MAX_MISSES
+from tests.controlplane.fake_agent import refusing
+from tests.controlplane.system import Answer, assert_error, eventually
+from tests.controlplane.test_operator_cli import Operated, cells
+
+PIN = {"ports[7777/udp]": "25000"}
+PINNED = [{"container": 7777, "host": 25000}]
+GPU = {"cpu": 1, "ram": 256, "gpu": 1}
+
+
+class Explained(Operated):
+    async def ask(self, **query: str) -> Answer:
+        params = {"account": "alice", "image": "game", "location": "local"} | query
+        path, token = "/operator/placement", self.operator_token
+        return await self.call("GET", path, token=token, params=params)
+
+    async def hosts(self, **query: str) -> dict[str, dict[str, Any]]:
+        answer = await self.ask(**query)
+        assert answer.status == 200, answer.text
+        return {host["agent"]: host for host in answer.json["hosts"]}
+
+    async def kinds(self, **query: str) -> dict[str, list[str]]:
+        found = await self.hosts(**query)
+        assert all((host["rank"] is None) == bool(host["obstacles"]) for host in found.values())
+        return {name: [o["kind"] for o in host["obstacles"]] for name, host in found.items()}
+
+    async def become(self, kinds: dict[str, list[str]], **query: str) -> None:
+        async def holds() -> bool:
+            return await self.kinds(**query) == kinds
+
+        await eventually(holds)
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Explained]:
+    async with Explained(tmp_path, agents=2) as running:
+        await running.make_application()
+        yield running
+
+
+async def test_the_host_of_rank_1_gets_the_next_session(system: Explained) -> None:
+    for strategy in ("packed", "spread", "packed"):
+        path, token = "/operator/node-pool/default", system.operator_token
+        await system.call("PUT", path, token=token, json={"strategy": strategy})
+        for _ in range(3):
+            before = {agent.name: len(agent.started) for agent in system.agents}
+            answer = (await system.ask()).json
+            assert answer["strategy"] == strategy
+            ranks = [host["rank"] for host in answer["hosts"]]
+            assert ranks in ([1, 2], [1, 1])
+            first = {host["agent"] for host in answer["hosts"] if host["rank"] == 1}
+            assert (await system.start()).status == 201
+            went_to = {a.name for a in system.agents if len(a.started) > before[a.name]}
+            assert went_to <= first
+
+
+async def test_what_is_asked_for_and_what_each_host_has(system: Explained) -> None:
+    link = system.control_plane.fleet.link("a0")
+    assert link is not None
+    link.latency.note("192.0.2.1", 1.26)
+    system.agents[1].change_host(draining=True)
+    await system.become({"a0": [], "a1": ["draining"]})
+    answer = (await system.ask()).json
+    (first, second) = answer.pop("hosts")
+    assert answer == {
+        "account": "alice",
+        "image": "game",
+        "location": "local",
+        "nodePool": "default",
+        "strategy": "packed",
+        "tag": "v1",
+        "reservation": {"cpu": 1.0, "ram": 256.0, "gpu": 0},
+    }
+    assert 0 <= first.pop("silent") < 5
+    assert first == {
+        "agent": "a0",
+        "rank": 1,
+        "obstacles": [],
+        "pull": None,
+        "fullness": 0.0,
+        "latency": 1.26,
+        "free": {"cpu": 64.0, "ram": 65536.0, "gpu": 0},
+        "held": {"cpu": 0.0, "ram": 0.0, "gpu": 0},
+        "freeSessions": 1000,
+        "starting": 0,
+        "startSlots": 8,
+    }
+    assert (second["agent"], second["rank"]) == ("a1", None)
+
+
+async def test_all_that_keeps_a_session_from_a_host_at_once(system: Explained) -> None:
+    one, other = system.agents
+    one.host.capacity.Clear()
+    one.change_host(draining=True, engine_available=False, free_sessions=0, start_slots=0)
+    other.change_host(free_tcp_ports=0, free_udp_ports=0, port_range_first=26000, disk_full=True)
+    await system.become(
+        {
+            "a0": ["engine_unavailable", "draining", "sessions", "cpu", "ram", "busy"],
+            "a1": ["disk_full", "tcp_ports", "udp_ports", "port_out_of_range"],
+        },
+        **PIN,
+    )
+    assert [o["details"] for o in (await system.hosts(**PIN))["a0"]["obstacles"]] == [
+        "its Docker Engine is away",
+        "is drained: it takes no new sessions",
+        "sessions: 1 wanted, 0 free",
+        "cores: 1 wanted, 0 free",
+        "MiB of memory: 256 wanted, 0 free",
+        "0 starts are under way, 0 at a time: the next one waits",
+    ]
+    assert_error(await system.start(ports=PINNED), 420)
+
+
+async def test_a_host_that_was_never_heard_and_one_that_fell_silent(tmp_path: Path) -> None:
+    async with Explained(tmp_path, placement_silence=0.1) as system:
+        await system.make_application()
+        await system.add_agent("late")
+        await system.become({"late": ["connecting"], "a0": ["silent"]})
+        late = (await system.hosts())["late"]
+        assert late.pop("agent") == "late"
+        assert late.pop("obstacles")[0]["details"] == "has not reported what runs there yet"
+        assert set(late.values()) == {None}
+
+
+async def test_what_a_start_under_way_holds(system: Explained) -> None:
+    one, other = system.agents
+    other.change_host(draining=True)
+    one.change_host(start_slots=1)
+    await system.become({"a0": [], "a1": ["draining"]})
+    one.before_start = one.hang
+    async with asyncio.TaskGroup() as group:
+        start = group.create_task(system.start())
+        await system.become({"a0": ["busy"], "a1": ["draining"]})
+        host = (await system.hosts())["a0"]
+        assert (host["starting"], host["startSlots"], host["freeSessions"]) == (1, 1, 999)
+        assert host["held"] == {"cpu": 1.0, "ram": 256.0, "gpu": 0}
+        assert host["free"] == {"cpu": 63.0, "ram": 65280.0, "gpu": 0}
+        one._never.set()
+    assert start.result().status == 201
+
+
+async def test_a_pinned_port_leads_to_the_host_where_it_is_free(system: Explained) -> None:
+    for taken in range(2):
+        assert (
+            sorted((await system.kinds(**PIN)).values())
+            == [[]] * (2 - taken) + [["port_taken"]] * taken
+        )
+        assert (await system.start(ports=PINNED)).status == 201
+    assert [len(agent.live) for agent in system.agents] == [1, 1]
+    await system.become({"a0": ["port_taken"], "a1": ["port_taken"]}, **PIN)
+    details = [host["obstacles"][0]["details"] for host in (await system.hosts(**PIN)).values()]
+    assert details == ["25000/udp is taken"] * 2
+    assert_error(await system.start(ports=PINNED), 420)
+    assert await system.kinds() == {"a0": [], "a1": []}
+
+
+async def test_gpus_are_placed_where_there_are_some_and_not_twice(system: Explained) -> None:
+    await system.make_application(name="lab", limits=GPU, reservation=GPU)
+    assert await system.kinds(image="lab") == {"a0": ["gpu"], "a1": ["gpu"]}
+    assert_error(await system.start(image="lab"), 420)
+    system.agents[1].host.capacity.gpus = 1
+    system.agents[1].change_host()
+    await system.become({"a0": ["gpu"], "a1": []}, image="lab")
+    assert (await system.start(image="lab")).status == 201
+    assert system.agents[1].started[0].spec.reservation.gpus == 1
+    system.agents[1].host.reserved.gpus = 1
+    system.agents[1].change_host()
+    await system.become({"a0": ["gpu"], "a1": ["gpu"]}, image="lab")
+    assert_error(await system.start(image="lab"), 420)
+
+
+async def test_a_tls_port_is_placed_where_there_is_a_certificate(system: Explained) -> None:
+    ports = [{"requested": 7778, "protocol": "tcp", "tls": True}]
+    await system.make_application(name="web", ports=ports)
+    assert await system.kinds(image="web") == {"a0": ["tls_missing"], "a1": ["tls_missing"]}
+    assert_error(await system.start(image="web"), 420)
+    system.agents[1].change_host(tls=True)
+    await system.become({"a0": ["tls_missing"], "a1": []}, image="web")
+    assert (await system.start(image="web")).status == 201
+
+
+async def test_an_image_that_is_missing_and_what_became_of_its_pull(system: Explained) -> None:
+    for agent in system.agents:
+        agent.before_pull = refusing("REGISTRY_UNAVAILABLE", "no such host")
+    system.registry.push("studio/game", "v2")
+    enabled = await system.call("POST", "/application/game/tags", json={"tag": "v2"})
+    assert enabled.status == 204
+    await system.become({"a0": ["image_missing"], "a1": ["image_missing"]}, version="v2")
+
+    async def failed() -> bool:
+        pull = (await system.hosts(version="v2"))["a0"]["pull"]
+        return pull is not None and pull["state"] == "failed" and "no such host" in pull["cause"]
+
+    await eventually(failed)
+    assert_error(await system.start(version="v2"), 404)
+    answer = (await system.ask()).json  # without a version it is the tag that a start would run
+    assert (answer["tag"], [host["rank"] for host in answer["hosts"]]) == ("v1", [1, 1])
+
+
+async def test_hosts_of_other_regions_and_node_pools_are_not_of_it(system: Explained) -> None:
+    regions = ["local", "elsewhere"]
+    changed = await system.call("PUT", "/application/game", json={"regions": regions})
+    assert changed.status == 204
+    assert await system.hosts(location="elsewhere") == {}
+    await system.call("PUT", "/operator/node-pool/big", token=system.operator_token, json={})
+    changed = await system.call("PUT", "/application/game", json={"nodePool": "big"})
+    assert changed.status == 204
+    answer = (await system.ask()).json
+    assert (answer["nodePool"], answer["hosts"]) == ("big", [])
+
+
+async def test_what_is_not_there_is_404_as_for_a_start(system: Explained) -> None:
+    for query, kind in (
+        ({"account": "bob"}, "application"),
+        ({"account": "nobody"}, "application"),
+        ({"image": "none"}, "application"),
+        ({"location": "elsewhere"}, "region"),
+        ({"version": "v9"}, "tag"),
+    ):
+        answer = await system.ask(**query)
+        assert_error(answer, 404)
+        assert answer.json["message"] == f"{kind} not found"
+
+
+async def test_what_does_not_fit_is_422(system: Explained) -> None:
+    for field, value in (
+        ("image", ""),
+        ("ports[1/udp]", "25000"),
+        ("ports[7777/tcp]", "25000"),
+        ("ports[7777/udp]", "0"),
+        ("ports[7777/udp]", "65536"),
+        ("ports[7777/udp]", "x"),
+        ("ports[7777]", "25000"),
+        ("ports", "25000"),
+    ):
+        assert_error(await system.ask(**{field: value}), 422, field)
+
+
+async def test_the_command_shows_the_hosts_and_why_not(system: Explained) -> None:
+    link = system.control_plane.fleet.link("a0")
+    assert link is not None
+    link.latency.note("192.0.2.1", 12.345)
+    system.agents[1].change_host(free_sessions=0, draining=True)
+    await system.become({"a0": [], "a1": ["draining", "sessions"]})
+    command = ("placement", "game", "local", "--account", "alice")
+    head, _, table = (await system.ok(*command)).partition("\n")
+    assert head == (
+        "alice/game:v1 in local asks for CPU 1, RAM 256 MiB; node pool default is packed"
+    )
+    why_not = "is drained: it takes no new sessions; sessions: 1 wanted, 0 free"
+    assert cells(table) == [
+        ["RANK", "AGENT", "FULL", "LATENCY", "FREE", "WHY NOT"],
+        ["1", "a0", "0%", "12.3 ms", "CPU 64, RAM 64 GiB", "-"],
+        ["-", "a1", "0%", "-", "CPU 64, RAM 64 GiB", why_not],
+    ]
+    pinned = await system.ok(*command, "--port", "7777/udp=19000", "--version", "v1")
+    assert "19000/udp is outside its port range" in pinned
+    printed = json.loads(await system.ok(*command, "--json"))
+    assert [host["agent"] for host in printed["hosts"]] == ["a0", "a1"]
+    refused = await system.refused("placement", "game", "local")
+    assert refused == "cannot explain placement: cannot find application 'game'\n"
+    for port in ("7777=25000", "7777/udp", "7777/udp=0", "7777/udp=x"):
+        assert (await system.run(*command, "--port", port)).exit_code == 2
+
+
+async def test_the_command_tells_what_became_of_a_pull(system: Explained) -> None:
+    for agent in system.agents:
+        agent.before_pull = refusing("REGISTRY_UNAVAILABLE", "no such host")
+    system.registry.push("studio/game", "v2")
+    await system.call("POST", "/application/game/tags", json={"tag": "v2"})
+    command = ("placement", "game", "local", "--account", "alice", "--version", "v2")
+
+    async def told() -> bool:
+        shown = await system.ok(*command)
+        return (
+            "has not pulled the image; its pull is failed: " in shown and "no such host" in shown
+        )
+
+    await eventually(told)
+
+
+async def test_addresses_that_do_not_answer_are_left_out_and_the_region_stays(
+    system: Explained,
+) -> None:
+    for agent, addresses in zip(system.agents, (["192.0.2.1", "192.0.2.2"], []), strict=True):
+        agent.host.latency_addresses[:] = addresses
+        agent.change_host()
+
+    async def shown(*ips: str) -> None:
+        async def holds() -> bool:
+            answer = await system.call("GET", "/available-location/game")
+            return bool(answer.json == {"locations": [{"id": "local", "ips": list(ips)}]})
+
+        await eventually(holds)
+
+    await shown("192.0.2.1", "192.0.2.2")
+    link = system.control_plane.fleet.link("a0")
+    assert link is not None
+    for address, left in (("192.0.2.1", ("192.0.2.2",)), ("192.0.2.2", ())):
+        for _ in range(MAX_MISSES):
+            link.latency.note(address, None)
+        await shown(*left)
+    answer = await system.call("GET", "/operator/agent/a0", token=system.operator_token)
+    assert answer.json["silentAddresses"] == ["192.0.2.1", "192.0.2.2"]
+    assert answer.json["latency"] is None
+    assert (await system.start()).status == 201
+
+
+async def test_the_latency_of_a_host_is_shown_with_its_agent(system: Explained) -> None:
+    link = system.control_plane.fleet.link("a0")
+    assert link is not None
+    link.latency.note("192.0.2.1", 1.26)
+    rows = cells(await system.ok("agent", "list"))
+    column = rows[0].index("LATENCY")
+    assert [row[column] for row in rows[1:]] == ["1.26 ms", "-"]
+    assert "SILENT ADDRESSES   -" in await system.ok("agent", "show", "a0")

@@ -1,0 +1,283 @@
+"""Waiting for a start slot: in turns, bounded, and never while there is a slot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.fleet.contract import PortRequest, Protocol, Resources
+from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.host_queue import Ask
+from controlplane.fleet.placement import Wanted
+from controlplane.fleet.room_forecast import LONGEST
+from tests.controlplane.fake_agent import FakeAgent, refusing
+from tests.controlplane.system import Answer, System, assert_error, eventually
+
+MOST = 5
+
+
+class Gate:
+    """Lets the starts of an agent through one by one, and keeps the order in which they began."""
+
+    def __init__(self, agent: FakeAgent) -> None:
+        self.begun: list[str] = []
+        self._open = asyncio.Semaphore(0)
+        agent.before_start = self._wait
+
+    async def _wait(self, request: Any, _: Any) -> None:
+        self.begun.append(request.spec.identity.session_id)
+        await self._open.acquire()
+
+    def open(self, times: int = 1) -> None:
+        for _ in range(times):
+            self._open.release()
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path, max_waiting_starts=MOST) as running:
+        await running.make_application()
+        await running.make_application(account="bob", repository="studio/other")
+        running.agent.change_host(start_slots=1)
+        await eventually(lambda: _link(running).host.start_slots == 1)
+        yield running
+
+
+def _link(system: System) -> Any:
+    return system.control_plane.fleet.link(system.agent.name)
+
+
+def _line(system: System) -> Any:
+    [line] = system.control_plane._starts._queue._lines.values()
+    return line
+
+
+def _ask(system: System, session_id: str, account: str = "alice") -> asyncio.Task[Answer]:
+    body = {"location": "local", "image": "game", "id": session_id}
+    return asyncio.create_task(system.call("POST", "/session", account=account, json=body))
+
+
+async def _begin(system: System, gate: Gate) -> asyncio.Task[Answer]:
+    """Have a start take the only slot."""
+    first = _ask(system, "first")
+    await eventually(lambda: gate.begun == ["first"])
+    return first
+
+
+async def _join(system: System, session_id: str, account: str = "alice") -> asyncio.Task[Answer]:
+    """Have a start wait behind those that do."""
+    lines = system.control_plane._starts._queue._lines
+    waiting = sum(len(line.waiting) for line in lines.values())
+    task = _ask(system, session_id, account)
+    await eventually(lambda: bool(lines) and len(_line(system).waiting) == waiting + 1)
+    return task
+
+
+async def test_a_slot_that_gets_free_goes_to_the_account_whose_turn_it_is(system: System) -> None:
+    gate = Gate(system.agent)
+    asked = [await _begin(system, gate)]
+    asked += [await _join(system, f"alice {number}") for number in range(3)]
+    asked.append(await _join(system, "bob", "bob"))
+    gate.open(9)
+    assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
+    assert gate.begun == ["first", "alice 0", "bob", "alice 1", "alice 2"]
+    assert system.agent.most_starts_in_flight == 1
+
+
+async def test_a_line_that_is_full_refuses_at_once(system: System) -> None:
+    gate = Gate(system.agent)
+    asked = [await _begin(system, gate)]
+    asked += [await _join(system, f"{number}") for number in range(MOST)]
+    refused = await system.start(id="late")
+    assert_error(refused, 420)
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert "5 starts wait" in refused.json["details"]
+    gate.open(9)
+    assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
+    assert (await system.start(id="late")).status == 201
+
+
+async def test_who_could_not_begin_in_time_is_told_when_to_come_again(system: System) -> None:
+    gate = Gate(system.agent)
+    asked = [await _begin(system, gate), await _join(system, "second")]
+    _line(system).pace = 100.0
+    refused = await system.start(id="late")
+    assert_error(refused, 420)
+    assert 190 <= int(refused.headers["Retry-After"]) <= 200
+    gate.open(9)
+    assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
+    assert _line(system).pace < 100.0  # a turn has come since then
+
+
+async def test_who_finds_no_room_is_told_when_sessions_are_to_end(system: System) -> None:
+    forecasts = system.control_plane._starts._queue._forecasts
+    for session_id in ("first", "second"):
+        await system.start(id=session_id)
+        [session] = system.agent.live
+        system.agent.end(session.internal_id)
+        await system.becomes(session_id, "exited")
+    [forecast] = forecasts.values()
+    assert forecast.pace is not None, "two ends have a pace"
+    forecast.pace = 20.0
+    system.agent.change_host(free_sessions=0)
+    await eventually(lambda: _link(system).host.free_sessions == 0)
+    waits = []
+    for _ in range(3):
+        refused = await system.start()
+        assert_error(refused, 420)
+        waits.append(int(refused.headers["Retry-After"]))
+    assert waits == pytest.approx([20, 40, LONGEST], abs=1)
+
+
+async def test_hosts_that_were_slow_once_are_waited_for_again(system: System) -> None:
+    gate = Gate(system.agent)
+    asked = [await _begin(system, gate), await _join(system, "second")]
+    gate.open(2)
+    assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
+    _line(system).pace = 100.0
+    third = _ask(system, "third")
+    await eventually(lambda: gate.begun[2:] == ["third"])
+    fourth = _ask(system, "fourth")
+    await eventually(lambda: len(_line(system).waiting) == 1)
+    gate.open(2)
+    assert [(await third).status, (await fourth).status] == [201, 201]
+    assert _line(system).pace < 100.0
+
+
+async def test_a_slot_is_given_to_who_waits_in_the_step_in_which_it_gets_free(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever comes while the answer is written takes it."""
+    gate = Gate(system.agent)
+    first, second = await _begin(system, gate), await _join(system, "second")
+    link, reports = system.control_plane.fleet.links[0], system.control_plane._starts._reports
+    confirm, taken = reports.confirm, []
+
+    def note_slots(*answer: Any) -> Any:
+        taken.append(len(link.starting))
+        return confirm(*answer)
+
+    monkeypatch.setattr(reports, "confirm", note_slots)
+    gate.open(2)
+    assert [(await first).status, (await second).status] == [201, 201]
+    assert taken == [1, 0]
+
+
+async def test_who_is_stopped_while_it_waits_never_begins(system: System) -> None:
+    gate = Gate(system.agent)
+    first, second = await _begin(system, gate), await _join(system, "second")
+    stop = await system.call("DELETE", "/session/second")
+    assert stop.status == 204
+    assert_error(await second, 409)
+    gate.open(9)
+    assert (await first).status == 201
+    assert gate.begun == ["first"]
+    assert _link(system).in_flight == 0
+
+
+async def test_who_waits_is_told_when_the_room_is_gone(system: System) -> None:
+    gate = Gate(system.agent)
+    first, second = await _begin(system, gate), await _join(system, "second")
+    system.agent.change_host(draining=True)
+    assert_error(await second, 420)
+    gate.open()
+    assert (await first).status == 201
+
+
+async def test_the_time_for_a_start_bounds_its_wait(tmp_path: Path) -> None:
+    async with System(tmp_path, start_timeout=1.5) as system:
+        await system.make_application()
+        system.agent.change_host(start_slots=1)
+        await eventually(lambda: _link(system).host.start_slots == 1)
+        gate = Gate(system.agent)
+        first, second = await _begin(system, gate), await _join(system, "second")
+        assert_error(await second, 420)
+        gate.open()
+        await first
+        assert gate.begun == ["first"]
+        await eventually(lambda: not _line(system).waiting)
+
+
+async def test_a_slot_is_not_offered_to_those_whom_its_host_has_refused(tmp_path: Path) -> None:
+    async with System(tmp_path, agents=2) as system:
+        full, busy = system.agents
+        system.prefer(full)
+        await system.make_application()
+        for agent in system.agents:
+            agent.change_host(start_slots=1)
+        gate = Gate(busy)
+        full.before_start = refusing("NO_CAPACITY")
+        links: list[Any] = system.control_plane.fleet.links
+        await eventually(lambda: all(link.host.start_slots == 1 for link in links))
+        first = await _begin(system, gate)
+        second = await _join(system, "second")
+        gate.open(9)
+        assert [(await first).status, (await second).status] == [201, 201]
+        assert gate.begun == ["first", "second"]
+
+
+async def test_a_caller_that_hangs_up_still_has_its_turn(system: System) -> None:
+    gate = Gate(system.agent)
+    first, second = await _begin(system, gate), await _join(system, "second")
+    second.cancel()
+    gate.open(9)
+    assert (await first).status == 201
+    await system.becomes("second", "running")
+
+
+async def test_a_wait_that_is_broken_off_gives_back_what_it_was_just_given(
+    system: System,
+) -> None:
+    gate = Gate(system.agent)
+    first = await _begin(system, gate)
+    queue, link = system.control_plane._starts._queue, system.control_plane.fleet.links[0]
+    assert link.host is not None
+    image = min(link.host.images)
+    ask = Ask(("local", "default"), "alice", Wanted(image, Resources(), ()), "0" * 32)
+    waits = asyncio.create_task(queue.take_host(ask, 60.0))
+    await eventually(lambda: bool(queue._lines) and len(_line(system).waiting) == 1)
+    ask.given.add_done_callback(lambda _: waits.cancel())
+    gate.open()
+    assert (await first).status == 201
+    with pytest.raises(asyncio.CancelledError):
+        await waits
+    assert ask.given.result() is link
+    await eventually(lambda: link.in_flight == 0)
+
+
+async def test_taken_ports_are_reckoned_once_for_all_who_pin_one(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(system.agent)
+    first = await _begin(system, gate)
+    queue, link = system.control_plane._starts._queue, system.control_plane.fleet.links[0]
+    assert link.host is not None
+    image, low = min(link.host.images), link.host.port_range_first
+    waits = []
+    for number in range(3):
+        ports = (PortRequest(7777, Protocol.UDP, pinned=low + number),)
+        wanted = Wanted(image, Resources(), ports)
+        ask = Ask(("local", "default"), "alice", wanted, str(number))
+        waits.append(asyncio.create_task(queue.take_host(ask, 60.0)))
+    await eventually(lambda: bool(queue._lines) and len(_line(system).waiting) == 3)
+    reckoned, reckon = [], HostLink._used_ports
+
+    def note(link: HostLink) -> frozenset[tuple[Protocol, int]]:
+        reckoned.append(link)
+        return reckon(link)
+
+    monkeypatch.setattr(HostLink, "_used_ports", note)
+    queue._recheck(_line(system))
+    assert reckoned == [link]
+    link.give_back(*link.starting)
+    queue._offer(link)
+    assert reckoned == [link, link]
+    for number, wait in enumerate(waits):
+        assert await wait is link
+        system.control_plane.fleet.give_back(link, str(number))
+    gate.open()
+    await first

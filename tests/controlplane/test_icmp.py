@@ -1,0 +1,143 @@
+"""Real echoes: answered, dropped by a firewall, forged, and by a process that may not send any."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from icmplib import ICMPv4Socket
+
+from controlplane.fleet import icmp
+from controlplane.fleet.icmp import ping
+from tests.controlplane.system import System, eventually
+from tests.private_network import PrivateNetwork, run
+
+pytestmark = pytest.mark.root
+ROOT = Path(__file__).resolve().parents[2]
+IDENTIFIER = 4711
+DROP = ["INPUT", "-p", "icmp", "-j", "DROP"]
+CHILD = """
+import asyncio
+from controlplane.fleet.icmp import CannotPingError, ping
+try:
+    print("none" if asyncio.run(ping("127.0.0.1", 5.0)) is None else "answered")
+except CannotPingError as error:
+    print("cannot", bool(str(error)))
+"""
+
+
+@pytest.fixture
+def network() -> Iterator[PrivateNetwork]:
+    made = PrivateNetwork()
+    try:
+        made.make()
+        yield made
+    finally:
+        made.remove()
+
+
+@contextlib.contextmanager
+def silenced(network: PrivateNetwork) -> Iterator[None]:
+    """Have a firewall at the other end drop every echo."""
+    run(*network.inside("iptables", "-w", "-I", *DROP))
+    yield
+    run(*network.inside("iptables", "-w", "-D", *DROP))
+
+
+async def test_an_echo_is_answered_or_dropped(network: PrivateNetwork) -> None:
+    ms = await ping(network.address, 5.0)
+    assert ms is not None
+    assert 0 < ms < 5000
+    with silenced(network):
+        assert await ping(network.address, 0.05) is None
+    assert await ping(network.address, 5.0) is not None
+
+
+async def test_an_address_without_a_way_does_not_answer(network: PrivateNetwork) -> None:
+    subnet = network.address.rpartition(".")[0]
+    last = int(network.address.rpartition(".")[2])
+    assert await ping(f"{subnet}.{last + 1}", 0.05) is None  # the subnet's broadcast
+    assert await ping("255.255.255.255", 0.05) is None
+
+
+async def test_an_answer_from_another_address_is_none(
+    network: PrivateNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(icmp, "unique_identifier", lambda: IDENTIFIER)
+    with silenced(network), ICMPv4Socket() as forger:
+        asked = asyncio.create_task(ping(network.address, 0.2))
+        packet = forger._create_packet(IDENTIFIER, 1, b"")
+        answer = bytes([0, 0, *_checksum_of_answer(packet), *packet[4:]])
+        while not asked.done():
+            forger.sock.sendto(answer, ("127.0.0.1", 0))
+            await asyncio.sleep(0)
+        assert await asked is None
+
+
+def _checksum_of_answer(request: bytes) -> bytes:
+    """Of the same packet with type 0 in place of 8: the sum is 0x0800 less."""
+    total = int.from_bytes(request[2:4], "big") + 0x0800
+    return ((total & 0xFFFF) + (total >> 16)).to_bytes(2, "big")
+
+
+@pytest.mark.parametrize(
+    ("privileged", "groups", "printed"),
+    [
+        (True, "1 0", "answered"),
+        (False, "0 2147483647", "answered"),
+        (False, "1 0", "cannot True"),
+    ],
+)
+def test_who_may_send_echoes(
+    network: PrivateNetwork, privileged: bool, groups: str, printed: str
+) -> None:
+    setting = f"echo {groups} > /proc/sys/net/ipv4/ping_group_range"
+    run(*network.inside("sh", "-c", setting))
+    without = [] if privileged else ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"]
+    child = subprocess.run(
+        network.inside(*without, sys.executable, "-W", "error", "-c", CHILD),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        cwd=ROOT,
+    )
+    assert (child.stdout.strip(), child.stderr) == (printed, "")
+
+
+@pytest.mark.slow
+async def test_a_region_whose_hosts_do_not_answer_stays_and_its_addresses_go(
+    network: PrivateNetwork, tmp_path: Path
+) -> None:
+    system = System(tmp_path, latency_interval=1.0)
+    system.agent.host.latency_addresses[:] = [network.address]
+
+    async def shown(*ips: str) -> None:
+        async def holds() -> bool:
+            answer = await system.call("GET", "/available-location/game")
+            return bool(answer.json == {"locations": [{"id": "local", "ips": list(ips)}]})
+
+        await eventually(holds)
+
+    async def latency() -> tuple[float | None, list[str]]:
+        answer = await system.call("GET", "/operator/agent/a0", token=system.operator_token)
+        return answer.json["latency"], answer.json["silentAddresses"]
+
+    async def is_measured() -> bool:
+        return (await latency())[0] is not None
+
+    async with system:
+        await system.make_application()
+        await eventually(is_measured)
+        assert (await latency())[1] == []
+        await shown(network.address)
+        with silenced(network):
+            await shown()
+            assert await latency() == (None, [network.address])
+            assert (await system.start(id="s")).status == 201
+        await shown(network.address)

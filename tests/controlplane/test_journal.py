@@ -1,0 +1,136 @@
+"""The control plane's own log: what callers send stays in fields, and is told quietly enough."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from controlplane.api.errors import REFUSED
+from controlplane.cli.server import LIMITED
+from controlplane.starts import NOT_STARTED
+from tests.controlplane.system import System, eventually
+from tests.log_lines import logfmt
+from tiltyard.journal.events import Event
+from tiltyard.journal.limit import AT_ONCE
+from tiltyard.journal.output import written
+
+HOSTILE = "a%0Alevel%3Derror%20event%3Dforged%0D%1B%5B2J%E2%80%A8%E2%80%AEx"
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        yield system
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Iterator[Callable[[str], Callable[[], list[dict[str, str]]]]]:
+    """Begin to write the log at a level; what that gives ends it and reads it."""
+    path = tmp_path / "log"
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY)
+
+    def begin(level: str) -> Callable[[], list[dict[str, str]]]:
+        writing = written(level, "logfmt", limited=LIMITED, descriptor=descriptor)
+        writing.__enter__()
+
+        def end() -> list[dict[str, str]]:
+            writing.__exit__(None, None, None)
+            return [logfmt(line) for line in path.read_text("utf-8").splitlines()]
+
+        return end
+
+    yield begin
+    os.close(descriptor)
+
+
+async def test_what_a_caller_sends_forges_nothing(
+    system: System, output: Callable[[str], Callable[[], list[dict[str, str]]]]
+) -> None:
+    end = output("debug")
+    await system.call("GET", f"/session/{HOSTILE}?x=%0Alevel%3Derror")
+    await system.call("POST", "/session", json={"location": "local\n\u2028", "image": "x\x1b[2J"})
+    lines = end()
+    levels = {"debug", "info", "warning"}
+    assert {line["level"] for line in lines} <= levels
+    assert any("level=error event=forged" in line.get("path", "") for line in lines)
+    assert "forged" not in {line["event"] for line in lines}
+
+
+async def test_who_asks_for_what_is_not_there_fills_no_log_and_hides_nobody(
+    system: System, output: Callable[[str], Callable[[], list[dict[str, str]]]]
+) -> None:
+    end = output("info")
+    for number in range(5 * AT_ONCE):
+        await system.call("GET", f"/session/none-{number}")
+    await system.call("GET", "/session", token="ty_wrong")
+    refused = [line for line in end() if line["event"] == REFUSED]
+    assert [line["status"] for line in refused] == ["404"] * AT_ONCE + ["401"]
+
+
+async def test_who_starts_more_than_is_allowed_fills_no_log(
+    tmp_path: Path, output: Callable[[str], Callable[[], list[dict[str, str]]]]
+) -> None:
+    async with System(tmp_path, start_rate=0.001, start_burst=1) as system:
+        await system.make_application()
+        end = output("info")
+        for _ in range(5 * AT_ONCE):
+            await system.call("POST", "/session", json={"location": "local", "image": "game"})
+    events = Counter(line["event"] for line in end())
+    assert events["session started"] == 1
+    assert events[NOT_STARTED] == events[REFUSED] == AT_ONCE
+
+
+async def test_requests_that_succeed_and_hosts_that_are_well_say_nothing(
+    system: System, output: Callable[[str], Callable[[], list[dict[str, str]]]]
+) -> None:
+    heard = [link.heard_at for link in system.control_plane.fleet.links]
+    end = output("info")
+    for path in ("/session", "/application", "/healthz", "/readyz", "/region"):
+        await system.call("GET", path)
+    system.agent.tell_snapshot()
+    await eventually(lambda: [link.heard_at for link in system.control_plane.fleet.links] != heard)
+    # The application is new: its image may still be on its way.
+    assert [line for line in end() if line["event"] != "image pulled"] == []
+
+
+async def test_a_request_answered_at_debug_has_what_it_was(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    answer = await system.call("GET", "/session")
+    [line] = [
+        record.msg
+        for record in caplog.records
+        if isinstance(record.msg, Event) and record.msg["event"] == "request answered"
+    ]
+    assert line["request"] == answer.headers["X-Request-Id"]
+    assert (line["method"], line["path"], line["status"]) == ("GET", "/session", 200)
+    assert line["account"] == "alice"
+
+
+async def test_requests_at_one_time_do_not_take_each_other_s_names(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    calls = (
+        system.call("GET", f"/session/{account}-{number}", account=account)
+        for number in range(10)
+        for account in ("alice", "bob")
+    )
+    answers = await asyncio.gather(*calls)
+    told = {
+        record.msg["request"]: (record.msg["account"], record.msg["error"])
+        for record in caplog.records
+        if isinstance(record.msg, Event) and record.msg["event"] == REFUSED
+    }
+    assert len(told) == 20
+    for answer in answers:
+        account, error = told[answer.json["identifier"]]
+        assert f"'{account}-" in error

@@ -1,0 +1,545 @@
+"""The metrics of the control plane, over the listener that they are read from."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from controlplane.app import ControlPlane
+from controlplane.clock import Clock
+from controlplane.config import Config
+from controlplane.errors import StoreError
+from controlplane.fleet.agent_client import AgentClient
+from controlplane.fleet.contract import Identity, SessionsReported, WatchMessage
+from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.pinger import Pinger
+from controlplane.metrics.label_names import MOST, OTHER, LabelNames
+from controlplane.metrics.live import LiveCollector
+from controlplane.metrics.making import Maker
+from controlplane.storage.fleet_store import AgentRow
+from controlplane.storage.store import Store
+from tests.controlplane.enrolling import Enrolling
+from tests.controlplane.fake_agent import refusing
+from tests.controlplane.scrapes import PREFIX, PROCESS, Scraped
+from tests.controlplane.system import eventually
+from tests.controlplane.test_host_link import SESSION
+from tiltyard.agent.v1 import agent_pb2
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text("utf-8")
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Scraped]:
+    async with Scraped(tmp_path) as running:
+        await running.make_application()
+        yield running
+
+
+# ---- the listener
+
+
+async def test_metrics_have_a_listener_of_their_own(system: Scraped) -> None:
+    assert (await system.call("GET", "/metrics")).status == 404
+    for path in ("/", "/session", "/metrics/x"):
+        async with system.http.get(system.control_plane.metrics_url + path) as response:
+            assert response.status == 404
+    async with system.http.post(f"{system.control_plane.metrics_url}/metrics") as response:
+        assert response.status == 405
+
+
+async def test_scrapes_at_the_same_time_take_turns(
+    system: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refresh, under_way, most = LiveCollector.refresh, 0, 0
+
+    async def counted(live: LiveCollector) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await refresh(live)
+        under_way -= 1
+
+    monkeypatch.setattr(LiveCollector, "refresh", counted)
+    scrapes = await asyncio.gather(*(system.scrape() for _ in range(8)))
+    assert all(scrape.sum("agents") == 1 for scrape in scrapes)
+    assert most == 1
+
+
+async def test_without_an_address_nobody_scrapes(tmp_path: Path) -> None:
+    async with Scraped(tmp_path, metrics_listen="") as system:
+        assert not system.control_plane.metrics_url
+        assert (await system.call("GET", "/healthz")).status == 200
+
+
+async def test_a_taken_port_ends_the_start_and_says_which_setting_names_it(
+    system: Scraped, tmp_path: Path
+) -> None:
+    port = system.control_plane.metrics_url.rpartition(":")[2]
+    listen = f"127.0.0.1:{port}"
+    config = replace(system.config, state_dir=tmp_path / "second", metrics_listen=listen)
+    with pytest.raises(ExceptionGroup) as caught:
+        await ControlPlane(config).serve(asyncio.Event())
+    (error,) = caught.value.exceptions
+    assert isinstance(error, OSError)
+    assert re.match(f"metrics_listen: cannot listen on port {port} of 127.0.0.1: ", str(error))
+
+
+# ---- requests
+
+
+async def test_requests_are_counted_by_route_and_status(system: Scraped) -> None:
+    await system.start(id="one")
+    for session in ("one", "two"):
+        await system.call("GET", f"/session/{session}")
+    await system.call("GET", "/session/one", token="bad")
+    scrape = await system.scrape()
+    routes = {"method": "GET", "route": "/session/{id}"}
+    assert scrape.sum("http_requests_total", **routes, status="200") == 1
+    assert scrape.sum("http_requests_total", **routes, status="404") == 1
+    assert scrape.sum("http_requests_total", **routes, status="401") == 1
+    assert scrape.sum("http_request_duration_seconds_count", **routes) == 3
+    assert scrape.sum("authentication_failures_total") == 1
+    assert scrape.sum("http_connections", listener="api") >= 1
+    assert scrape.sum("http_requests_in_progress") == 0
+
+
+async def test_a_request_under_way_and_one_whose_caller_hangs_up_are_told(
+    system: Scraped,
+) -> None:
+    system.agent.before_start = system.agent.hang
+    starting = asyncio.create_task(system.start())
+    await system.shows(lambda s: s.sum("http_requests_in_progress") == 1)
+    await system.shows(lambda s: s.sum("starts_in_progress") == 1)
+    starting.cancel()
+    await system.shows(lambda s: s.sum("http_requests_total", status="499") == 1)
+    await system.agent.stop()  # the start itself goes on, and fails
+
+
+async def test_a_connection_too_many_is_counted(tmp_path: Path) -> None:
+    async with Scraped(tmp_path, max_connections=1) as system:
+        port = int(system.control_plane.base_url.rpartition(":")[2])
+        first = await asyncio.open_connection("127.0.0.1", port)
+        second = await asyncio.open_connection("127.0.0.1", port)
+        assert await second[0].read() == b""
+        scrape = await system.scrape()
+        assert scrape.sum("http_connections_refused_total", listener="api") == 1
+        for _, writer in (first, second):
+            writer.close()
+            await writer.wait_closed()
+
+
+async def test_no_path_and_no_method_makes_a_series(system: Scraped) -> None:
+    hostile = ("/nope", "/session/a/b/c", "/%00", "/x" * 2000)
+    await system.call("GET", "/session/once")
+    await system.call("GET", "/nothing")
+    before = (await system.scrape()).series()
+    for number in range(50):
+        await system.call("GET", f"/session/{number}")
+        await system.call("GET", f"/{number}{hostile[number % 4]}")
+    assert (await system.scrape()).series() == before
+    for method in ("PATCH", "OPTIONS", "PURGE"):
+        await system.call(method, "/session")
+    scrape = await system.scrape()
+    assert scrape.sum("http_requests_total", method="other", route="unmatched", status="405") == 3
+    assert scrape.values("http_requests", "method") == {"GET", "POST", "other"}
+
+
+async def test_enrolments_are_requests_too(tmp_path: Path) -> None:
+    class EnrollingScraped(Scraped, Enrolling):
+        """Has both listeners."""
+
+    async with EnrollingScraped(tmp_path) as system:
+        await system.enrol(address="127.0.0.1:1")
+        await system.enrol("ty_bad")
+        scrape = await system.scrape()
+        assert scrape.sum("http_requests_total", route="/enrol", status="201") == 1
+        assert scrape.sum("http_requests_total", route="/enrol", status="401") == 1
+        expiry = scrape.sum("agent_certificate_expiry_timestamp_seconds", region="local")
+        assert 20 * 86400 < expiry - Clock().wall() < 31 * 86400
+        own = scrape.sum("certificate_expiry_timestamp_seconds", certificate="controlplane")
+        assert own > Clock().wall()
+        system.later = 25 * 86400.0
+        await system.control_plane.renewal.renew()  # nobody answers at the host's address
+        scrape = await system.scrape()
+        renewals = "certificate_renewals_total"
+        assert scrape.sum(renewals, certificate="agent", result="failed") == 1
+        assert scrape.sum(renewals, certificate="controlplane", result="renewed") == 1
+
+
+async def test_bytes_of_logs_and_artifacts_are_counted(system: Scraped) -> None:
+    await system.start(id="s")
+    system.agent.logs = [b"x" * 1000, b"y" * 500]
+    assert len((await system.call("GET", "/logs?id=s")).body) == 1500
+    follower = asyncio.create_task(system.call("GET", "/logs?id=s&follow=true"))
+    await system.shows(lambda s: s.sum("open_streams") == 1)
+    system.agent.log_follow.set()
+    await follower
+    await system.call("DELETE", "/session/s")
+    artifact = (await system.call("GET", "/artifacts?session=s&path=/x")).body
+    scrape = await system.scrape()
+    assert scrape.sum("streamed_bytes_total", stream="log") == 3000
+    assert scrape.sum("streamed_bytes_total", stream="artifact") == len(artifact) > 0
+    assert scrape.sum("open_streams") == 0
+
+
+# ---- starts
+
+
+async def test_a_cold_start_is_timed_by_its_phases(system: Scraped) -> None:
+    assert (await system.start()).status == 201
+    scrape = await system.scrape()
+    assert scrape.sum("start_duration_seconds_count", kind="cold", result="started") == 1
+    assert scrape.values("start_phase_duration_seconds", "phase") == {
+        *("prepare", "reserve", "claim", "queue", "commit", "agent", "confirm")
+    }
+    phases = scrape.sum("start_phase_duration_seconds_sum")
+    total = scrape.sum("start_duration_seconds_sum")
+    assert 0 < phases <= total
+    assert scrape.sum("agent_calls_total", method="StartSession", outcome="ok") == 1
+    assert scrape.sum("agent_call_duration_seconds_count", method="StartSession") == 1
+
+
+async def test_a_claim_is_a_warm_start(system: Scraped) -> None:
+    await system.call("PUT", "/warm-pool/game/local", json={"size": 2})
+    await system.shows(lambda s: s.sum("standbys_ready", application="game") == 2)
+    assert (await system.start()).status == 201
+    scrape = await system.scrape()
+    assert scrape.sum("standbys_wanted", account="alice", application="game") == 2
+    assert scrape.sum("start_duration_seconds_count", kind="warm", result="started") == 1
+    assert "agent" not in scrape.values("start_phase_duration_seconds", "phase")
+    assert scrape.sum("agent_calls_total", method="ClaimSession", outcome="ok") == 1
+
+
+async def test_refusals_are_counted_by_their_reason(system: Scraped) -> None:
+    await system.start(id="taken")
+    await system.start(id="taken")
+    await system.start(image="nothing")
+    system.agent.before_start = refusing("NO_CAPACITY")
+    assert (await system.start()).status == 420
+    system.agent.before_start = refusing("IMAGE_CANNOT_RUN")
+    assert (await system.start()).status == 420
+    scrape = await system.scrape()
+    told = {
+        reason: scrape.sum("start_refusals_total", reason=reason)
+        for reason in scrape.values("start_refusals", "reason")
+    }
+    assert {reason: count for reason, count in told.items() if count} == {
+        "conflict": 1,
+        "not_found": 1,
+        "no_room": 1,
+        "image_cannot_run": 1,
+    }
+    calls = {"method": "StartSession"}
+    assert scrape.sum("agent_calls_total", **calls, outcome="no_capacity") == 1
+    assert scrape.sum("agent_calls_total", **calls, outcome="image_cannot_run") == 1
+    assert scrape.sum("start_duration_seconds_count", kind="none", result="refused") == 3
+
+
+async def test_a_start_rate_and_a_full_database_are_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Scraped(tmp_path, start_rate=0.001, start_burst=1) as system:
+        await system.make_application()
+        await system.start()
+        assert (await system.start()).status == 420
+
+        async def fail(*_: object) -> None:
+            raise StoreError("the disk is full")
+
+        store = system.control_plane._stores.sessions
+        monkeypatch.setattr(store, "reserve_session", fail)
+        assert (await system.start()).status == 503
+        scrape = await system.scrape()
+        assert scrape.sum("start_refusals_total", reason="rate") == 1
+        assert scrape.sum("start_refusals_total", reason="database_failed") == 1
+
+
+async def test_the_wait_for_bound_ports_is_timed(system: Scraped) -> None:
+    body, headers = {"location": "local", "image": "game"}, {"Prefer": "wait=ready"}
+    answer = await system.call("POST", "/session", json=body, headers=headers)
+    assert answer.status == 201, answer.text
+    system.agent.start_state = agent_pb2.STATE_EXITED
+    answer = await system.call("POST", "/session", json=body, headers=headers)
+    assert answer.status == 504, answer.text
+    scrape = await system.scrape()
+    for result in ("ready", "not_ready"):
+        assert scrape.sum("start_ready_wait_duration_seconds_count", result=result) == 1
+
+
+async def test_who_waits_in_line_is_counted(system: Scraped) -> None:
+    (link,) = system.control_plane.fleet.links
+    system.agent.change_host(start_slots=1)
+    await eventually(lambda: link.host is not None and link.host.start_slots == 1)
+    system.agent.before_start = system.agent.hang
+    starts = [asyncio.create_task(system.start()) for _ in range(3)]
+    await system.shows(lambda s: s.sum("starts_waiting", region="local") == 2)
+    await system.agent.stop()  # which lets go of what hangs
+    await asyncio.gather(*starts)
+    assert (await system.scrape()).sum("starts_waiting") == 0
+
+
+# ---- the fleet
+
+
+async def test_sessions_and_room_are_told_as_they_are(system: Scraped) -> None:
+    before = await system.scrape()
+    await system.start(id="s")
+    await system.start(id="t")
+    labels = {"region": "local", "account": "alice", "application": "game"}
+    await system.shows(lambda s: s.sum("sessions", **labels, state="running") == 2)
+    await system.shows(lambda s: s.sum("reserved_cores") == 2)
+    scrape = await system.scrape()
+    place = {"region": "local", "node_pool": "default"}
+    assert scrape.sum("capacity_cores", **place) == 64
+    assert before.sum("free_cores", **place) - scrape.sum("free_cores", **place) == 2
+    reserved = scrape.sum("reserved_memory_bytes", **place)
+    assert reserved == 512 * 1024**2
+    assert scrape.sum("free_memory_bytes", **place) == 64 * 1024**3 - reserved
+    assert scrape.sum("free_ports", **place, protocol="udp") == 10001
+    assert before.sum("free_session_slots") - scrape.sum("free_session_slots") == 2
+    await system.call("DELETE", "/session/s")
+    await system.shows(lambda s: s.sum("sessions", **labels, state="running") == 1)
+
+
+async def test_agents_are_told_by_their_state(tmp_path: Path) -> None:
+    async with Scraped(tmp_path, agents=3, unreachable_after=0.5, placement_silence=0.2) as system:
+        for agent in system.agents:
+            agent.beat = 0.05
+        for agent in system.agents:
+            agent.drop_watch()
+        await system.make_application()
+        await system.shows(lambda s: s.sum("agents", state="ready") == 3)
+        await system.start(id="s")
+        (busy,) = (agent for agent in system.agents if agent.live)
+        idle = next(agent for agent in system.agents if agent is not busy)
+        idle.change_host(engine_available=False)
+        await system.shows(lambda s: s.sum("agents", state="engine_unavailable") == 1)
+        assert (await system.scrape()).sum("free_cores") == 127
+        idle.change_host(engine_available=True, disk_full=True)
+        await system.shows(lambda s: s.sum("agents", state="disk_full") == 1)
+        path = f"/operator/agent/{idle.name}/drain"
+        await system.call("POST", path, token=system.operator_token, json={})
+        await system.shows(lambda s: s.sum("agents", state="draining") == 1)
+        await busy.stop()
+        await system.shows(lambda s: s.sum("agents", state="unreachable") == 1)
+        scrape = await system.scrape()
+        assert scrape.sum("agents") == 3
+        assert scrape.sum("sessions", state="server_unreachable") == 1
+        assert scrape.sum("capacity_cores") == 128
+        assert scrape.sum("watch_breaks_total") >= 1
+        assert scrape.sum("watch_snapshot_duration_seconds_count") >= 3
+
+
+async def test_a_host_that_lends_less_than_it_has_lent_takes_no_room_from_others(
+    tmp_path: Path,
+) -> None:
+    async with Scraped(tmp_path, agents=2) as system:
+        await system.make_application()
+        await system.start(id="s")
+        (busy,) = (agent for agent in system.agents if agent.live)
+        await system.shows(lambda s: s.sum("free_cores") == 127)
+        busy.host.capacity.Clear()
+        busy.change_host()
+        await system.shows(lambda s: s.sum("capacity_cores") == 64)
+        scrape = await system.scrape()
+        assert scrape.sum("free_cores") == 64
+        assert scrape.sum("free_memory_bytes") == 64 * 1024**3
+
+
+async def test_what_is_nobodys_is_told_apart(system: Scraped) -> None:
+    await system.start()
+    (link,) = system.control_plane.fleet.links
+    await system.shows(lambda s: s.sum("sessions") == 1)
+    link.unclaimed = {session.internal_id for session in link.live()}
+    scrape = await system.scrape()
+    assert scrape.sum("unclaimed_sessions", region="local", node_pool="default") == 1
+    assert scrape.sum("sessions") == 0
+
+
+async def test_echoes_are_counted(system: Scraped) -> None:
+    answers = iter([2.5, None, None, None])
+
+    async def ping(_: str, __: float) -> float | None:
+        return next(answers)
+
+    fleet, metrics = system.control_plane.fleet, system.control_plane._metrics.fleet
+    pinger = Pinger(fleet, interval=0.001, clock=Clock(), ping=ping, look=0.001, metrics=metrics)
+    with pytest.raises(ExceptionGroup):  # once nothing is left to answer with
+        await pinger.run()
+    scrape = await system.scrape()
+    assert scrape.sum("latency_probes_total", result="answered") == 1
+    assert scrape.sum("latency_probes_total", result="unanswered") == 3
+
+
+async def test_pulls_that_fail_are_told(system: Scraped) -> None:
+    system.agent.before_pull = refusing("REGISTRY_UNAVAILABLE")
+    system.registry.push("studio/game", "v2")
+    await system.call("POST", "/application/game/tags", json={"tag": "v2"})
+    await system.shows(lambda s: s.sum("image_pulls", state="failed") == 1)
+    scrape = await system.scrape()
+    refused = {"method": "PullImage", "outcome": "registry_unavailable"}
+    assert scrape.sum("agent_calls_total", **refused) >= 1
+
+
+# ---- the program itself
+
+
+async def test_the_database_is_told(system: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = await system.scrape()
+    await system.start()
+    await system.call("GET", "/session?all=true")
+    scrape = await system.scrape()
+    for name in ("transaction_duration_seconds", "commit_duration_seconds", "commit_transactions"):
+        count = f"database_{name}_count"
+        assert scrape.sum(count) > before.sum(count), name
+    reads = "database_read_duration_seconds_count"
+    assert scrape.sum(reads) > before.sum(reads) + 1  # a scrape reads, too
+    for file in ("data", "wal"):
+        assert scrape.sum("database_size_bytes", file=file) > 0
+    assert scrape.sum("audit_events_total") > before.sum("audit_events_total") > 0
+    assert scrape.sum("database_waiting_transactions") == 0
+
+
+async def test_a_commit_that_fails_is_counted(system: Scraped) -> None:
+    def break_the_transaction(db: object) -> None:
+        db.execute("ROLLBACK")  # type: ignore[attr-defined]
+
+    with pytest.raises(StoreError):
+        await system.control_plane._store.run(break_the_transaction)
+    assert (await system.scrape()).sum("database_commit_failures_total") == 1
+
+
+async def test_a_database_that_does_not_answer_does_not_hold_up_a_scrape(
+    system: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.metrics.live.DATABASE_WAIT", 0.01)
+    monkeypatch.setattr(Store, "read", lambda *_: asyncio.Event().wait())
+    scrape = await system.scrape()
+    assert scrape.sum("agents") == 1
+    assert not scrape.sum("audit_events_total")
+
+
+async def test_its_loop_is_looked_at(system: Scraped) -> None:
+    async def is_looked_at() -> bool:
+        return (await system.scrape()).sum("event_loop_lag_seconds_count") > 0
+
+    await eventually(is_looked_at)
+
+
+async def test_it_says_what_runs(system: Scraped) -> None:
+    scrape = await system.scrape()
+    assert scrape.sum("build_info") == 1
+    assert "process_resident_memory_bytes" in scrape.families
+    assert "python_gc_collections" in scrape.families
+
+
+# ---- names, labels and the page
+
+
+async def test_names_follow_the_conventions(system: Scraped) -> None:
+    await system.start()
+    for name, family in (await system.scrape()).families.items():
+        if name.startswith(PROCESS):
+            continue
+        assert re.fullmatch(r"tiltyard_controlplane_[a-z]+(_[a-z]+)*", name)
+        assert family.documentation.endswith("."), name
+        assert not re.search(r"_(ms|milliseconds|minutes|hours|kb|mb|percent)\b", name)
+        if family.type == "counter":
+            assert all(sample.name == f"{name}_total" for sample in family.samples)
+        if family.type == "histogram":
+            assert name.endswith(("_seconds", "_transactions")), name
+        assert not name.endswith(("_total", "_count", "_sum", "_bucket")), name
+        for sample in family.samples:
+            assert all(re.fullmatch(r"[a-z_]+", label) for label in sample.labels), name
+
+
+async def test_the_page_has_every_metric_with_its_type_and_labels(system: Scraped) -> None:
+    section = PAGE.partition("## Control plane")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(tiltyard_\w+)` \| (\w+) \|([^|]*)\| .+ \|$", section, re.MULTILINE)
+    page = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    await system.call("PUT", "/warm-pool/game/local", json={"size": 1})
+    await system.shows(lambda s: s.sum("standbys_ready") == 1)
+    await system.start()
+    told = {}
+    for family in (await system.scrape()).families.values():
+        if not family.name.startswith(PROCESS):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+            told[name] = family.type, labels or page.get(name, ("", set()))[1]
+    assert told == page
+
+
+async def test_10000_applications_and_hostile_names_stay_few_series(system: Scraped) -> None:
+    await system.start(id="s")
+    await system.shows(lambda s: s.sum("sessions", application="game") == 1)
+    row = AgentRow("crowded", "unix:/nowhere", "local", "default")
+    link = HostLink(row, cast("AgentClient", None))
+    hostile = ("\n", 'x"} 1\n', "x" * 1000, "\u202e", "")
+    sessions = tuple(
+        replace(
+            SESSION,
+            internal_id=str(number),
+            identity=Identity(f"a{number % 7}", str(number), name, "v1", "local", {}),
+        )
+        for number, name in enumerate([*(f"app-{n}" for n in range(10_000)), *hostile])
+    )
+    link.apply(WatchMessage("life", 1, SessionsReported(sessions)), 0.0)
+    system.control_plane.fleet._links["crowded"] = link
+    try:
+        scrape = await system.scrape()
+        assert len(scrape.values("sessions", "application")) == MOST + 1
+        assert len(scrape.families[f"{PREFIX}sessions"].samples) == (MOST + 1) * 6
+        assert scrape.sum("sessions", account="alice", application="game") == 1
+        told = scrape.sum("sessions", application=OTHER)
+        assert told == 10_000 + len(hostile) - (MOST - 1)
+        assert scrape.sum("sessions") == 10_001 + len(hostile)
+    finally:
+        del system.control_plane.fleet._links["crowded"]
+    assert len((await system.scrape()).families[f"{PREFIX}sessions"].samples) == 6
+
+
+def test_a_name_is_kept_until_nothing_of_it_is_left() -> None:
+    names = LabelNames(most=2)
+    names.keep({("a", "3"), ("a", "4")})
+    names.keep({("a", "1"), ("a", "3"), ("a", "4")})
+    assert names.label(("a", "4")) == ("a", "4")
+    assert names.label(("a", "1")) == (OTHER, OTHER)
+    names.keep({("a", "1"), ("a", "4")})
+    assert names.label(("a", "1")) == ("a", "1")
+    assert names.label(("a", "3")) == (OTHER, OTHER)
+
+
+def test_what_is_no_name_is_no_label() -> None:
+    names = LabelNames()
+    hostile = {("a", "x" * 129), ("a\n", "game"), ("a", "\u202e")}
+    names.keep(hostile | {("a", "jeu-à-deux")})
+    assert all(names.label(name) == (OTHER, OTHER) for name in hostile)
+    assert names.label(("a", "jeu-à-deux")) == ("a", "jeu-à-deux")
+
+
+async def test_nothing_secret_and_no_session_is_told(system: Scraped) -> None:
+    await system.start(id="a-session-id", env={"KEY": "a-secret"})
+    await system.call("GET", "/session/a-session-id")
+    await system.call("GET", "/session?token=in-the-query", token="a-bad-token")
+    text = (await system.scrape()).text
+    secrets = ["a-session-id", "a-secret", "in-the-query", "a-bad-token", "127.0.0.1", "192.0.2."]
+    for secret in (*secrets, *system.tokens.values(), system.operator_token, str(system.folder)):
+        assert secret not in text
+
+
+def test_parts_that_stand_alone_are_shown_nowhere() -> None:
+    for _ in range(2):
+        Maker(None).counter("twice_total", "Twice.").inc()
+
+
+def test_each_control_plane_has_a_registry_of_its_own(tmp_path: Path) -> None:
+    config = Config(state_dir=tmp_path)
+    one, other = ControlPlane(config), ControlPlane(config)
+    one._metrics.starts.in_progress.inc()
+    assert other._metrics.registry.get_sample_value(f"{PREFIX}starts_in_progress") == 0

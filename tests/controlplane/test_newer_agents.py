@@ -1,0 +1,133 @@
+"""An agent that was upgraded before its control plane: seen, told apart, and left as it is."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.errors import AgentNewerError, AgentSilentError
+from controlplane.fleet import watch
+from controlplane.fleet.agent_client import AgentClient
+from controlplane.fleet.agent_wire import FORMAT
+from controlplane.fleet.host_silence import HostSilence
+from tests.controlplane.system import System, eventually
+from tiltyard.agent.v1 import agent_pb2
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "NEWER_PAUSE", 0.02)
+
+
+async def _shown(system: System) -> dict[str, Any]:
+    path, token = "/operator/agent/a0", system.operator_token
+    return dict((await system.call("GET", path, token=token)).json)
+
+
+async def _becomes(system: System, state: str) -> None:
+    async def holds() -> bool:
+        return str((await _shown(system))["state"]) == state
+
+    await eventually(holds)
+
+
+async def test_a_newer_agent_is_listed_so_and_gets_nothing_and_loses_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "controlplane")
+    async with System(tmp_path) as system:
+        await system.make_application()
+        session = (await system.start()).json["id"]
+        system.control_plane.fleet.unreachable_after = 0.05
+        system.agent.host.format = FORMAT + 1
+        system.agent.drop_watch()
+        await _becomes(system, "newer")
+        shown = await _shown(system)
+        assert "its host has format 2, and this control plane reads up to 1" in caplog.text
+        assert "control planes are upgraded before agents" in caplog.text
+        assert (await system.start()).status in {404, 420}
+        assert len(system.agent.started) == 1
+        await system.becomes(session, "server_unreachable")
+        assert (await _shown(system))["heard"] in range(shown["heard"] - 100, shown["heard"] + 100)
+        assert (await system.call("GET", "/readyz")).status == 200
+
+        system.control_plane.fleet.unreachable_after = 30.0
+        system.agent.host.format = FORMAT
+        await _becomes(system, "ready")
+        await system.becomes(session, "running")
+        assert (await system.start()).status == 201
+        assert system.agent.stopped == []
+
+
+async def test_one_session_of_a_newer_format_is_enough(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        session = (await system.start()).json["id"]
+        [held] = system.agent.live
+        system.agent.change(held.internal_id, format=FORMAT + 1)
+        await _becomes(system, "newer")
+        assert await system.status_of(session) in {"running", "server_unreachable"}
+        assert system.agent.stopped == []
+        system.agent.change(held.internal_id, format=FORMAT)
+        await _becomes(system, "ready")
+
+
+async def test_a_newer_agent_is_not_silent_and_so_never_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes until somebody upgrades the control plane."""
+    calls: list[str] = []
+    for name in ("heard", "missed"):
+        _note_calls(monkeypatch, name, calls)
+    async with System(tmp_path) as system:
+        system.agent.host.format = FORMAT + 1
+        system.agent.drop_watch()
+        await _becomes(system, "newer")
+        calls.clear()
+        await eventually(lambda: calls.count("missed") > 5)
+        assert "missed missed" not in " ".join(calls)
+
+
+def _note_calls(monkeypatch: pytest.MonkeyPatch, name: str, calls: list[str]) -> None:
+    method = getattr(HostSilence, name)
+
+    async def noted(silence: HostSilence) -> None:
+        calls.append(name)
+        await method(silence)
+
+    monkeypatch.setattr(HostSilence, name, noted)
+
+
+async def test_an_agent_that_is_too_new_and_stops_is_not_called_newer(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        system.control_plane.fleet.unreachable_after = 0.05
+        system.agent.host.format = FORMAT + 1
+        system.agent.drop_watch()
+        await _becomes(system, "newer")
+        await system.agent.stop()
+        await _becomes(system, "unreachable")
+
+
+@pytest.mark.parametrize(("number", "error"), [(2, AgentNewerError), (0, AgentSilentError)])
+async def test_no_answer_is_read_whose_format_is_unknown(
+    tmp_path: Path, number: int, error: type[AgentSilentError]
+) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await system.start()
+        [session] = system.agent.live
+        client = AgentClient(system.agent.address)
+        system.agent.end(session.internal_id)
+        report = agent_pb2.Report(format=number, internal_id=session.internal_id)
+        system.agent.report = agent_pb2.GetReportResponse(report=report)
+        with pytest.raises(error) as caught:
+            await client.get_report(session.internal_id)
+        assert type(caught.value) is error
+        session.format = number
+        with pytest.raises(error):
+            await client.stop_session(session.internal_id, 5.0, discard=False)
+        session.format = FORMAT
+        await client.close()

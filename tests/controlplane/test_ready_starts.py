@@ -1,0 +1,230 @@
+"""`Prefer: wait=ready`: a start that is answered once players can reach the session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from controlplane import ready_starts
+from tests.controlplane.system import Answer, System, assert_error, eventually
+from tiltyard.agent.v1 import agent_pb2
+
+APPLIED = "Preference-Applied"
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        await running.make_application()
+        running.agent.binds_at_once = False
+        yield running
+
+
+async def start(system: System, session_id: str, wait: str = "wait=60") -> Answer:
+    body = {"location": "local", "image": "game", "id": session_id}
+    headers = {"Prefer": f"wait=ready; {wait}"}
+    return await system.call("POST", "/session", json=body, headers=headers)
+
+
+def begin(system: System, session_id: str, wait: str = "wait=60") -> asyncio.Task[Answer]:
+    return asyncio.create_task(start(system, session_id, wait), name=f"caller {session_id}")
+
+
+async def running(system: System, session_id: str) -> str:
+    """Wait until a session runs and its start is over, which its host's report may precede.
+
+    Returns its internal id.
+    """
+    await system.becomes(session_id, "running")
+    under_way = system.control_plane._starts._under_way
+    await eventually(lambda: under_way.get("alice", session_id) is None)
+    (internal_id,) = (
+        session.internal_id
+        for session in system.agent.live
+        if session.identity.session_id == session_id
+    )
+    return internal_id
+
+
+async def test_the_answer_comes_when_the_ports_are_bound(system: System) -> None:
+    starting = begin(system, "match")
+    internal_id = await running(system, "match")
+    system.agent.change(internal_id, detail="still loading")
+    assert (await system.call("GET", "/session/match")).json["status"] == "running"
+    assert not starting.done()
+    system.agent.bind(internal_id)
+    answer = await starting
+    assert answer.status == 201
+    assert answer.headers[APPLIED] == "wait=ready"
+    assert answer.headers["Location"] == "/session/match"
+    assert [port["container"] for port in answer.json["ports"]] == [7777, 7778]
+
+
+async def test_what_is_ready_at_once_is_answered_at_once(system: System) -> None:
+    system.agent.binds_at_once = True
+    answer = await start(system, "match")
+    assert (answer.status, answer.headers[APPLIED]) == (201, "wait=ready")
+
+
+async def test_without_the_preference_nothing_is_waited_for(system: System) -> None:
+    for headers in ({}, {"Prefer": "wait=60"}, {"Prefer": "return=minimal; wait=ready"}):
+        body = {"location": "local", "image": "game"}
+        answer = await system.call("POST", "/session", json=body, headers=headers)
+        assert answer.status == 201
+        assert APPLIED not in answer.headers
+
+
+async def test_what_is_not_ready_in_time_is_ended(system: System) -> None:
+    answer = await start(system, "match", "wait=1")
+    assert_error(answer, 504)
+    assert "match" in answer.json["details"]
+    assert "not bound in time" in answer.json["details"]
+    assert APPLIED not in answer.headers
+    assert await system.status_of("match") == "exited"
+    assert_error(await system.call("DELETE", "/session/match"), 409)
+    await system.nothing_is_left()
+
+
+async def test_what_ends_before_it_is_ready_is_not_waited_for(system: System) -> None:
+    starting = begin(system, "match")
+    system.agent.end(await running(system, "match"))
+    answer = await starting
+    assert_error(answer, 504)
+    assert "ended before" in answer.json["details"]
+    assert await system.status_of("match") == "exited"
+
+
+async def test_a_host_that_is_enrolled_anew_meanwhile_is_waited_for(system: System) -> None:
+    starting = begin(system, "match")
+    internal_id = await running(system, "match")
+    fleet = system.control_plane.fleet
+    link = fleet.link(system.agent.name)
+    assert link is not None
+    fleet.remove(link.row.name)
+    fleet.add(link.row)
+    await eventually(lambda: fleet.session(link.row.name, internal_id) is not None)
+    assert not starting.done()
+    system.agent.bind(internal_id)
+    assert (await starting).status == 201
+
+
+async def test_a_stop_meanwhile_ends_the_wait(system: System) -> None:
+    starting = begin(system, "match")
+    await running(system, "match")
+    assert (await system.call("DELETE", "/session/match")).status == 204
+    assert_error(await starting, 504)
+
+
+async def test_a_run_that_failed_does_not_count(system: System) -> None:
+    """What was ready and is to be started again is waited for until its next run is."""
+    starting = begin(system, "match")
+    internal_id = await running(system, "match")
+    session = system.agent.sessions[internal_id]
+    session.ready_time.GetCurrentTime()
+    system.agent.change(internal_id, state=agent_pb2.STATE_RESTARTING)
+    await system.becomes("match", "restarting")
+    assert not starting.done()
+    system.agent.change(internal_id, state=agent_pb2.STATE_RUNNING)
+    assert (await starting).status == 201
+
+
+async def test_a_start_that_fails_is_answered_as_ever(system: System) -> None:
+    assert (await start(system, "match", "wait=1")).status == 504
+    assert_error(await start(system, "match"), 409)
+    body = {"location": "local", "image": "other"}
+    answer = await system.call("POST", "/session", json=body, headers={"Prefer": "wait=ready"})
+    assert_error(answer, 404)
+
+
+async def test_a_caller_who_hangs_up_changes_nothing(system: System) -> None:
+    """The session stays when it becomes ready in time, and is ended when it does not."""
+    for session_id, wait in (("stays", "wait=60"), ("ends", "wait=1")):
+        starting = begin(system, session_id, wait)
+        await running(system, session_id)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    system.agent.bind(await running(system, "stays"))
+    await system.becomes("ends", "exited")
+    assert await system.status_of("stays") == "running"
+    await eventually(lambda: not system.control_plane._ready_starts._tasks)
+
+
+async def test_an_agent_that_is_started_anew_meanwhile_is_heard(system: System) -> None:
+    starting = begin(system, "match")
+    internal_id = await running(system, "match")
+    await system.agent.restart()
+    system.agent.bind(internal_id)
+    assert (await starting).status == 201
+
+
+@pytest.mark.slow
+async def test_a_host_that_is_out_of_reach_is_not_waited_for_longer(system: System) -> None:
+    """The stop is remembered, as any."""
+    starting = begin(system, "match", "wait=1")
+    await running(system, "match")
+    await system.agent.stop()
+    assert_error(await starting, 504)
+    await system.agent.start()
+    await system.becomes("match", "exited")
+
+
+async def test_a_control_plane_that_stops_says_so_and_leaves_the_session(system: System) -> None:
+    starting = begin(system, "match")
+    await running(system, "match")
+    await system.stop_serving()
+    answer = await starting
+    assert_error(answer, 503)
+    assert "goes on" in answer.json["details"]
+    await system.serve()
+    await system.becomes("match", "running")
+    assert system.agent.stopped == []
+
+
+async def test_with_too_many_waits_the_answer_comes_at_once(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ready_starts, "MOST_AT_ONCE", 1)
+    starting = begin(system, "first")
+    internal_id = await running(system, "first")
+    answer = await start(system, "second")
+    assert answer.status == 201
+    assert APPLIED not in answer.headers
+    system.agent.bind(internal_id)
+    assert (await starting).headers[APPLIED] == "wait=ready"
+
+
+async def test_several_headers_are_read_together(system: System) -> None:
+    system.agent.binds_at_once = True
+    headers = [
+        ("Authorization", f"Bearer {system.tokens['alice']}"),
+        ("Prefer", "return=minimal"),
+        ("Prefer", "wait=ready"),
+    ]
+    url = f"{system.control_plane.base_url}/session"
+    async with (
+        aiohttp.ClientSession() as http,
+        http.post(url, json={"location": "local", "image": "game"}, headers=headers) as answer,
+    ):
+        assert (answer.status, answer.headers[APPLIED]) == (201, "wait=ready")
+
+
+async def test_operators_see_since_when_a_session_is_ready(system: System) -> None:
+    starting = begin(system, "match")
+    internal_id = await running(system, "match")
+
+    async def shown() -> int | None:
+        answer = await system.call("GET", "/operator/session", token=system.operator_token)
+        (session,) = answer.json["sessions"]
+        found: int | None = session["ready"]
+        return found
+
+    assert await shown() is None
+    system.agent.bind(internal_id)
+    await starting
+    bound = system.agent.sessions[internal_id].ready_time
+    assert await shown() == bound.ToMilliseconds()

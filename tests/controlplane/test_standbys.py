@@ -1,0 +1,208 @@
+"""The lines in which ready standbys wait."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from controlplane.fleet.contract import HostSession, Identity, Resources, State
+from controlplane.fleet.standbys import Standbys
+
+POOL = "pool"
+IDS = [str(uuid.UUID(int=number)) for number in range(6)]
+
+
+def standby(internal_id: str, *, ready: bool = True, **more: object) -> HostSession:
+    fields = {
+        "internal_id": internal_id,
+        "identity": Identity("alice", internal_id, "game", "v1", "local", {}),
+        "image": "i",
+        "state": State.RUNNING,
+        "ports": (),
+        "reservation": Resources(),
+        "injected_env": {},
+        "create_ms": 1,
+        "expire_ms": None,
+        "end_ms": None,
+        "exit_code": None,
+        "end_reason": None,
+        "detail": "",
+        "sequence": 1,
+        "host": "h",
+        "ready_ms": 1 if ready else None,
+        "warm_pool": POOL,
+        "warm_pool_revision": 1,
+    }
+    return HostSession(**(fields | more))  # type: ignore[arg-type]
+
+
+def always(_: str) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("count", [10, 1000])
+def test_taking_one_looks_at_no_other(count: int) -> None:
+    standbys = Standbys()
+    for number in range(count):
+        standbys.note(f"h{number % 7}", standby(str(uuid.UUID(int=number))))
+    asked: list[str] = []
+
+    def of_use(agent: str) -> bool:
+        asked.append(agent)
+        return True
+
+    taken = set()
+    while (one := standbys.take(POOL, of_use)) is not None:
+        taken.add(one.standby.internal_id)
+    assert len(taken) == len(asked) == count
+
+
+def test_a_host_that_is_of_no_use_is_set_aside_whole_until_it_is_heard() -> None:
+    standbys = Standbys()
+    for number in range(1000):
+        standbys.note("silent", standby(str(uuid.UUID(int=number))))
+    standbys.note("good", standby(str(uuid.UUID(int=1000))))
+    asked: list[str] = []
+
+    def of_use(agent: str) -> bool:
+        asked.append(agent)
+        return agent == "good"
+
+    taken = standbys.take(POOL, of_use)
+    assert taken is not None
+    assert taken.agent == "good"
+    assert standbys.take(POOL, of_use) is None
+    assert asked == ["silent", "good"]
+    assert standbys.live_on(POOL, "silent") == 1000
+    standbys.note("silent", standby(str(uuid.UUID(int=2000))))  # not heard: it waits with the rest
+    assert standbys.take(POOL, always) is None
+    standbys.heard("silent")
+    assert standbys.ready_of(POOL, always) == 1001
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        standby(IDS[0], ready=False),
+        standby(IDS[0], in_doubt=True),
+        standby(IDS[0], state=State.RESTARTING),
+        standby(IDS[0], state=State.EXITED),
+        standby("no uuid"),
+        standby(IDS[0].upper().replace("0", "A")),
+        standby(IDS[0], warm_pool=""),
+    ],
+)
+def test_what_cannot_be_claimed_waits_in_no_line(one: HostSession) -> None:
+    standbys = Standbys()
+    standbys.note("h", standby(one.internal_id))
+    standbys.note("h", one)
+    assert standbys.take(POOL, always) is None
+    assert not standbys.has_ready(POOL)
+
+
+def test_one_that_was_taken_is_in_line_again_only_after_it_was_given_back() -> None:
+    standbys = Standbys()
+    standbys.note("h", standby(IDS[0]))
+    taken = standbys.take(POOL, always)
+    assert taken is not None
+    standbys.note("h", standby(IDS[0]))  # a late report
+    assert standbys.take(POOL, always) is None
+    standbys.give_back(taken)
+    assert standbys.take(POOL, always) is None
+    standbys.note("h", standby(IDS[0]))
+    assert standbys.take(POOL, always) == taken
+
+
+def test_a_host_speaks_for_its_own_alone() -> None:
+    standbys = Standbys()
+    standbys.note("h", standby(IDS[0]))
+    standbys.note("other", standby(IDS[0], ready=False))
+    standbys.drop("other", IDS[0])
+    assert standbys.ready_of(POOL, always) == 1
+    taken = standbys.take(POOL, always)
+    assert taken is not None
+    assert taken.agent == "h"
+    standbys.note("other", standby(IDS[0]))
+    standbys.drop("other", IDS[0])
+    standbys.note("h", standby(IDS[0]))
+    assert standbys.take(POOL, always) is None
+
+
+class Lines(RuleBasedStateMachine):
+    """Standbys against a set of those that are ready."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.standbys = Standbys()
+        self.ready: dict[str, str] = {}
+        self.live: dict[str, str] = {}
+        self.taken: dict[str, str] = {}
+        self.useless: set[str] = set()
+
+    ids = st.sampled_from(IDS)
+    agents = st.sampled_from("ab")
+
+    def _may_speak(self, agent: str, internal_id: str) -> bool:
+        owner = self.live.get(internal_id) or self.taken.get(internal_id) or agent
+        return owner == agent
+
+    @rule(agent=agents, internal_id=ids, ready=st.booleans())
+    def note(self, agent: str, internal_id: str, ready: bool) -> None:
+        self.standbys.note(agent, standby(internal_id, ready=ready))
+        if internal_id in self.taken or not self._may_speak(agent, internal_id):
+            return
+        self.live[internal_id] = agent
+        self.ready.pop(internal_id, None)
+        if ready:
+            self.ready[internal_id] = agent
+
+    @rule(agent=agents, internal_id=ids)
+    def drop(self, agent: str, internal_id: str) -> None:
+        self.standbys.drop(agent, internal_id)
+        if self._may_speak(agent, internal_id):
+            for known in (self.live, self.ready, self.taken):
+                known.pop(internal_id, None)
+
+    @rule(agent=agents)
+    def leave(self, agent: str) -> None:
+        self.standbys.leave(agent)
+        for known in (self.live, self.ready, self.taken):
+            for internal_id in [i for i, owner in known.items() if owner == agent]:
+                del known[internal_id]
+
+    @rule(agent=agents)
+    def be_useless(self, agent: str) -> None:
+        self.useless.add(agent)
+
+    @rule(agent=agents)
+    def be_heard(self, agent: str) -> None:
+        self.useless.discard(agent)
+        self.standbys.heard(agent)
+
+    @rule()
+    def take(self) -> None:
+        of_use: Callable[[str], bool] = lambda agent: agent not in self.useless  # noqa: E731
+        taken = self.standbys.take(POOL, of_use)
+        some = {i for i, agent in self.ready.items() if agent not in self.useless}
+        assert (taken is None) == (not some)
+        if taken is not None:
+            internal_id = taken.standby.internal_id
+            assert internal_id in some
+            assert self.ready.pop(internal_id) == taken.agent
+            self.taken[internal_id] = self.live.pop(internal_id)
+
+    @invariant()
+    def live_ones_are_counted(self) -> None:
+        for agent in "ab":
+            mine = sum(owner == agent for owner in self.live.values())
+            assert self.standbys.live_on(POOL, agent) == mine
+            ready = sum(owner == agent for owner in self.ready.values())
+            assert len(self.standbys.ready_images(POOL, agent)) == ready
+            assert self.standbys.pools_on(agent) == ({POOL} if mine else set())
+
+
+TestLines = Lines.TestCase

@@ -1,0 +1,158 @@
+"""An operator may be root beside a service of another user, and leaves nothing to root there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from controlplane.errors import StoreError
+from controlplane.state_lock import using
+from controlplane.state_owner import as_owner_of
+from tests.harness import ROOT, Process, free_port, to_toml
+
+pytestmark = pytest.mark.root
+SERVICE = 65533
+"""A user without a name."""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that the service's user may go through, unlike those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="ty-owner-", dir="/tmp") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+@pytest.fixture
+def settings(folder: Path) -> Path:
+    state, file = folder / "state", folder / "controlplane.toml"
+    state.mkdir(mode=0o700)
+    os.chown(state, SERVICE, SERVICE)
+    listen = {"api_listen": f"127.0.0.1:{free_port()}", "enrol_listen": "", "metrics_listen": ""}
+    file.write_text(to_toml({"state_dir": str(state), **listen}), "utf-8")
+    return file
+
+
+_SEEN = """
+mount --bind "$1" "$2"
+cd "$2"
+export PYTHONPATH="$2:$2/protos"
+shift 2
+exec "$@"
+"""
+
+
+def _program(settings: Path, *user: str) -> list[str]:
+    """The program where every user may read it, wherever the sources are."""
+    seen = settings.with_name("program")
+    seen.mkdir(exist_ok=True)
+    python = Path(sys.executable)
+    if python.is_relative_to(ROOT):
+        python = seen / python.relative_to(ROOT)
+    shell = ["unshare", "--mount", "sh", "-ec", _SEEN, "sh", str(ROOT), str(seen)]
+    return [*shell, *user, str(python), "-m", "controlplane"]
+
+
+def _as_root(settings: Path, command: str, *more: str) -> str:
+    done = subprocess.run(
+        [*_program(settings), command, "--config", settings, *more],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@contextmanager
+def _served(settings: Path) -> Iterator[None]:
+    """Serve as the service's user."""
+    process = Process("controlplane", settings.with_suffix(".log"))
+    user = ("setpriv", f"--reuid={SERVICE}", f"--regid={SERVICE}", "--clear-groups")
+    process.launch(
+        [*_program(settings, *user), "serve", "--config", str(settings)],
+        lambda: "listening" in process.tail(),
+    )
+    try:
+        yield
+    finally:
+        process.stop()
+
+
+def _owners(state: Path) -> set[tuple[int, int]]:
+    found = [state, *state.rglob("*")]
+    assert len(found) > 4
+    return {(path.lstat().st_uid, path.lstat().st_gid) for path in found}
+
+
+@pytest.mark.slow
+def test_what_root_makes_and_reads_stays_the_services(settings: Path) -> None:
+    state = settings.parent / "state"
+    _as_root(settings, "init", "--account", "first")
+    assert _owners(state) == {(SERVICE, SERVICE)}
+    with _served(settings):
+        assert "account second: " in _as_root(settings, "init", "--account", "second")
+        _as_root(settings, "backup", str(settings.with_name("backup")))
+        assert _owners(state) == {(SERVICE, SERVICE)}
+    with _served(settings):  # it can open all of it
+        pass
+    _as_root(settings, "restore", "--force", str(settings.with_name("backup")))
+    assert _owners(state) == {(SERVICE, SERVICE)}
+    with _served(settings):
+        pass
+
+
+def test_a_backup_is_roots_and_no_link_has_root_read_what_is_roots(settings: Path) -> None:
+    _as_root(settings, "init")
+    state, vault = settings.parent / "state", settings.with_name("vault")
+    vault.mkdir(mode=0o700)
+    _as_root(settings, "backup", str(vault / "backup"))
+    [made] = vault.iterdir()
+    assert (made.stat().st_uid, made.stat().st_mode & 0o777) == (0, 0o600)
+    key, secret = state / "ticket.key", vault / "secret"
+    key.rename(secret)
+    key.symlink_to(secret)
+    os.chown(key, SERVICE, SERVICE, follow_symlinks=False)
+    with pytest.raises(AssertionError, match="Permission denied"):
+        _as_root(settings, "backup", "--force", str(made))
+    assert _owners(state) == {(SERVICE, SERVICE)}
+
+
+def test_a_program_that_the_user_may_not_read_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed, state = folder / "closed", folder / "state"
+    closed.mkdir(mode=0o700)
+    state.mkdir()
+    os.chown(state, SERVICE, SERVICE)
+    monkeypatch.setattr("controlplane.state_owner.__file__", str(closed / "module.py"))
+    told = f"cannot open .*because its user may not read {closed}: use the program that is"
+    with pytest.raises(StoreError, match=told), using(state):
+        pass
+    assert os.geteuid() == 0
+
+
+def test_root_is_root_again_afterwards(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chown(folder, SERVICE, SERVICE)
+    monkeypatch.setattr("controlplane.state_owner.__file__", str(folder))
+    groups = os.getgroups()
+    with pytest.raises(LookupError), as_owner_of(folder):
+        assert (os.geteuid(), os.getegid(), os.getgroups()) == (SERVICE, SERVICE, [SERVICE])
+        with as_owner_of(folder):
+            assert os.geteuid() == SERVICE
+        raise LookupError
+    assert (os.geteuid(), os.getegid(), os.getgroups()) == (0, 0, groups)
+
+
+@pytest.mark.parametrize("name", ["", "none"])
+def test_root_stays_root_for_a_folder_of_its_own_or_none(folder: Path, name: str) -> None:
+    with as_owner_of(folder / name):
+        assert os.geteuid() == 0

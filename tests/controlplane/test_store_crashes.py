@@ -1,0 +1,167 @@
+"""The database of a process that is killed, and of a machine whose power is cut, as it writes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+from sqlite_utils import Database
+
+from controlplane.storage.store import Store
+from tests.controlplane.power_cut import Deed, Disk, Survives, by, everything, nothing, read_log
+from tests.controlplane.store_writer import KIND
+from tests.faults.plugin import Figure, Rounds
+from tests.harness import ROOT
+
+SOURCE = Path(__file__).with_name("disk_log.c")
+NAME = "controlplane.db"
+ACKNOWLEDGED = "acknowledged"
+"""What the writer told, in the same log as what it wrote."""
+TRANSACTIONS = 150
+"""Enough for the write-ahead log to begin anew several times."""
+ENDLESS = 10**9
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}"}
+
+
+def _writer(path: Path, first: int, last: int, *more: str) -> list[str]:
+    module = "tests.controlplane.store_writer"
+    return [sys.executable, "-m", module, str(path), str(first), str(last), *more]
+
+
+def _killed(path: Path, first: int, after: int) -> list[int]:
+    """Kill a writer once it acknowledged so many; return all that it acknowledged."""
+    command = _writer(path, first, ENDLESS)
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        acknowledged = [int(writer.stdout.readline()) for _ in range(after)]
+        writer.kill()
+        return acknowledged + [int(line) for line in writer.stdout]
+
+
+@pytest.fixture(scope="module")
+def disk_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that writes down what the process that it is preloaded into does to files."""
+    library = tmp_path_factory.mktemp("disk-log") / "disk_log.so"
+    command = ["gcc", "-shared", "-fPIC", "-O", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*command, "-o", library, SOURCE, "-ldl"], check=True, timeout=60)
+    return library
+
+
+def _logged(library: Path, folder: Path, *more: str) -> list[Deed]:
+    """All that a writer did below a folder, from the making of its database on."""
+    state, log = folder / "state", folder / "log"
+    state.mkdir()
+    preload = {"LD_PRELOAD": library, "DISK_LOG": log, "DISK_LOG_FOLDER": state}
+    with (state / ACKNOWLEDGED).open("wb") as told:
+        command = _writer(state / NAME, 0, TRANSACTIONS, *more)
+        environment = {**ENVIRONMENT, **{name: str(path) for name, path in preload.items()}}
+        subprocess.run(command, env=environment, stdout=told, check=True, timeout=50)
+    return list(read_log(log))
+
+
+def _cuts(
+    deeds: Sequence[Deed], at: Iterable[int], survives: Survives
+) -> Iterator[tuple[set[int], dict[str, bytes]]]:
+    """What had been acknowledged, and the files, after a cut before each of these deeds."""
+    disk, acknowledged, wanted = Disk(), set[int](), set(at)
+    for number, deed in enumerate(deeds):
+        if number in wanted:
+            yield set(acknowledged), disk.after_a_cut(survives)
+        if deed.name == ACKNOWLEDGED:
+            acknowledged.add(int(deed.data))
+        else:
+            disk.do(deed)
+
+
+def _put(files: dict[str, bytes], folder: Path) -> Path:
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder / NAME
+
+
+def _found(path: Path) -> set[int]:
+    """Open the database as the control plane does, and read the numbers in it.
+
+    It is whole, and of each transaction there is all or nothing.
+    """
+
+    def look(db: Database) -> dict[str, int]:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        sql = "SELECT object, count(*) FROM event WHERE kind=? GROUP BY object"
+        return dict(db.execute(sql, (KIND,)).fetchall())
+
+    async def read() -> dict[str, int]:
+        store = Store(path)
+        await store.open()
+        try:
+            return await store.run(look)
+        finally:
+            await store.close()
+
+    rows = asyncio.run(read())
+    assert set(rows.values()) <= {2}
+    return set(map(int, rows))
+
+
+@pytest.mark.part_alone
+@pytest.mark.timeout(600)
+def test_f36_what_a_killed_process_acknowledged_is_in_its_database(
+    tmp_path: Path, rounds: Rounds, chance: Random, figure: Figure
+) -> None:
+    path, acknowledged, first = tmp_path / NAME, set[int](), 0
+    kills = rounds(3, 100)
+    for _ in range(kills):
+        acknowledged.update(_killed(path, first, chance.randrange(1, TRANSACTIONS)))
+        found = _found(path)
+        assert acknowledged <= found, f"lost: {sorted(acknowledged - found)}"
+        first = max(found) + 1
+    figure("SIGKILLs", kills)
+    figure("transactions acknowledged", len(acknowledged))
+    figure("lost", 0)
+
+
+@pytest.mark.part_alone
+@pytest.mark.timeout(600)
+def test_f36_what_was_acknowledged_before_a_power_cut_is_in_the_database(
+    tmp_path: Path, disk_log: Path, rounds: Rounds, chance: Random, figure: Figure
+) -> None:
+    deeds = _logged(disk_log, tmp_path)
+    cuts, told = rounds(20, 500), 0
+    for survives in (nothing, by(chance)):
+        at = chance.sample(range(len(deeds)), cuts)
+        for acknowledged, files in _cuts(deeds, at, survives):
+            told += 1
+            found = _found(_put(files, tmp_path / f"cut-{told}"))
+            assert acknowledged <= found, f"lost: {sorted(acknowledged - found)}"
+    figure("power cuts", told)
+    figure("transactions lost", 0)
+
+
+def test_the_log_of_a_disk_has_all_that_was_done(tmp_path: Path, disk_log: Path) -> None:
+    deeds = _logged(disk_log, tmp_path)
+    deeds.append(deeds[0])
+    [(acknowledged, files)] = _cuts(deeds, [len(deeds) - 1], everything)
+    assert acknowledged == set(range(TRANSACTIONS))
+    for name, content in files.items():
+        if not name.endswith("-shm"):  # it is memory, and made anew
+            assert content == (tmp_path / "state" / name).read_bytes(), name
+    assert f"{NAME}-wal" in files
+
+
+def test_a_store_that_syncs_less_is_found_to_lose_what_it_acknowledged(
+    tmp_path: Path, disk_log: Path
+) -> None:
+    deeds = _logged(disk_log, tmp_path, "--normal")
+    at = [number for number, deed in enumerate(deeds) if deed.name == ACKNOWLEDGED]
+    lost = [
+        acknowledged - _found(_put(files, tmp_path / f"cut-{told}"))
+        for told, (acknowledged, files) in enumerate(_cuts(deeds, at[::10], nothing))
+    ]
+    assert any(lost)

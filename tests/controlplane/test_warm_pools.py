@@ -1,0 +1,872 @@
+"""Warm pools kept by hosts, and starts that claim what they keep ready."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.claims import MAX_TRIES
+from controlplane.errors import StoreError
+from controlplane.fleet import pool_hosts, standby_pools
+from controlplane.fleet.contract import Claim, Identity, Resources
+from controlplane.storage.claim_store import IN_USE, Begun, ClaimStore
+from controlplane.storage.session_store import Attempt, NewSession, SessionStore
+from controlplane.storage.store import Actor, Store
+from tests.controlplane.fake_agent import FakeAgent, refusing
+from tests.controlplane.system import System, assert_error, eventually
+from tiltyard.agent.v1 import agent_pb2
+
+POOL: dict[str, Any] = {"size": 3, "env": {"MODE": "warm"}, "labels": {"mode": "ffa"}}
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        await running.make_application()
+        yield running
+
+
+async def put(system: System, place: str = "game/local", **pool: Any) -> None:
+    answer = await system.call("PUT", f"/warm-pool/{place}", json=POOL | pool)
+    assert answer.status == 204, answer.text
+
+
+async def ready(system: System) -> int:
+    pools = (await system.call("GET", "/warm-pool")).json["warmPools"]
+    return sum(pool["ready"] for pool in pools)
+
+
+async def becomes_ready(system: System, count: int) -> None:
+    async def holds() -> bool:
+        return await ready(system) == count
+
+    await eventually(holds)
+
+
+async def keep(system: System, size: int = 3, **pool: Any) -> None:
+    """Set the pool and wait until all of it is ready."""
+    await put(system, size=size, **pool)
+    await becomes_ready(system, size)
+
+
+def shares(system: System) -> list[int]:
+    return [len(agent.standbys) for agent in system.agents]
+
+
+async def nothing_is_held_that_nobody_owns(system: System) -> None:
+    """Every session of a host is a live row's, and nothing is owed."""
+
+    async def holds() -> bool:
+        rows = await system.rows(
+            "SELECT internal_id FROM session WHERE ended_ms IS NULL AND confirmed"
+        )
+        live = [s.internal_id for agent in system.agents for s in agent.live]
+        owed = await system.rows("SELECT 1 FROM abandoned WHERE stopped_ms IS NULL")
+        unsure = await system.rows("SELECT 1 FROM session WHERE NOT confirmed")
+        return not owed and not unsure and sorted(live) == sorted(row[0] for row in rows)
+
+    await eventually(holds)
+
+
+# ---- keeping
+
+
+async def test_a_pool_is_kept_as_soon_as_it_is_set(system: System) -> None:
+    await keep(system, claimSignal="SIGUSR1")
+    (order,) = system.agent.orders
+    assert (order.size, order.claim_signal) == (3, "SIGUSR1")
+    assert dict(order.spec.env) == {"MODE": "warm"}
+    assert order.spec.identity.account == "alice"
+    assert order.spec.identity.tag == "v1"
+    assert len(order.spec.ports) == 2
+    assert order.spec.restart is False
+
+
+async def test_standbys_are_no_sessions(system: System) -> None:
+    await keep(system)
+    for query in ("", "?all=1"):
+        assert (await system.call("GET", f"/session{query}")).json == {"sessions": []}
+    assert await system.rows("SELECT 1 FROM session") == []
+    token = system.operator_token
+    shown = (await system.call("GET", f"/operator/agent/{system.agent.name}", token=token)).json
+    assert (shown["sessions"], shown["unclaimedCount"]) == (0, 0)
+    [(pool_id,)] = await system.rows("SELECT id FROM warm_pool")
+    kept = {"id": pool_id, "account": "alice", "image": "game", "location": "local"}
+    assert shown["warmPools"] == [kept | {"size": 3, "standbys": 3, "ready": 3}]
+    (standby, *_) = system.agent.standbys
+    for path in (f"/session/{standby.internal_id}", f"/logs?id={standby.internal_id}"):
+        assert_error(await system.call("GET", path), 404)
+
+
+async def test_a_quota_counts_claims_and_no_standbys(system: System) -> None:
+    body = {"quota": {"sessions": 1}}
+    path, token = "/operator/account/alice", system.operator_token
+    assert (await system.call("PUT", path, token=token, json=body)).status == 204
+    await keep(system)
+    assert (await system.start(id="x")).status == 201
+    assert len(system.agent.claimed) == 1
+    assert_error(await system.start(id="y"), 402)
+    await becomes_ready(system, 3)
+
+
+@pytest.mark.parametrize("way", ["smaller", "disabled", "removed", "no region", "no account"])
+async def test_a_surplus_is_given_back(system: System, way: str) -> None:
+    await keep(system)
+    if way == "smaller":
+        await put(system, size=1)
+    elif way == "disabled":
+        await put(system, enabled=False)
+    elif way == "removed":
+        assert (await system.call("DELETE", "/warm-pool/game/local")).status == 204
+    elif way == "no region":
+        body = {"regions": ["elsewhere"]}
+        assert (await system.call("PUT", "/application/game", json=body)).status == 204
+    else:
+        path, token = "/operator/account/alice", system.operator_token
+        assert (await system.call("DELETE", path, token=token)).status == 204
+    left = 1 if way == "smaller" else 0
+    await eventually(lambda: len(system.agent.standbys) == left)
+    if left == 0:
+
+        async def is_forgotten() -> bool:
+            return not await system.rows("SELECT 1 FROM standby_order")
+
+        await eventually(is_forgotten)
+
+
+async def test_revisions_grow_and_what_changes_nothing_is_not_told(system: System) -> None:
+    await keep(system)
+    await put(system)  # the same
+    await put(system, size=4)
+    await becomes_ready(system, 4)
+    await put(system, env={"MODE": "other"}, size=4)
+    await eventually(lambda: len(system.agent.orders) == 3)
+    revisions = [order.revision for order in system.agent.orders]
+    assert revisions == sorted(set(revisions))
+    await system.restart()
+    await becomes_ready(system, 4)
+    await put(system, env={"MODE": "third"}, size=4)
+    await eventually(lambda: len(system.agent.orders) == 4)
+    assert system.agent.orders[-1].revision > revisions[-1]
+
+
+async def test_an_edit_of_the_application_is_told(system: System) -> None:
+    await keep(system)
+    body = {"limits": {"cpu": 2, "ram": 512}}
+    assert (await system.call("PUT", "/application/game", json=body)).status == 204
+    await eventually(lambda: len(system.agent.orders) == 2)
+    assert system.agent.orders[-1].spec.limits.nano_cpus == 2 * 10**9
+    assert system.agent.orders[-1].size == 3
+
+
+async def test_a_newer_tag_takes_the_place_of_the_older(system: System) -> None:
+    await keep(system)
+    image = await system.enable("v2")
+    await eventually(lambda: all(s.image == image for s in system.agent.standbys))
+    await becomes_ready(system, 3)
+    started = await system.start(id="x")
+    assert started.status == 201
+    assert (await system.call("GET", "/session/x")).json["tag"] == "v2"
+
+
+async def test_hosts_that_pull_later_keep_their_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = System(tmp_path, agents=2)
+    first, second = system.agents
+    system.prefer(first, second)
+    first.host.free_sessions = 2
+    async with system:
+        await system.make_application()
+        await keep(system, size=4)
+        assert shares(system) == [2, 2]
+        pulled = asyncio.Event()
+
+        async def wait(*_: Any) -> None:
+            await pulled.wait()
+
+        first.before_pull = wait
+        later = asyncio.create_task(system.enable("v2"))
+        await eventually(lambda: {s.identity.tag for s in second.standbys} == {"v2"})
+        assert {s.identity.tag for s in first.standbys} == {"v1"}
+        assert shares(system) == [2, 2]
+        # One that does not get it at all gives way to who has it.
+        monkeypatch.setattr(standby_pools, "PULL_GRACE", 0.0)
+        await eventually(lambda: shares(system) == [0, 4])
+        pulled.set()
+        await later
+
+
+async def test_no_standby_is_kept_before_a_host_has_the_image(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        pulled = asyncio.Event()
+
+        async def wait(*_: Any) -> None:
+            await pulled.wait()
+
+        system.agent.before_pull = wait
+        await system.make_application(tag=None)
+        await put(system)
+        digest = system.registry.push("studio/game", "v1")
+        assert digest
+        body = {"tag": "v1"}
+        assert (await system.call("POST", "/application/game/tags", json=body)).status == 204
+        assert (await system.call("PUT", "/warm-pool/game/local", json=POOL)).status == 204
+        assert system.agent.orders == []
+        pulled.set()
+        await becomes_ready(system, 3)
+
+
+async def test_hosts_come_go_and_are_drained(tmp_path: Path) -> None:
+    system = System(tmp_path, agents=2, placement_silence=1.0, unreachable_after=1.0)
+    first, second = system.agents
+    system.prefer(first, second)
+    async with system:
+        await system.make_application()
+        await keep(system)
+        assert shares(system) == [3, 0]
+        path, token = f"/operator/agent/{first.name}/drain", system.operator_token
+        assert (await system.call("POST", path, token=token, json={})).status == 200
+        await eventually(lambda: shares(system) == [0, 3])
+        assert (await system.call("DELETE", path, token=token)).status == 200
+        await becomes_ready(system, 3)
+        assert shares(system) == [0, 3]  # nothing is moved without a reason
+        await second.stop()
+        await eventually(lambda: shares(system)[0] == 3)
+        await becomes_ready(system, 3)
+        await second.start()
+        await eventually(lambda: shares(system) == [3, 0])
+
+
+async def test_a_pool_that_no_database_knows_is_taken_back(system: System) -> None:
+    await keep(system)
+    await system.stop_serving()
+    old = next(iter(system.agent.pools.values()))
+    unknown = str(uuid.uuid4())
+    far = old.revision + 10**15
+    order = agent_pb2.SetWarmPoolRequest()
+    order.CopyFrom(old)
+    order.pool_id, order.revision = unknown, far
+    system.agent.pools[unknown] = order
+    system.agent.fill(unknown)
+    # And the database is older than what the host was told of its own pool.
+    old.revision = far
+    await system.serve()
+    await eventually(lambda: len(system.agent.standbys) == 3)
+    assert system.agent.pools[unknown].size == 0
+    assert system.agent.pools[unknown].revision == far + 1
+    await becomes_ready(system, 3)
+    await put(system, size=5)
+    await becomes_ready(system, 5)
+    assert system.agent.pools[old.pool_id].revision > far
+
+
+async def test_an_order_is_told_until_the_host_has_it(system: System) -> None:
+    refusals = iter(range(3))
+
+    async def fail(_: Any, context: Any) -> None:
+        if next(refusals, None) is not None:
+            await refusing("DISK_FULL")(_, context)
+
+    system.agent.before_order = fail
+    await put(system)
+    await becomes_ready(system, 3)
+    assert len(system.agent.orders) == 1
+
+
+async def test_agents_of_a_version_without_standbys_get_no_share(tmp_path: Path) -> None:
+    system = System(tmp_path, agents=2)
+    first, second = system.agents
+    system.prefer(first, second)
+    first.before_order = refusing("UNIMPLEMENTED")
+    async with system:
+        await system.make_application()
+        await keep(system)
+        assert shares(system) == [0, 3]
+
+
+async def test_a_region_that_is_full_has_what_is_ready(system: System) -> None:
+    await keep(system, size=1)
+    system.agent.change_host(free_sessions=1)
+
+    async def regions() -> bool:
+        path = "/available-location/game"
+        found = (await system.call("GET", path)).json["locations"]
+        return [one["id"] for one in found] == ["local"]
+
+    assert await regions()
+    await put(system, enabled=False)
+    await eventually(lambda: not system.agent.standbys)
+    system.agent.change_host(free_sessions=0)
+
+    async def is_full() -> bool:
+        return not await regions()
+
+    await eventually(is_full)
+
+
+async def test_what_one_host_has_no_room_for_is_made_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_hosts, "SHORT_AFTER", 0.5)
+    system = System(tmp_path, agents=2)
+    first, second = system.agents
+    system.prefer(first, second)
+    first.host.free_sessions = 3
+    async with system:
+        await system.make_application()
+        await keep(system, size=5)
+        assert shares(system) == [3, 2]
+        assert (await system.start(id="x")).status == 201  # its room is that of the standby
+        await becomes_ready(system, 5)
+
+
+async def test_an_agent_with_standbys_stays_until_it_is_drained(tmp_path: Path) -> None:
+    system = System(tmp_path, agents=2)
+    first, second = system.agents
+    system.prefer(second, first)
+    async with system:
+        await system.make_application()
+        await keep(system)
+        assert shares(system) == [0, 3]
+        system.agents.pop()
+        await system.restart()  # the settings file does not declare it any more
+        await becomes_ready(system, 3)
+        path, token = f"/operator/agent/{second.name}", system.operator_token
+        assert_error(await system.call("DELETE", path, token=token), 409)
+        await system.call("POST", f"{path}/drain", token=token, json={})
+        await eventually(lambda: (len(first.standbys), len(second.standbys)) == (3, 0))
+
+        async def is_removed() -> bool:
+            return (await system.call("DELETE", path, token=token)).status == 204
+
+        await eventually(is_removed)
+
+
+# ---- claiming
+
+
+async def test_a_claim_is_a_session_from_then_on(system: System) -> None:
+    await keep(system)
+    before = {s.internal_id for s in system.agent.standbys}
+    asked = {
+        "env": {"A": "b"},
+        "args": ["--x"],
+        "labels": {"mine": "1"},
+        "restart": True,
+        "version": "none",
+        "ttl": "2h",
+        "external_id": "lobby",
+    }
+    answer = await system.start(id="match", **asked)
+    assert answer.status == 201, answer.text
+    (claim,) = system.agent.claimed
+    assert claim.internal_id in before
+    assert (claim.identity.session_id, claim.identity.external_id) == ("match", "lobby")
+    assert dict(claim.identity.labels) == {"mode": "ffa"}
+    assert claim.ttl.seconds == 7200
+    assert not claim.again
+    ignored = ("env", "args", "labels", "restart", "version")
+    assert json.loads(claim.request_json) == {name: asked[name] for name in ignored}
+    assert len(claim.identity.ticket) == 32
+    shown = (await system.call("GET", "/session/match")).json
+    assert (shown["id"], shown["tag"], shown["status"]) == ("match", "v1", "running")
+    assert json.loads(shown["labels"]["tags"]) == {"mode": "ffa"}
+    assert json.loads(shown["labels"]["env"]) == {"TILTYARD_SESSION_ID": "match"}
+    assert shown["players"] == {"joined": [], "joinedCount": 0}
+    assert answer.json["ports"] == [
+        {"type": kind, "container": int(port), "host": shown["port"][f"{port}/{kind}"]}
+        for port, kind in (("7777", "udp"), ("7778", "tcp"))
+    ]
+    (standby,) = (s for s in system.agent.live)
+    created = standby.create_time.ToMilliseconds()
+    assert shown["created"] >= created
+    assert system.agent.started == []
+    await becomes_ready(system, 3)
+
+
+async def test_without_an_id_the_session_has_the_standbys(system: System) -> None:
+    await keep(system)
+    answer = await system.start()
+    (claim,) = system.agent.claimed
+    assert answer.json["id"] == claim.internal_id == claim.identity.session_id
+    assert answer.headers["Location"] == f"/session/{claim.internal_id}"
+    rows = await system.rows("SELECT id, alias, internal_id FROM session")
+    assert rows == [(claim.internal_id, None, claim.internal_id)]
+    events = await system.rows("SELECT kind, object FROM event WHERE kind LIKE 'session.%'")
+    assert events == [("session.reserved", claim.internal_id)]
+
+
+async def test_a_start_that_pins_a_port_is_cold(system: System) -> None:
+    await keep(system)
+    answer = await system.start(id="x", ports=[{"container": 7777, "host": 20500, "type": "udp"}])
+    assert answer.status == 201
+    assert (system.agent.claimed, len(system.agent.started)) == ([], 1)
+
+
+async def test_what_is_wrong_is_refused_before_a_claim(system: System) -> None:
+    await keep(system)
+    assert_error(await system.start(ttl="soon"), 422, "ttl")
+    assert_error(await system.start(location="elsewhere"), 404)
+    assert_error(await system.start(image="other"), 404)
+    assert (await system.start(id="x")).status == 201
+    assert_error(await system.start(id="x"), 409)
+    assert len(system.agent.claimed) == 1
+    await put(system, enabled=False)
+    await eventually(lambda: not system.agent.standbys)
+    assert_error(await system.start(version="none"), 404)
+
+
+async def test_wait_ready_is_answered_at_once(system: System) -> None:
+    await keep(system)
+    body = {"location": "local", "image": "game"}
+    headers = {"Prefer": "wait=ready; wait=5"}
+    answer = await system.call("POST", "/session", json=body, headers=headers)
+    assert (answer.status, answer.headers["Preference-Applied"]) == (201, "wait=ready")
+    assert len(system.agent.claimed) == 1
+
+
+async def test_a_standby_that_is_not_to_be_had_is_passed_over(system: System) -> None:
+    await keep(system)
+    refused: list[str] = []
+
+    async def refuse_two(request: Any, context: Any) -> None:
+        if len(refused) < 2:
+            refused.append(request.internal_id)
+            await refusing("STANDBY_NOT_CLAIMABLE")(request, context)
+
+    system.agent.before_claim = refuse_two
+    answer = await system.start()
+    (claim,) = system.agent.claimed
+    assert answer.json["id"] == claim.internal_id
+    assert len({claim.internal_id, *refused}) == 3
+    assert system.agent.stopped == []
+    rows = await system.rows("SELECT kind, object FROM event WHERE kind LIKE 'session.%'")
+    gone = [(kind, one) for one in refused for kind in ("session.reserved", "session.not_started")]
+    assert rows == [*gone, ("session.reserved", claim.internal_id)]
+
+
+@pytest.mark.parametrize("asked_id", [None, "mine"])
+async def test_an_exhausted_pool_means_a_cold_start(system: System, asked_id: str | None) -> None:
+    await keep(system, size=1)
+    system.agent.before_claim = refusing("STANDBY_NOT_CLAIMABLE")
+    labels = {"labels": {"mine": "1"}}
+    answer = await system.start(**({"id": asked_id} if asked_id else {}), **labels)
+    assert answer.status == 201
+    (start,) = system.agent.started
+    (standby,) = system.agent.standbys
+    assert start.spec.identity.session_id == answer.json["id"] != standby.internal_id
+    shown = (await system.call("GET", f"/session/{answer.json['id']}")).json
+    assert json.loads(shown["labels"]["tags"]) == {"mine": "1"}
+    assert await system.rows("SELECT alias, claim FROM session") == [(None, None)]
+    assert_error(await system.call("GET", f"/session/{standby.internal_id}"), 404)
+
+
+async def test_a_standby_whose_id_is_taken_is_passed_over(system: System) -> None:
+    """A game may tell its id before it is claimed, so that somebody takes it."""
+    await keep(system, size=1)
+    (standby,) = system.agent.standbys
+    sent = {"container": 7777, "host": 20500, "type": "udp"}
+    assert (await system.start(id=standby.internal_id, ports=[sent])).status == 201
+    assert (await system.start(id="x")).status == 201
+    assert system.agent.claimed == []
+    assert len(system.agent.started) == 2
+
+
+async def test_what_a_full_disk_kept_from_one_caller_is_the_next_ones(system: System) -> None:
+    """The host, which changed nothing, tells nothing of it."""
+    await keep(system, size=1)
+    (standby,) = system.agent.standbys
+    system.agent.before_claim = refusing("DISK_FULL")
+    assert (await system.start(id="x")).status == 201
+    assert system.agent.claimed == []
+    system.agent.before_claim = None
+    system.agent.change_host()
+    await becomes_ready(system, 1)
+    assert (await system.start(id="y")).status == 201
+    assert [claim.internal_id for claim in system.agent.claimed] == [standby.internal_id]
+
+
+async def test_what_was_told_of_a_standby_during_a_refused_claim_counts(system: System) -> None:
+    await keep(system, size=1)
+    (standby,) = system.agent.standbys
+    refused: list[str] = []
+
+    async def tell_and_refuse(request: Any, context: Any) -> None:
+        if refused:
+            return
+        refused.append(request.internal_id)
+        system.agent.change(standby.internal_id, detail="still there")
+        link = system.control_plane.fleet.link(system.agent.name)
+        assert link is not None
+        await eventually(lambda: bool((s := link.session(standby.internal_id)) and s.detail))
+        await refusing("STANDBY_NOT_CLAIMABLE")(request, context)
+
+    system.agent.before_claim = tell_and_refuse
+    assert (await system.start(id="x")).status == 201
+    assert [claim.internal_id for claim in system.agent.claimed] == refused
+
+
+@pytest.mark.parametrize("reason", ["STANDBY_NOT_CLAIMABLE", "DISK_FULL"])
+async def test_a_start_does_not_try_all_of_a_pool(system: System, reason: str) -> None:
+    """That would take the time that a cold start needs."""
+    await keep(system, size=30)
+    tries: list[str] = []
+
+    async def refuse(request: Any, context: Any) -> None:
+        tries.append(request.internal_id)
+        await refusing(reason)(request, context)
+
+    system.agent.before_claim = refuse
+    assert (await system.start(id="x")).status == 201
+    assert len(tries) <= MAX_TRIES
+    assert [start.spec.identity.session_id for start in system.agent.started] == ["x"]
+
+
+@pytest.mark.parametrize("way", ["refuses", "is silent"])
+async def test_another_host_is_asked_where_one_is_of_no_use(tmp_path: Path, way: str) -> None:
+    system = System(tmp_path, agents=2)
+    system.agents[0].host.free_sessions = 3
+    system.prefer(*system.agents)
+    async with system:
+        await system.make_application()
+        await keep(system, size=5)
+        assert shares(system) == [3, 2]
+        tried: list[FakeAgent] = []
+
+        async def fail(request: Any, context: Any) -> None:
+            tried.extend(a for a in system.agents if request.internal_id in a.sessions)
+            if tried[-1] is not tried[0]:
+                return
+            if way == "refuses":
+                await refusing("DISK_FULL")(request, context)
+            await context.abort(14, "lost")
+
+        for agent in system.agents:
+            agent.before_claim = fail
+        assert (await system.start(id="x")).status == 201
+        assert len(tried) == 2
+        assert len(tried[1].claimed) == 1
+
+
+async def test_who_joins_before_the_claim_costs_the_pool_nothing(system: System) -> None:
+    """A session without an id has one that a list shows, and keeps it for who joined it."""
+    await keep(system)
+
+    async def join(step: str) -> None:
+        if step == "start.reserved":
+            listed = (await system.call("GET", "/session?all=true")).json["sessions"]
+            body = {"session": listed[0]["id"], "players": ["p1"]}
+            assert (await system.call("PUT", "/session/player/join", json=body)).status == 200
+
+    system.control_plane._starts._reach = join
+    assert (await system.start()).status == 201
+    assert (len(system.agent.started), system.agent.claimed) == (1, [])
+    assert await ready(system) == 3
+
+
+@pytest.mark.parametrize("step", ["begin", "end"])
+async def test_a_claim_that_the_database_failed_leaves_no_name(
+    system: System, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await keep(system, size=1)
+    system.agent.before_claim = refusing("STANDBY_NOT_CLAIMABLE")
+
+    async def fail(*_: Any, **__: Any) -> None:
+        raise StoreError("as scripted")
+
+    monkeypatch.setattr(ClaimStore, step, fail)
+    assert_error(await system.start(), 503)
+    await eventually(lambda: not system.control_plane._starts._under_way._starts)
+
+
+async def test_a_session_is_stopped_during_its_claim(system: System) -> None:
+    await keep(system)
+    claiming, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(*_: Any) -> None:
+        claiming.set()
+        await go_on.wait()
+
+    system.agent.after_claim = wait
+    start = asyncio.create_task(system.start(id="x"))
+    await claiming.wait()
+    stop = asyncio.create_task(system.call("DELETE", "/session/x"))
+    start_of = system.control_plane._starts._under_way.get
+    await eventually(lambda: bool((one := start_of("alice", "x")) and one.stop_wanted))
+    go_on.set()
+    assert_error(await start, 409)
+    assert (await stop).status == 204
+    assert await system.status_of("x") == "exited"
+    await nothing_is_held_that_nobody_owns(system)
+
+
+# ---- aliases
+
+
+async def aliased(system: System) -> str:
+    """Have a session `match` and return its alias."""
+    await keep(system)
+    assert (await system.start(id="match")).status == 201
+    return system.agent.claimed[0].internal_id
+
+
+async def test_an_alias_is_accepted_wherever_an_id_is(system: System) -> None:
+    alias = await aliased(system)
+    shown = (await system.call("GET", f"/session/{alias}")).json
+    assert shown["id"] == "match"
+    assert shown == (await system.call("GET", "/session/match")).json
+    for number, name in enumerate((alias, "match"), start=1):
+        body = {"session": name, "players": [f"p{number}"]}
+        joined = await system.call("PUT", "/session/player/join", json=body)
+        assert joined.json["count"] == number
+    body = {"session": alias, "players": ["p2"]}
+    left = await system.call("DELETE", "/session/player/leave", json=body)
+    assert left.json["count"] == 1
+    assert (await system.call("GET", f"/logs?id={alias}")).body == b"line 1\nline 2\n"
+    assert_error(await system.call("GET", f"/session/{alias}", account="bob"), 404)
+    assert (await system.call("DELETE", f"/session/{alias}")).status == 204
+    assert await system.status_of("match") == "exited"
+    assert (await system.call("GET", f"/session/{alias}/report")).json["id"] == "match"
+    path = f"/artifacts?session={alias}&path=/data"
+    assert (await system.call("GET", path)).status == 200
+    assert_error(await system.call("DELETE", f"/session/{alias}"), 409)
+    objects = await system.rows("SELECT DISTINCT object FROM event WHERE kind LIKE 'players.%'")
+    assert objects == [("match",)]
+
+
+async def test_an_operator_stops_by_the_alias(system: System) -> None:
+    alias = await aliased(system)
+    path = f"/operator/session/alice/{alias}"
+    assert (await system.call("DELETE", path, token=system.operator_token)).status == 204
+    assert await system.status_of("match") == "exited"
+
+
+async def test_an_alias_is_no_id_for_another(system: System) -> None:
+    alias = await aliased(system)
+    assert_error(await system.start(id=alias), 409)
+    body = {"location": "local", "image": "game", "id": alias}
+    await system.make_application(account="bob")
+    assert (await system.call("POST", "/session", account="bob", json=body)).status == 201
+    listed = (await system.call("GET", "/session")).json["sessions"]
+    assert [session["id"] for session in listed] == ["match"]
+
+
+# ---- exactly one
+
+
+@pytest.mark.part_alone
+async def test_f18_of_fifty_callers_one_has_the_last_standby(tmp_path: Path) -> None:
+    system = System(tmp_path, start_rate=1000.0, start_burst=1000)
+    async with system:
+        await system.make_application()
+        await keep(system, size=1)
+        agent = system.agent
+        agent.pools.clear()  # nothing is refilled
+        (standby,) = agent.standbys
+        answers = await asyncio.gather(*(system.start(id=f"s{n}") for n in range(50)))
+        assert {answer.status for answer in answers} <= {201, 420}
+        assert [claim.internal_id for claim in agent.claimed] == [standby.internal_id]
+        started = [a.json["id"] for a in answers if a.status == 201]
+        assert sorted(s.identity.session_id for s in agent.live) == sorted(started)
+        await nothing_is_held_that_nobody_owns(system)
+
+
+@pytest.mark.part_alone
+async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
+    tmp_path: Path,
+) -> None:
+    chance = random.Random(18)
+    system = System(tmp_path, agents=2, start_rate=1000.0, start_burst=1000)
+    async with system:
+        await system.make_application()
+        await keep(system, size=12)
+
+        async def lose(_: Any, context: Any) -> None:
+            if chance.random() < 0.4:
+                await context.abort(14, "lost")
+
+        for agent in system.agents:
+            agent.before_claim = agent.after_claim = lose
+        answers = await asyncio.gather(*(system.start(id=f"s{n}") for n in range(40)))
+        assert {answer.status for answer in answers} <= {201, 420}
+        for agent in system.agents:
+            agent.before_claim = agent.after_claim = None
+        await nothing_is_held_that_nobody_owns(system)
+        sessions = [s for agent in system.agents for s in agent.live]
+        ids = [s.identity.session_id for s in sessions]
+        assert sorted(ids) == sorted(a.json["id"] for a in answers if a.status == 201)
+        claimed = [c.internal_id for agent in system.agents for c in agent.claimed]
+        assert len(claimed) == len(set(claimed))
+        await becomes_ready(system, 12)
+
+
+# ---- settling
+
+
+async def test_standbys_are_ready_again_after_a_restart(system: System) -> None:
+    await keep(system)
+    before = {s.internal_id for s in system.agent.standbys}
+    orders = len(system.agent.orders)
+    await system.restart()
+    await becomes_ready(system, 3)
+    assert {s.internal_id for s in system.agent.standbys} == before
+    assert len(system.agent.orders) == orders
+    assert (await system.start(id="x")).status == 201
+    assert system.agent.claimed[0].internal_id in before
+
+
+async def in_doubt(system: System, agent: FakeAgent, session: agent_pb2.Session) -> None:
+    """Have a host lose the record of a claimed standby, and be started anew."""
+    pool_id = next(iter(agent.pools))
+    session.identity.session_id = session.internal_id
+    session.identity.ticket = b""
+    session.warm_pool, session.in_doubt = pool_id, True
+    await agent.restart()
+
+
+async def test_a_claim_that_its_host_has_lost_is_made_again(system: System) -> None:
+    await keep(system)
+    assert (await system.start(id="match", ttl="2h")).status == 201
+    (session,) = system.agent.live
+    (first,) = system.agent.claimed
+    await in_doubt(system, system.agent, session)
+    await eventually(lambda: len(system.agent.claimed) == 2)
+    again = system.agent.claimed[1]
+    assert again.again
+    again.again = False
+    assert again == first
+    await eventually(lambda: [s.identity.session_id for s in system.agent.live] == ["match"])
+    await nothing_is_held_that_nobody_owns(system)
+    assert await system.status_of("match") == "running"
+    assert system.agent.stopped == []
+
+
+async def test_one_in_doubt_that_no_row_holds_is_stopped(system: System) -> None:
+    await keep(system)
+    (standby, *_) = system.agent.standbys
+    standby.in_doubt = True
+    await system.agent.restart()
+    await eventually(lambda: standby.internal_id in system.agent.stopped)
+    await becomes_ready(system, 3)
+    assert system.agent.claimed == []
+
+
+async def claim_and_die(system: System, internal_id: str) -> None:
+    """Be a control plane that wrote a claim and died before it was made."""
+    await system.stop_serving()
+    store = Store(system.config.database)
+    await store.open()
+    mebi = Resources(10**9, 2**20)
+    new = NewSession("alice", "match", "game", "v1", "local", {}, "lobby", mebi, 1)
+    await SessionStore(store).reserve_session(new)
+    identity = Identity("alice", "match", "game", "v1", "local", {"mode": "ffa"}, "lobby")
+    claim = Claim(internal_id, identity, 7200, '{"version": "v0"}')
+    attempt = Attempt(internal_id, system.agent.name, "192.0.2.1")
+    begun = ClaimStore(store, lambda *_: b"").begin(
+        ("alice", "match"), attempt, claim, 1, first_of=Actor("x")
+    )
+    assert await begun is Begun.YES
+    await store.close()
+    await system.serve()
+
+
+async def test_a_claim_of_a_control_plane_that_is_gone_is_made(system: System) -> None:
+    """It is in the database, and its host has not heard of it."""
+    await keep(system)
+    (standby, *_) = system.agent.standbys
+    await claim_and_die(system, standby.internal_id)
+    await system.becomes("match", "running")
+    (claim,) = system.agent.claimed
+    assert (claim.internal_id, claim.again) == (standby.internal_id, True)
+    assert claim.ttl.seconds == 7200
+    assert claim.request_json == '{"version": "v0"}'
+    assert (claim.identity.session_id, claim.identity.external_id) == ("match", "lobby")
+    assert dict(claim.identity.labels) == {"mode": "ffa"}
+    assert len(claim.identity.ticket) == 32
+    await nothing_is_held_that_nobody_owns(system)
+    assert (await system.start(id="x")).status == 201
+    assert system.agent.claimed[1].internal_id != standby.internal_id
+
+
+async def test_a_held_standby_that_is_gone_leaves_no_session(system: System) -> None:
+    await keep(system)
+    (standby, *_) = system.agent.standbys
+    system.agent.end(standby.internal_id)
+    system.agent.lose(standby.internal_id)
+    await claim_and_die(system, standby.internal_id)
+    assert_error(await system.call("GET", "/session/match"), 404)
+    await nothing_is_held_that_nobody_owns(system)
+
+
+async def test_a_held_standby_whose_host_cannot_claim_is_claimed_until_it_can(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    await keep(system)
+    (standby, *_) = system.agent.standbys
+    tries = iter(range(3))
+
+    async def fail(_: Any, context: Any) -> None:
+        if next(tries, None) is not None:
+            await refusing("DISK_FULL")(_, context)
+
+    system.agent.before_claim = fail
+    await claim_and_die(system, standby.internal_id)
+    await system.becomes("match", "running")
+    assert len([r for r in caplog.records if "again yet" in r.message]) == 1
+
+
+async def test_a_standby_that_a_row_holds_is_nobody_elses(system: System) -> None:
+    """Though its host, which has not heard of the claim yet, says that it is ready."""
+    await keep(system, size=1)
+    (standby,) = system.agent.standbys
+    heard = asyncio.Event()
+
+    async def wait(*_: Any) -> None:
+        await heard.wait()
+
+    system.agent.before_claim = wait
+    await claim_and_die(system, standby.internal_id)
+    assert (await system.start(id="x")).status == 201
+    assert [start.spec.identity.session_id for start in system.agent.started] == ["x"]
+    heard.set()
+    await system.becomes("match", "running")
+    assert [claim.identity.session_id for claim in system.agent.claimed] == ["match"]
+
+
+async def test_a_claimed_session_that_an_older_database_lacks_is_adopted(system: System) -> None:
+    alias = await aliased(system)
+    await system.rows("DELETE FROM session")
+    await system.restart()
+    await system.becomes("match", "running")
+    assert (await system.call("GET", f"/session/{alias}")).json["id"] == "match"
+    assert_error(await system.start(id=alias), 409)
+
+
+async def test_a_host_cannot_make_ids_up(system: System) -> None:
+    await keep(system, size=1)
+    (standby,) = system.agent.standbys
+    pool_id = standby.warm_pool
+    system.agent.end(standby.internal_id)
+    made_up = agent_pb2.Session()
+    made_up.CopyFrom(standby)
+    made_up.internal_id, made_up.state = "anything goes", agent_pb2.STATE_RUNNING
+    made_up.end_reason = agent_pb2.END_REASON_UNSPECIFIED
+    system.agent.sessions["anything goes"] = made_up
+    system.agent.change("anything goes", warm_pool=pool_id)
+    assert (await system.start(id="x")).status == 201
+    assert system.agent.claimed == []
+
+
+async def test_a_claim_looks_at_no_session_of_another_name(system: System) -> None:
+    plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {IN_USE}", "alice", "x")]
+    searches = [step for step in plan if "session" in step]
+    assert len(searches) == 3
+    assert not [step for step in searches if "SCAN" in step or "(account=?)" in step]

@@ -1,0 +1,80 @@
+/* Binds sockets when it is told to, and answers every datagram with itself.
+ *
+ * Usage: binder [--child] PROTOCOL ADDRESS PORT...
+ *
+ * SIGUSR1 has it bind the sockets and say "bound". PORT may be the name of a variable of the
+ * environment. With --child a child process does all that. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <err.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SOCKETS = 16 };
+
+static struct pollfd sockets[SOCKETS];
+static nfds_t count;
+
+static void bind_one(const char *protocol, const char *address, const char *port) {
+    const char *value = getenv(port);
+    const in_port_t number = htons((in_port_t)atoi(value ? value : port));
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = number};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = number};
+    const int is_v4 = inet_pton(AF_INET, address, &v4.sin_addr);
+    if (!is_v4 && !inet_pton(AF_INET6, address, &v6.sin6_addr)) errx(1, "%s", address);
+    const int kind = strcmp(protocol, "udp") ? SOCK_STREAM : SOCK_DGRAM;
+    int fd = socket(is_v4 ? AF_INET : AF_INET6, kind, 0);
+    if (fd < 0 || (is_v4 ? bind(fd, (struct sockaddr *)&v4, sizeof v4)
+                         : bind(fd, (struct sockaddr *)&v6, sizeof v6)))
+        err(1, "%s %s", address, port);
+    if (kind == SOCK_STREAM && listen(fd, 8)) err(1, "listen");
+    sockets[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+}
+
+static void echo(int fd) {
+    static char data[65536];
+    struct sockaddr_storage from;
+    socklen_t size = sizeof from;
+    ssize_t length = recvfrom(fd, data, sizeof data, MSG_DONTWAIT, (struct sockaddr *)&from, &size);
+    if (length >= 0) sendto(fd, data, (size_t)length, 0, (struct sockaddr *)&from, size);
+}
+
+static void hand_on(pid_t child, const sigset_t *told) {
+    for (int number; sigwait(told, &number) == 0;) {
+        if (number == SIGCHLD) exit(1);
+        kill(child, number);
+    }
+}
+
+int main(int values, char **value) {
+    sigset_t told, none;
+    sigemptyset(&none);
+    sigemptyset(&told);
+    sigaddset(&told, SIGUSR1);
+    sigaddset(&told, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &told, NULL);
+    int at = 1;
+    if (values > 1 && !strcmp(value[1], "--child")) {
+        at++;
+        pid_t child = fork();
+        if (child > 0) hand_on(child, &told);
+    }
+    sigdelset(&told, SIGCHLD);
+    for (;;) {
+        const struct timespec now = {0};
+        if (at < values && sigtimedwait(&told, NULL, &now) == SIGUSR1) {
+            for (; at + 2 < values; at += 3) bind_one(value[at], value[at + 1], value[at + 2]);
+            puts("bound");
+            fflush(stdout);
+        }
+        if (poll(sockets, count, 10) > 0)
+            for (nfds_t i = 0; i < count; i++)
+                if (sockets[i].revents) echo(sockets[i].fd);
+    }
+}

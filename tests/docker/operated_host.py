@@ -1,0 +1,54 @@
+"""An enrolled host with a game, as an operator has it before a procedure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.demo_game import UDP_PORT, Image
+from tests.demo_game.player import udp_round_trip
+from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.docker.procedures import Shell
+from tests.docker.stack import eventually
+from tests.docker.test_enrolled_host import Enrolled, an_enrolled_host
+from tests.harness import Registry
+
+
+@contextmanager
+def an_operated_host(
+    docker_engine: Path, registry: Registry, image: Image, **settings: object
+) -> Iterator[Enrolled]:
+    """Run both programs, which meet by mutual TLS; `settings` are the control plane's."""
+    with an_enrolled_host(docker_engine, registry, image, **settings) as stack:
+        stack.enrol("--region", REGION)
+        eventually(stack.is_ready, "the enrolled host is heard")
+        make_game(stack)
+        yield stack
+
+
+def an_operators_shell(stack: Enrolled, folder: Path) -> Shell:
+    """Give a shell in which the page's enrolment address is that of the stack."""
+    shell = Shell(folder, stack.agent, stack.control_plane)
+    shell.say({"https://control.example:7443": stack.operator.enrol_url})
+    return shell
+
+
+def make_game(stack: Enrolled) -> None:
+    stack.client.post("/application", application()).expect(201)
+    enable_tag(stack.client, APPLICATION, stack.image.tag)
+
+
+def play(stack: Enrolled, *session_ids: str) -> dict[str, tuple[str, int]]:
+    """Start sessions; where each is played on."""
+    made = {}
+    for session_id in session_ids:
+        answer = stack.start(id=session_id)
+        [port] = [port["host"] for port in answer["ports"] if port["container"] == UDP_PORT]
+        made[session_id] = (answer["host"], port)
+    return made
+
+
+def assert_played(places: dict[str, tuple[str, int]]) -> None:
+    for place in places.values():
+        udp_round_trip(*place)

@@ -1,0 +1,63 @@
+"""What an operator does to have hosts join: real commands, and a look at the agents."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+from tests.api_client import ApiClient
+from tests.harness import ROOT, AgentProcess, ControlPlaneProcess
+
+_TIMEOUT = 30.0
+"""Seconds in which a command has come to its end."""
+
+
+class Operator:
+    """Who has the operator's token of a control plane that enrols hosts at `enrol_url`."""
+
+    def __init__(self, control_plane: ControlPlaneProcess, enrol_url: str) -> None:
+        self._control_plane = control_plane
+        self.enrol_url = enrol_url
+
+    @property
+    def api(self) -> ApiClient:
+        return ApiClient(self._control_plane.base_url, self._control_plane.operator_token)
+
+    def run(self, *arguments: str) -> str:
+        """Run a command of `tiltyard-controlplane`; what it printed."""
+        token_file = self._control_plane.folder / "operator.token"
+        token_file.write_text(self._control_plane.operator_token)
+        options = ("--url", self._control_plane.base_url, "--token-file", str(token_file))
+        return run([sys.executable, "-m", "controlplane", *arguments, *options])
+
+    def enrol(self, agent: AgentProcess, name: str, *options: str) -> str:
+        """Have a host join by this name, or again: where its agent runs; what that printed."""
+        token = self.run("agent", "token", *options)
+        program = [*agent.wrapper, sys.executable, "-m", "agent", "enrol", self.enrol_url]
+        return run([*program, "--config", str(agent.config), "--name", name], typed=token)
+
+    def shown(self, name: str) -> dict[str, Any]:
+        """An agent as operators see it."""
+        found: dict[str, Any] = self.api.get(f"/operator/agent/{name}").expect(200).json()
+        return found
+
+    def is_ready(self, name: str) -> bool:
+        return bool(self.shown(name)["state"] == "ready")
+
+
+def run(command: list[str], *, typed: str = "") -> str:
+    """Run a command to its end; what it printed."""
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}"},
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,99 @@
+"""An agent with warm pools, as a control plane that is there now and then asks it for them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from tests.demo_game import UDP_PORT
+from tests.docker.killed_agent import KilledAgent
+from tests.docker.stack import PATIENCE, eventually
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+POOL = "aaaaaaaa-0000-4000-8000-000000000000"
+
+
+class PoolAgent(KilledAgent):
+    """One agent with one pool."""
+
+    revision = 0
+
+    def keep(self, size: int, *args: str, claim_signal: str = "", restart: bool = False) -> None:
+        """Ask for so many standbys."""
+        self.revision += 1
+        spec = pb.SessionSpec(
+            format=1,
+            identity=pb.Identity(account="a", application="game", tag="v1"),
+            image=self.machine.image,
+            args=args,
+            network_mode=pb.NETWORK_MODE_BRIDGE,
+            reservation=pb.Resources(nano_cpus=10**7, memory_bytes=2**24),
+            limits=pb.Resources(nano_cpus=10**9, memory_bytes=2**26),
+            restart=restart,
+            ports=[pb.PortRequest(container_port=UDP_PORT, protocol=pb.PROTOCOL_UDP)],
+        )
+        request = pb.SetWarmPoolRequest(
+            revision=self.revision,
+            pool_id=POOL,
+            size=size,
+            spec=spec,
+            claim_signal=claim_signal,
+        )
+        self._stub.SetWarmPool(request, timeout=PATIENCE)
+
+    def standbys(self) -> list[pb.Session]:
+        """Those that live, by creation."""
+        request = pb.ListSessionsRequest(live_only=True, page_size=1000)
+        listed = self._stub.ListSessions(request, timeout=PATIENCE).sessions
+        return [each for each in listed if each.warm_pool == POOL]
+
+    def ready(self) -> list[pb.Session]:
+        found = self.standbys()
+        return [each for each in found if each.HasField("ready_time") and not each.in_doubt]
+
+    def until_ready(self, size: int) -> list[pb.Session]:
+        """The standbys once so many are ready, and no more live."""
+        eventually(lambda: len(self.ready()) == len(self.standbys()) == size, f"{size} are ready")
+        return self.ready()
+
+    def claim(self, standby: pb.Session, session_id: str, *, again: bool = False) -> pb.Session:
+        """Have a standby become a session."""
+        found: pb.Session = self.claiming(standby, session_id, again=again).result().session
+        return found
+
+    def claiming(self, standby: pb.Session, session_id: str, *, again: bool = False) -> Any:
+        """The call that claims a standby, under way."""
+        request = pb.ClaimSessionRequest(
+            internal_id=standby.internal_id,
+            identity=pb.Identity(account="a", session_id=session_id, application="game", tag="v1"),
+            request_json=json.dumps({"args": ["--ignored"], "labels": {"who": session_id}}),
+            again=again,
+        )
+        return self._stub.ClaimSession.future(request, timeout=PATIENCE)
+
+    def drain(self, *, draining: bool) -> None:
+        self._stub.SetDrain(pb.SetDrainRequest(draining=draining), timeout=PATIENCE)
+
+    def give_up(self, *sessions: pb.Session) -> None:
+        """Keep no standby any more, and end these sessions: nothing is left."""
+        self.keep(0)
+        for session in sessions:
+            self.discard(session)
+        eventually(lambda: not self.containers(), "no container is left")
+        eventually(lambda: not self.directories(), "no directory is left")
+
+
+def seen_by(session: pb.Session) -> dict[str, Any]:
+    """What a running game reads of itself in its own file system."""
+    path = Path(f"/proc/{session.pid}/root/run/tiltyard/session.json")
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def reason(error: grpc.RpcError) -> str:
+    """Why a call was refused."""
+    metadata: Any = error.trailing_metadata()
+    return str(dict(metadata)["tiltyard-error-reason"])

@@ -1,0 +1,146 @@
+"""The procedures of docs/operations.md, typed line by line by an operator."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.doc_examples import examples
+from tests.harness import ROOT, AgentProcess, ControlPlaneProcess
+
+PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
+_TIMEOUT = 60.0
+"""Seconds in which a command has come to its end."""
+
+_UNITS = {"tiltyard-controlplane", "tiltyard-agent"}
+_MAY_FIND_FAULTS = ("tiltyard-agent doctor",)
+"""Commands that end with 1 to say that something is amiss."""
+
+
+def commands(heading: str) -> list[str]:
+    """The lines that an operator types, of one section without those below it."""
+    return [each.command.partition("  #")[0] for each in examples(PAGE) if each.heading == heading]
+
+
+class Procedure:
+    """The lines of a section, which are to be typed in their order and to the last."""
+
+    def __init__(self, shell: Shell, heading: str) -> None:
+        self._shell = shell
+        self.left = commands(heading)
+
+    def type(self, begin: str) -> str:
+        """Type the next line, which begins so; what it printed."""
+        line = self.left.pop(0)
+        assert line.startswith(begin), f"{line!r} stands where {begin!r} should be"
+        return self._shell.type([line])[0]
+
+
+class Shell:
+    """Where the lines are typed: the programs by their names, and files in a folder of its own.
+
+    Paths and addresses of the page are put in terms of what is here; `say` adds some.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        agent: AgentProcess,
+        plane: ControlPlaneProcess | None = None,
+    ) -> None:
+        self.folder = folder
+        self._agent = agent
+        self._plane = plane
+        self._shown: dict[str, str] = {
+            "/var/lib/tiltyard-agent": str(agent.state_dir),
+            "/etc/tiltyard/agent.toml": str(agent.config),
+            "tiltyard-agent enrol": f"tiltyard-agent enrol --config {agent.config}",
+            "tiltyard-agent doctor": f"tiltyard-agent doctor --config {agent.config}",
+        }
+        self._environment = {
+            **os.environ,
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}",
+            "TILTYARD_AGENT_SOCKET": str(agent.socket),
+        }
+        self._install("tiltyard-agent", *agent.wrapper, sys.executable, "-m", "agent")
+        if plane is not None:
+            self._know(plane)
+
+    def say(self, shown: Mapping[str, str]) -> None:
+        """Have more that is called otherwise here than on the page."""
+        self._shown |= shown
+
+    def set(self, **variables: str) -> None:
+        """Have variables of the environment."""
+        self._environment |= variables
+
+    def type(self, lines: list[str]) -> list[str]:
+        """Type lines one after the other; what each printed."""
+        return [self._line(line) for line in lines]
+
+    @contextmanager
+    def procedure(self, heading: str) -> Iterator[Procedure]:
+        """Have the lines of a section, all of which must have been typed in the end."""
+        procedure = Procedure(self, heading)
+        assert procedure.left, f"there is no command below {heading!r}"
+        yield procedure
+        assert procedure.left == []
+
+    def _know(self, plane: ControlPlaneProcess) -> None:
+        token = self.folder / "operator.token"
+        token.write_text(plane.operator_token)
+        self.say(
+            {
+                "/etc/tiltyard/controlplane.toml": str(plane.config),
+                "/var/lib/tiltyard-controlplane": str(plane.state_dir),
+                "/var/backups": str(self.folder),
+                "/root/tokens.json": str(self.folder / "tokens.json"),
+            }
+        )
+        self.set(TILTYARD_URL=plane.base_url, TILTYARD_TOKEN_FILE=str(token))
+        self._install("tiltyard-controlplane", sys.executable, "-m", "controlplane")
+
+    def _install(self, name: str, *command: str) -> None:
+        program = self.folder / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\nexec {" ".join(command)} "$@"\n')
+        program.chmod(0o755)
+
+    def _line(self, line: str) -> str:
+        words = line.split()
+        if words[0] == "systemctl":
+            self._systemctl(*words[1:])
+            return ""
+        for shown, here in self._shown.items():
+            line = line.replace(shown, here)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", line],
+            cwd=self.folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=False,
+        )
+        good = {0, 1} if line.startswith(_MAY_FIND_FAULTS) else {0}
+        assert done.returncode in good, f"{line}: {done.stderr}"
+        return done.stdout
+
+    def _systemctl(self, verb: str, unit: str) -> None:
+        assert unit in _UNITS, unit
+        part = self._agent if unit == "tiltyard-agent" else self._plane
+        assert part is not None, unit
+        if verb == "stop":
+            part.kill()  # it may be what broke
+            return
+        assert verb == "start", verb
+        if part is self._agent:  # its settings may have been edited
+            part.settings = tomllib.loads(part.config.read_text())
+            part.state_dir = Path(str(part.settings["state_dir"]))
+        part.start()

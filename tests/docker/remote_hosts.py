@@ -1,0 +1,248 @@
+"""Hosts with engines and networks of their own, which their control plane reaches by TLS alone.
+
+They join as an operator has them join. What lies between is then cut, loses packets or is gone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from agent.engine import LABEL_SESSION
+from agent.sessions.session import Session
+from tests.api_client import Answer, ApiClient
+from tests.chaos_registry import ChaosRegistry
+from tests.demo_game import UDP_PORT
+from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.docker.machine import Machine
+from tests.docker.operator_commands import Operator
+from tests.docker.stack import eventually
+from tests.faults.callers import assert_callers_served
+from tests.faults.real_host import RealHost
+from tests.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
+from tests.private_engine import PrivateEngine
+from tests.pushed_image import push_image
+
+RPC_PORT = 7444
+TAG = "v1"
+SILENCE: Mapping[str, Any] = {"placement_silence": 3.0, "unreachable_after": 6.0}
+"""Settings with which a host is soon missed; heartbeats come every 2 s."""
+BOTH_WAYS = ("INPUT", "OUTPUT")
+TO_THE_HOST = ("INPUT",)
+FROM_THE_HOST = ("OUTPUT",)
+
+
+class RemoteHost(AgentProcess):
+    """An agent where its engine is; `name` is the host's."""
+
+    def __init__(self, name: str, machine: Machine, **settings: object) -> None:
+        super().__init__(
+            machine.engine.socket,
+            **{
+                "cpu": 16,
+                "ram": 8192,
+                "stop_grace": 1,
+                "bind_address": "0.0.0.0",
+                "public_address": machine.engine.engine_address,
+                "rpc_listen": f"0.0.0.0:{RPC_PORT}",
+                **settings,
+            },
+        )
+        self.name = name
+        self.machine = machine
+        self.wrapper = machine.engine.inside()
+        engine = machine.engine
+        self.watched = RealHost(
+            self, machine.client, engine.inside, machine.traces, lambda: engine.ends
+        )
+
+    @property
+    def ip(self) -> str:
+        """Where players and the control plane reach it."""
+        return self.machine.engine.engine_address
+
+    @contextmanager
+    def cut_off(self, ways: Sequence[str]) -> Iterator[None]:
+        """Lose what the host and its control plane tell each other; players come through."""
+        with self.dropping(ways, "-p", "tcp"):
+            yield
+
+    @contextmanager
+    def dropping(self, ways: Sequence[str], *matching: str) -> Iterator[None]:
+        """Lose packets of the host itself; those of games are forwarded, and not looked at."""
+        links = {"INPUT": ("-i", "eth0"), "OUTPUT": ("-o", "eth0")}
+        rules = [(way, *links[way], *matching, "-j", "DROP") for way in ways]
+        for rule in rules:
+            self.machine.run("iptables", "-w", "-I", *rule)
+        try:
+            yield
+        finally:
+            for rule in rules:
+                self.machine.run("iptables", "-w", "-D", *rule)
+
+    def games(self) -> list[tuple[str, int]]:
+        """The caller's id and the process of each game that runs."""
+        names = {each.internal_id: each.spec.identity for each in self.watched.sessions()}
+        return [
+            (names[internal_id].session_id, int(container.attrs["State"]["Pid"]))
+            for container in self.machine.client.containers.list(ignore_removed=True)
+            if (internal_id := container.labels[LABEL_SESSION]) in names
+        ]
+
+
+@dataclass
+class Fleet:
+    """A control plane and its hosts."""
+
+    control_plane: ControlPlaneProcess
+    operator: Operator
+    hosts: Mapping[str, RemoteHost]
+    """By address: a session that was made names it."""
+
+    @property
+    def client(self) -> ApiClient:
+        return self.control_plane.client()
+
+    def try_to_start(self, **body: object) -> Answer:
+        return self.client.post("/session", {"location": REGION, "image": APPLICATION, **body})
+
+    def start(self, **body: object) -> dict[str, Any]:
+        made: dict[str, Any] = self.try_to_start(**body).expect(201).json()
+        return made
+
+    def host_of(self, made: Mapping[str, Any]) -> RemoteHost:
+        return self.hosts[made["host"]]
+
+    def other_than(self, host: RemoteHost) -> RemoteHost:
+        [other] = [each for each in self.hosts.values() if each is not host]
+        return other
+
+    def status(self, session_id: str) -> str:
+        return str(self.client.get(f"/session/{session_id}").expect(200).json()["status"])
+
+    def until(self, session_id: str, status: str) -> None:
+        eventually(lambda: self.status(session_id) == status, f"{session_id} is {status}")
+
+    def live(self) -> set[str]:
+        """Ids of the sessions that play, as callers are told."""
+        return {each["id"] for each in self.client.get("/session").expect(200).json()["sessions"]}
+
+    def enrol(self, host: RemoteHost, *options: str) -> None:
+        """Have a host join, or join again."""
+        assert f"enrolled as {host.name}" in self.operator.enrol(host, host.name, *options)
+
+    def until_ready(self) -> None:
+        def all_ready() -> bool:
+            return all(self.operator.is_ready(host.name) for host in self.hosts.values())
+
+        eventually(all_ready, "every host is heard")
+
+    def until_heard(self, host: RemoteHost) -> None:
+        """Wait until a host was heard once more from now on."""
+        now_ms = time.time() * 1000
+
+        def heard() -> bool:
+            return (self.operator.shown(host.name)["heard"] or 0) > now_ms
+
+        eventually(heard, f"{host.name} is heard again")
+
+    def logged(self, text: str) -> list[str]:
+        """Lines of the control plane's log that have this text."""
+        lines = self.control_plane.process.log.read_text().splitlines()
+        return [line for line in lines if text in line]
+
+    def until_pulled(self) -> None:
+        def everywhere() -> bool:
+            return all(
+                host.machine.image in self.operator.shown(host.name)["images"]
+                for host in self.hosts.values()
+            )
+
+        eventually(everywhere, "every host has the game")
+
+    def everything_runs_once(self) -> None:
+        """Wait until games run of exactly the sessions that callers are told of, each once."""
+
+        def once() -> bool:
+            running = [who for host in self.hosts.values() for who, _ in host.games()]
+            return sorted(running) == sorted(self.live())
+
+        eventually(once, "what runs is what callers are told of")
+
+    def sessions(self) -> list[Session]:
+        """What every host has recorded."""
+        return [each for host in self.hosts.values() for each in host.watched.sessions()]
+
+    def assert_survived(self) -> None:
+        """After a fault all is as it must be, on every host and for every caller."""
+        for host in self.hosts.values():
+            host.watched.assert_survived()
+        assert_callers_served(self.control_plane, self.sessions())
+
+
+def udp_port_of(made: Mapping[str, Any]) -> int:
+    """Where a session that was made is played."""
+    [port] = [each["host"] for each in made["ports"] if each["container"] == UDP_PORT]
+    return int(port)
+
+
+@contextmanager
+def remote_machines(registry: Registry, count: int) -> Iterator[tuple[list[Machine], str]]:
+    """Machines, and the address by which each of them and we reach a registry with the game."""
+    with ExitStack() as stack:
+        engines = [stack.enter_context(PrivateEngine()) for _ in range(count)]
+        near = [engine.host_address for engine in engines]
+        front = stack.enter_context(ChaosRegistry(registry.address, "127.0.0.1", *near))
+        image = push_image(registry.address, "demo-game", TAG).at(front.address)
+        for engine in engines:
+            engine.lead_to_host(int(front.address.rpartition(":")[2]))
+        machines = [Machine(engine, image.reference) for engine in engines]
+        for machine in machines:
+            stack.callback(machine.client.close)
+        yield machines, front.address
+
+
+@contextmanager
+def a_fleet(
+    machines: Sequence[Machine],
+    registry: str,
+    *,
+    agent: Mapping[str, object] | None = None,
+    plane: type[ControlPlaneProcess] = ControlPlaneProcess,
+    **settings: object,
+) -> Iterator[Fleet]:
+    """Hosts that were enrolled by a control plane with these settings, with the game to start."""
+    enrol_port = free_port()
+    with ExitStack() as stack:
+        hosts = [
+            stack.enter_context(_cleaned(RemoteHost(f"host-{number}", machine, **(agent or {}))))
+            for number, machine in enumerate(machines, 1)
+        ]
+        control_plane = stack.enter_context(
+            plane([], {"local": registry}, enrol_listen=f":{enrol_port}", **settings)
+        )
+        near = machines[0].engine.host_address  # every one of them reaches it
+        operator = Operator(control_plane, f"https://{near}:{enrol_port}")
+        fleet = Fleet(control_plane, operator, {host.ip: host for host in hosts})
+        for host in hosts:
+            fleet.enrol(host, "--region", REGION)
+        fleet.until_ready()
+        fleet.client.post("/application", application()).expect(201)
+        enable_tag(fleet.client, APPLICATION, TAG)
+        fleet.until_pulled()
+        yield fleet
+        fleet.assert_survived()
+
+
+@contextmanager
+def _cleaned(host: RemoteHost) -> Iterator[RemoteHost]:
+    """Have no container stay when its agent has gone."""
+    with host:
+        try:
+            yield host
+        finally:
+            for container in host.machine.client.containers.list(all=True, ignore_removed=True):
+                container.remove(force=True)

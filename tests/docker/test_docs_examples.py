@@ -1,0 +1,198 @@
+"""What the README and docs/examples show, typed as a newcomer does, on a real engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.demo_game import UDP_PORT, Image
+from tests.deployment import REGION, REGISTRY_NAME, application
+from tests.doc_examples import ROOT, examples
+from tests.docker.stack import Stack, a_stack, eventually
+from tests.harness import Registry
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.registry,
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.timeout(120),
+]
+
+EXAMPLES = ROOT / "docs" / "examples"
+README = (ROOT / "README.md").read_text("utf-8")
+PROGRAMS = (EXAMPLES / "README.md").read_text("utf-8")
+PORTING = (ROOT / "docs" / "porting.md").read_text("utf-8")
+GAME = "match-game"
+_TIMEOUT = 50.0
+_END_OF_OUTPUT = "\x1e"
+
+
+class Shell:
+    """Where a newcomer types: the folder of a clone beside a deployment that serves."""
+
+    def __init__(self, stack: Stack, docker_engine: Path, folder: Path) -> None:
+        client, registry = stack.client, stack.image.address
+        self.folder = folder
+        shutil.copytree(EXAMPLES, folder / "docs" / "examples")
+        (folder / ".tiltyard").mkdir()
+        (folder / ".tiltyard" / "dev.json").write_text(
+            json.dumps(
+                {
+                    "base_url": client.base_url,
+                    "token": client.token,
+                    "registry": {"name": REGISTRY_NAME, "address": registry},
+                }
+            )
+        )
+        self.environment = {
+            **os.environ,
+            "DOCKER_HOST": f"unix://{docker_engine}",
+            "TILTYARD_URL": client.base_url,
+            "TILTYARD_TOKEN": client.token,
+            "TILTYARD_REGISTRY": registry,
+        }
+
+    def type(self, commands: list[str]) -> list[str]:
+        """Type commands into one bash; what each printed."""
+        script = "".join(f"{command}\nprintf '{_END_OF_OUTPUT}'\n" for command in commands)
+        outputs = self.run(["bash", "-euo", "pipefail", "-c", script]).split(_END_OF_OUTPUT)
+        assert outputs.pop() == ""
+        return outputs
+
+    def run(self, command: list[str], typed: str = "") -> str:
+        """Run a program to its good end; what it printed."""
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            input=typed,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def example(self, name: str, *arguments: str, typed: str = "") -> str:
+        """Run one of docs/examples as its own first line says."""
+        return self.run([f"docs/examples/{name}", *arguments], typed)
+
+
+@pytest.fixture(scope="module")
+def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Stack]:
+    [block] = re.findall(r"```toml\n(.*?)```", PORTING, re.DOTALL)
+    with a_stack(docker_engine, registry, demo_image, **tomllib.loads(block)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shell(stack: Stack, docker_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    return Shell(stack, docker_engine, tmp_path_factory.mktemp("clone"))
+
+
+@pytest.fixture(scope="module")
+def released(stack: Stack, shell: Shell) -> str:
+    """What the release of a game prints; it can be started then."""
+    ports = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]
+    stack.client.post("/application", application(GAME, repository=GAME, ports=ports)).expect(201)
+    shell.run(["gcc", "-static", "-O2", "-o", *_in("docs/examples/my-game", "game", "game.c")])
+    return shell.example("release.sh", "docs/examples/my-game", GAME, "v1")
+
+
+def say(text: str, host: str, port: int) -> str:
+    """What the game answers to a datagram."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as player:
+        player.settimeout(_TIMEOUT)
+        player.connect((host, port))
+        player.send(text.encode())
+        return player.recv(1024).decode()
+
+
+def _in(folder: str, *names: str) -> list[str]:
+    return [f"{folder}/{name}" for name in names]
+
+
+def test_a_newcomer_hosts_a_game_by_the_readme(stack: Stack, shell: Shell) -> None:
+    typed = [each for page in (README, PROGRAMS) for each in examples(page) if each.prompt == "$"]
+    outputs = shell.type([example.command for example in typed])
+    for example, output in zip(typed, outputs, strict=True):
+        example.check(output)
+    assert stack.status("match-1") == "exited"
+
+
+def test_a_build_server_releases_a_tag(released: str, stack: Stack) -> None:
+    assert released == f"{GAME}:v1 can be started in {REGION}\n"
+    assert stack.client.get(f"/tag/{REGION}/{GAME}/v1").expect(200).json() == {"exists": True}
+
+
+@pytest.mark.usefixtures("released")
+def test_a_matchmaker_plays_a_match(stack: Stack, shell: Shell) -> None:
+    matchmaker = subprocess.Popen(
+        [sys.executable, "docs/examples/matchmaker.py", GAME, REGION, "ann", "bo"],
+        cwd=shell.folder,
+        env=shell.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert matchmaker.stdout is not None
+        line = matchmaker.stdout.readline()
+        found = re.fullmatch(
+            r"(match-\S+) with 2 players is on (\S+), ports (\d+) for 7777/udp\n", line
+        )
+        assert found is not None, line
+        match, host, port = found.groups()
+        assert say("well played", host, int(port)) == f"{match} heard well played"
+        described = stack.client.get(f"/session/{match}").expect(200).json()
+        assert described["players"] == {"joined": ["ann", "bo"], "joinedCount": 2}
+        printed, _ = matchmaker.communicate("\n", timeout=_TIMEOUT)
+    finally:
+        matchmaker.kill()
+        matchmaker.wait()
+    assert matchmaker.returncode == 0
+    assert printed.endswith(f"{match} listens on 7777/udp\ntold to end\n")
+    assert stack.status(match) == "exited"
+
+
+@pytest.mark.usefixtures("released")
+def test_a_warm_pool_is_kept_and_removed(stack: Stack, shell: Shell) -> None:
+    printed = shell.example("warm_pool.sh", GAME, REGION, "2")
+    assert printed == f"2 standbys of {GAME} are ready in {REGION}\n"
+    [pool] = stack.client.get("/warm-pool").expect(200).json()["warmPools"]
+    assert (pool["image"], pool["size"], pool["ready"]) == (GAME, 2, 2)
+    assert shell.example("warm_pool.sh", GAME, REGION, "0") == ""
+    assert stack.client.get("/warm-pool").expect(200).json() == {"warmPools": []}
+    eventually(
+        lambda: all(each.status != "running" for each in stack.containers().values()),
+        "no standby is left",
+    )
+
+
+@pytest.mark.usefixtures("released")
+def test_a_game_finds_its_variables_under_every_prefix(stack: Stack) -> None:
+    table = PORTING.split("| variable, for each prefix | what it is |\n")[1].split("\n\n")[0]
+    shown = set(re.findall(r"`OTHER_(\w+)`", table)) - {"PORT_TCP_7778"}
+    made = stack.start(image=GAME, env={"WHERE": "$OTHER_HOST:${TILTYARD_PORT_UDP_7777}"})
+    [container] = [c for c in stack.containers().values() if c.status == "running"]
+    variables = dict(one.split("=", 1) for one in container.attrs["Config"]["Env"])
+    ours = {name for name in variables if name.startswith("TILTYARD_")}
+    assert ours == {f"TILTYARD_{name}" for name in shown}
+    for name in shown:
+        assert variables[f"OTHER_{name}"] == variables[f"TILTYARD_{name}"]
+    [port] = made["ports"]
+    assert variables["OTHER_SESSION_ID"] == made["id"]
+    assert variables["WHERE"] == f"{made['host']}:{port['host']}"
+    stack.client.delete_session(made["id"]).expect(204)

@@ -1,0 +1,67 @@
+"""GPUs through a real engine: its own driver for them, without the hardware behind it.
+
+The engine has the driver where it finds NVIDIA's hook. It tells the container its devices by
+NVIDIA_VISIBLE_DEVICES and runs the hook, which brings them in; ours only has to be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docker.machine import Agent, Machine, a_machine
+from tests.private_engine import PrivateEngine
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.registry,
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+]
+
+GPUS = ("GPU-1", "GPU-2")
+HOOK = "nvidia-container-runtime-hook"
+
+
+@pytest.fixture
+def with_driver(tmp_path: Path) -> Iterator[Machine]:
+    hook = tmp_path / HOOK
+    hook.write_text("#!/bin/sh\nexit 0\n")
+    hook.chmod(0o755)
+    with PrivateEngine(programs=tmp_path) as engine:
+        machine = Machine(engine)
+        yield machine
+        machine.client.close()
+
+
+def device_of(agent: Agent, session: pb.Session) -> str | None:
+    """The device that the engine has told a session's process of."""
+    pid = agent.processes()[session.internal_id]
+    entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    environment = dict(entry.partition("=")[::2] for entry in entries)
+    return environment.get("NVIDIA_VISIBLE_DEVICES")
+
+
+def test_each_session_has_a_device_of_its_own(with_driver: Machine) -> None:
+    with Agent(with_driver, 10, gpus=list(GPUS)) as agent:
+        first, second = (agent.play(gpus=1) for _ in GPUS)
+        assert sorted([str(device_of(agent, first)), str(device_of(agent, second))]) == [*GPUS]
+        assert device_of(agent, agent.play()) is None
+        assert agent.refusal(gpus=1) == "NO_CAPACITY"
+        agent.restart()
+        assert agent.refusal(gpus=1) == "NO_CAPACITY"
+        freed = device_of(agent, first)
+        agent.end(first)
+        assert device_of(agent, agent.play(gpus=1)) == freed
+
+
+def test_an_engine_without_the_driver_refuses_and_the_device_is_given_back() -> None:
+    with a_machine() as machine, Agent(machine, 10, gpus=["GPU-1"]) as agent:
+        reason = agent.refusal(gpus=1)
+        assert agent.refusal(gpus=1) == reason == "ENGINE_ERROR", "it is not held"
+        assert not agent.containers()
+        agent.play()

@@ -1,0 +1,119 @@
+"""The procedures of docs/operations.md for a lost database, line by line, while sessions play.
+
+Both programs are processes that meet by mutual TLS, and the engine is a real one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.demo_game import Image
+from tests.docker.operated_host import (
+    an_operated_host,
+    an_operators_shell,
+    assert_played,
+    make_game,
+    play,
+)
+from tests.docker.procedures import Shell, commands
+from tests.docker.stack import eventually
+from tests.docker.test_enrolled_host import Enrolled
+from tests.harness import Registry
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.registry,
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+]
+
+
+@pytest.fixture
+def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Enrolled]:
+    with an_operated_host(docker_engine, registry, demo_image) as stack:
+        yield stack
+
+
+@pytest.fixture
+def shell(stack: Enrolled, tmp_path: Path) -> Shell:
+    return an_operators_shell(stack, tmp_path)
+
+
+def is_known(stack: Enrolled, session_id: str) -> bool:
+    answer = stack.client.get(f"/session/{session_id}")
+    return answer.status == 200 and bool(answer.json()["status"] == "running")
+
+
+def test_a_database_is_put_back_while_sessions_play(stack: Enrolled, shell: Shell) -> None:
+    places = play(stack, "before", "stopped")
+    printed = shell.type(commands("Backup"))
+    assert "ticket.key" in printed[-1]
+    backup = shell.folder / "tiltyard.backup"
+    assert backup.stat().st_mode & 0o777 == 0o600
+    places |= play(stack, "since")
+    stack.client.delete_session("stopped").expect(204)
+    del places["stopped"]
+    pids = stack.pids()
+
+    printed = shell.type(commands("With a backup"))
+    assert "restored the backup of" in printed[1]
+    assert "account studio: ty_" in printed[2]
+    assert "host-1" in printed[4]
+    eventually(stack.is_ready, "the host is heard")
+    eventually(lambda: all(is_known(stack, one) for one in places), "its sessions are known")
+    eventually(lambda: stack.status("stopped") == "exited", "it is known to have ended")
+    assert_played(places)
+    assert stack.pids() == pids, "no session was touched"
+    places |= play(stack, "after")
+    for session_id in places:
+        stack.client.delete_session(session_id).expect(204)
+
+
+def test_a_database_that_is_lost_is_made_again_by_what_the_hosts_have(
+    stack: Enrolled, shell: Shell
+) -> None:
+    places = play(stack, "one", "two")
+    pids = stack.pids()
+    printed = shell.type(commands("Without a backup, with the keys"))
+    read_tokens(stack, shell)
+    assert "enrolled as host-1" in printed[-2]
+    eventually(stack.is_ready, "the host is heard")
+    eventually(lambda: all(is_known(stack, one) for one in places), "its sessions are known")
+    assert_played(places)
+    assert stack.pids() == pids, "no session was touched"
+    make_game(stack)
+    play(stack, "three")
+    stack.client.delete_session("one").expect(204)
+
+
+def test_with_nothing_left_sessions_run_on_and_can_be_ended_by_hand(
+    stack: Enrolled, shell: Shell
+) -> None:
+    places = play(stack, "match-1", "match-2")
+    stop, _, *again = commands("Without a backup, with the keys")
+    shell.type([stop])
+    shutil.rmtree(stack.control_plane.state_dir)
+    shell.type(again)
+    read_tokens(stack, shell)
+    eventually(stack.is_ready, "the host is heard")
+    shown, sessions, _ = shell.type(commands("With nothing left"))
+    assert re.search(r"UNCLAIMED +2", shown), shown
+    assert "match-2" in sessions
+    del places["match-1"]
+    assert_played(places)
+    make_game(stack)
+    play(stack, "match-1")
+
+
+def read_tokens(stack: Enrolled, shell: Shell) -> None:
+    path = shell.folder / "tokens.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    made = json.loads(path.read_text())
+    stack.control_plane.tokens |= made["accounts"]
+    stack.control_plane.operator_token = made["operator_token"]

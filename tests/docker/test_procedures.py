@@ -1,0 +1,120 @@
+"""Procedures of docs/operations.md on a host that joined by mutual TLS, while sessions play."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.identity import FILE, Identity
+from tests.demo_game import Image
+from tests.deployment import APPLICATION, REGION
+from tests.docker.operated_host import an_operated_host, an_operators_shell, assert_played, play
+from tests.docker.procedures import Shell
+from tests.docker.stack import eventually
+from tests.docker.test_enrolled_host import Enrolled
+from tests.harness import Registry
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.registry,
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+]
+
+SOON_MISSED = {"unreachable_after": 5.0, "placement_silence": 3.0}
+SOON_LOST = pytest.mark.parametrize("stack", [{"lost_after": 6.0}], indirect=True, ids=["lost"])
+
+
+@pytest.fixture
+def stack(
+    docker_engine: Path, registry: Registry, demo_image: Image, request: pytest.FixtureRequest
+) -> Iterator[Enrolled]:
+    settings = {**SOON_MISSED, **getattr(request, "param", {})}
+    with an_operated_host(docker_engine, registry, demo_image, **settings) as stack:
+        yield stack
+
+
+@pytest.fixture
+def shell(stack: Enrolled, tmp_path: Path) -> Shell:
+    return an_operators_shell(stack, tmp_path)
+
+
+def takes_sessions(stack: Enrolled) -> bool:
+    answer = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
+    assert answer.status in {201, 420}, answer.status
+    return answer.status == 201
+
+
+def test_a_host_is_emptied(stack: Enrolled, shell: Shell) -> None:
+    places = play(stack, "match-1", "match-2")
+    with shell.procedure("Emptying a host") as procedure:
+        told = procedure.type("tiltyard-controlplane agent drain")
+        assert "host-1 takes no new sessions; what it has ends by" in told
+        assert "2 sessions" in told
+        assert not takes_sessions(stack)
+        assert "takes new sessions again" in procedure.type("tiltyard-controlplane agent undrain")
+        eventually(lambda: takes_sessions(stack), "it takes sessions again")
+        told = procedure.type("tiltyard-agent drain")
+        assert "The host is empty in 2 h at the latest" in told
+        assert "match-2" in told
+        eventually(lambda: not takes_sessions(stack), "what was ordered there is heard")
+        assert_played(places)
+        procedure.type("tiltyard-agent undrain")
+        eventually(lambda: takes_sessions(stack), "it takes sessions again")
+    assert_played(places)
+
+
+@SOON_LOST
+def test_a_host_that_is_lost_makes_room_for_another(stack: Enrolled, shell: Shell) -> None:
+    play(stack, "match-1")
+    stack.agent.kill()
+    eventually(lambda: stack.status("match-1") == "dead", "its sessions are given up")
+    with shell.procedure("A host that is lost") as procedure:
+        assert "lost" in procedure.type("tiltyard-controlplane agent show")
+        assert "match-1" in procedure.type("tiltyard-controlplane session list")
+        procedure.type("tiltyard-controlplane agent remove")
+        assert "host-1" not in stack.operate("agent", "list")
+        procedure.type("tiltyard-controlplane agent token")
+        stack.agent.start()  # as the machine that takes its place
+        assert "enrolled as host-1" in procedure.type("tiltyard-agent enrol")
+    eventually(stack.is_ready, "the host is heard")
+    eventually(lambda: not any(stack.pids().values()), "what it ran was given up, and is ended")
+    eventually(lambda: takes_sessions(stack), "it takes sessions")
+
+
+def identity_of(stack: Enrolled) -> Identity:
+    found = Identity.read(stack.agent.state_dir / FILE)
+    assert found is not None
+    return found
+
+
+def test_the_authority_is_rotated(stack: Enrolled, shell: Shell) -> None:
+    places, pids, before = play(stack, "match-1"), stack.pids(), identity_of(stack)
+    with shell.procedure("Rotating the authority") as procedure:
+        assert "FORMER" in procedure.type("tiltyard-controlplane authority rotate")
+
+        def have_moved() -> bool:
+            told = stack.operate("authority", "status")
+            return "HOSTS    1 of 1 are with the current one" in told
+
+        eventually(have_moved, "the host has moved")
+        assert "FORMER" in procedure.type("tiltyard-controlplane authority status")
+        assert "FORMER" not in procedure.type("tiltyard-controlplane authority finish")
+        moved = identity_of(stack)
+        assert before.authority not in moved.trusted
+        procedure.type("tiltyard-controlplane backup")
+        places |= play(stack, "match-2")
+        # And now it is stolen.
+        assert "enrol it again" in procedure.type("tiltyard-controlplane authority rotate --comp")
+        eventually(lambda: stack.status("match-1") == "server_unreachable", "it is hung up on")
+        procedure.type("tiltyard-controlplane agent token")
+        assert "enrolled as host-1" in procedure.type("tiltyard-agent enrol")
+        eventually(stack.is_ready, "the host is heard")
+        assert "HOSTS    1 of 1" in procedure.type("tiltyard-controlplane authority status")
+    assert moved.authority not in identity_of(stack).trusted
+    eventually(lambda: stack.status("match-1") == "running", "its sessions are known")
+    assert_played(places)
+    assert pids.items() <= stack.pids().items(), "no session was touched"
+    play(stack, "match-3")

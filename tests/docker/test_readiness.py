@@ -1,0 +1,205 @@
+"""Readiness on a real engine: sockets that programs bind late, in both kinds of network."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.network.bindings import Bindings
+from agent.processes import live_process
+from agent.sessions.session import NetworkMode, Port, Process, Protocol
+from tests.api_client import Answer
+from tests.demo_game import TCP_PORT, UDP_PORT, Image
+from tests.demo_game.player import tcp_greeting, udp_round_trip
+from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.docker.stack import Stack, a_stack, eventually
+from tests.harness import Registry, free_port
+from tests.pushed_image import push_image
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+SOURCE = Path(__file__).with_name("binder.c")
+MODES = ("bridge", "host")
+PORTS = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]
+
+
+@pytest.fixture(scope="module")
+def stack(
+    docker_engine: Path,
+    registry: Registry,
+    demo_image: Image,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Stack]:
+    """A host with applications of the demo game and of the binder, in both kinds of network."""
+    program = tmp_path_factory.mktemp("binder") / "binder"
+    command = ["gcc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
+    subprocess.run([*command, str(SOURCE)], check=True, timeout=60)
+    push_image(registry.address, "binder", program=program.read_bytes())
+    listen = f"127.0.0.1:{free_port()}"
+    with a_stack(docker_engine, registry, demo_image, metrics_listen=listen) as made:
+        games = [(f"binder-{mode}", "binder", mode, PORTS) for mode in MODES]
+        both = application()["ports"]
+        games.append((f"{APPLICATION}-host", "demo-game", "host", both))  # type: ignore[arg-type]
+        for name, repository, mode, ports in games:
+            body = application(name, repository=repository, networkMode=mode, ports=ports)
+            made.client.post("/application", body).expect(201)
+            enable_tag(made.client, name, "v1")
+        yield made
+
+
+def post(stack: Stack, image: str = APPLICATION, prefer: str = "", **more: object) -> Answer:
+    body = {"location": REGION, "image": image, **more}
+    headers = {"Prefer": prefer} if prefer else {}
+    return stack.client.request("POST", "/session", body=body, headers=headers, timeout=90)
+
+
+def port_name(mode: str) -> str:
+    """What a program is told to bind: of the host its own port is known once it has started."""
+    return f"TILTYARD_PORT_UDP_{UDP_PORT}" if mode == "host" else str(UDP_PORT)
+
+
+def container_of(stack: Stack, session_id: str) -> Any:
+    internal_id = stack.record(session_id)["internal_id"]
+    [found] = [each for name, each in stack.containers().items() if internal_id in name]
+    return found
+
+
+def tell_to_bind(stack: Stack, session_id: str) -> None:
+    """Have the binder bind its sockets, and wait until it has."""
+    container = container_of(stack, session_id)
+    container.kill(signal.SIGUSR1)
+    eventually(lambda: b"bound\n" in container.logs(), "it has bound")
+
+
+def ready_time(stack: Stack, session_id: str) -> float | None:
+    found: float | None = stack.record(session_id)["ready_time"]
+    return found
+
+
+def is_bound(stack: Stack, session_id: str, *, of: str = "") -> bool:
+    """Look by ourselves; `of` is another session, whose processes are to have the ports."""
+    record, other = stack.record(session_id), stack.record(of or session_id)
+    ports = [
+        Port(each["container"], Protocol(each["protocol"]), each["host"])
+        for each in record["ports"]
+    ]
+    mode = NetworkMode(record["spec"]["network_mode"])
+
+    async def look() -> bool:
+        bindings = Bindings()
+        try:
+            return await bindings.all_bound(Process(**other["process"]), mode, ports)
+        finally:
+            await bindings.close()
+
+    return asyncio.run(look())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("address", "before"), [("0.0.0.0", ()), ("::", ()), ("0.0.0.0", ("--child",))]
+)
+def test_it_is_ready_once_a_process_has_bound_and_not_before(
+    stack: Stack, mode: str, address: str, before: tuple[str, ...]
+) -> None:
+    args = [*before, "udp", address, port_name(mode)]
+    made = post(stack, f"binder-{mode}", args=args).expect(201).json()
+    assert not is_bound(stack, made["id"])
+    assert ready_time(stack, made["id"]) is None
+    tell_to_bind(stack, made["id"])
+    assert is_bound(stack, made["id"])
+    eventually(lambda: ready_time(stack, made["id"]) is not None, "the agent has seen it")
+    udp_round_trip(made["host"], made["ports"][0]["host"])
+    stack.client.delete_session(made["id"]).expect(204)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_bound_on_loopback_alone_is_not_ready(stack: Stack, mode: str) -> None:
+    args = ["udp", "127.0.0.1", port_name(mode)]
+    made = post(stack, f"binder-{mode}", args=args).expect(201).json()
+    tell_to_bind(stack, made["id"])
+    assert not is_bound(stack, made["id"])
+    assert ready_time(stack, made["id"]) is None
+    stack.client.delete_session(made["id"]).expect(204)
+
+
+def test_in_the_hosts_network_only_its_own_processes_count(stack: Stack) -> None:
+    args = ["udp", "0.0.0.0", port_name("host")]
+    first, second = (
+        post(stack, "binder-host", args=args).expect(201).json()["id"] for _ in range(2)
+    )
+    tell_to_bind(stack, first)
+    assert is_bound(stack, first)
+    assert not is_bound(stack, first, of=second)
+    for each in (first, second):
+        stack.client.delete_session(each).expect(204)
+
+
+@pytest.mark.parametrize("image", [APPLICATION, f"{APPLICATION}-host"])
+def test_a_player_reaches_what_was_answered_as_ready(stack: Stack, image: str) -> None:
+    """The first datagram is answered: it is not sent again within its time."""
+    args = ["--open-port-late", "0.7"] + (["--ports-from-env"] if image.endswith("host") else [])
+    answer = post(stack, image, "wait=ready; wait=60", args=args, id=image)
+    assert answer.status == 201, (answer.body, stack.client.get("/logs", id=image).body)
+    assert answer.headers["preference-applied"] == "wait=ready"
+    made = answer.json()
+    ports = {port["container"]: port["host"] for port in made["ports"]}
+    assert tcp_greeting(made["host"], ports[TCP_PORT]) == f"demo game {made['id']}"
+    udp_round_trip(made["host"], ports[UDP_PORT])
+    record = stack.record(made["id"])
+    assert record["ready_time"] >= record["start_time"] + 0.6
+    for phase in ("queue", "create", "start", "ready"):
+        assert phase_count(stack, phase) >= 1, phase
+    stack.client.delete_session(made["id"]).expect(204)
+
+
+def phase_count(stack: Stack, phase: str) -> float:
+    """How many starts the agent has timed so far, in a phase."""
+    address = stack.agent.settings["metrics_listen"]
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    [count] = [
+        sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "tiltyard_agent_start_phase_duration_seconds_count"
+        and sample.labels == {"kind": "cold", "phase": phase}
+    ]
+    return float(count)
+
+
+def test_what_is_not_ready_in_time_is_ended(stack: Stack) -> None:
+    answer = post(
+        stack, prefer="wait=ready; wait=1", args=["--open-port-late", "1000"], id="never"
+    )
+    assert "not bound in time" in answer.expect(504).json()["details"]
+    assert stack.status("never") == "exited"
+    record = stack.record("never")
+    assert (record["end_reason"], record["ready_time"]) == ("stopped", None)
+    assert live_process(record_pid(stack, "never")) is None
+
+
+def record_pid(stack: Stack, session_id: str) -> int:
+    """The container's process as the engine remembers it; 0 once it has ended."""
+    return int(container_of(stack, session_id).attrs["State"]["Pid"]) or 2**22 - 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_a_restarted_agent_sees_what_is_bound_later(stack: Stack, mode: str) -> None:
+    args = ["udp", "::", port_name(mode)]
+    made = post(stack, f"binder-{mode}", args=args).expect(201).json()
+    stack.agent.kill()
+    stack.agent.start()
+    tell_to_bind(stack, made["id"])
+    eventually(lambda: ready_time(stack, made["id"]) is not None, "the agent has seen it")
+    eventually(lambda: stack.status(made["id"]) == "running", "the agent is back")
+    stack.client.delete_session(made["id"]).expect(204)

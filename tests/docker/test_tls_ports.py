@@ -1,0 +1,192 @@
+"""TLS ports through the whole stack: real containers, and players who speak real TLS."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.tls_players import HOST, issue, trusting
+from tests.certificates import Signer
+from tests.demo_game import TCP_PORT, UDP_PORT, Image
+from tests.deployment import application, enable_tag
+from tests.docker.stack import PATIENCE, Stack, a_stack, eventually
+from tests.harness import Registry
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+AUTHORITY = Signer.new()
+GAME = "tls-game"
+PORTS = [
+    {"requested": TCP_PORT, "protocol": "tcp", "tls": True},
+    {"requested": UDP_PORT, "protocol": "udp", "tls": False},
+]
+
+
+@dataclass
+class TlsStack:
+    """A stack whose host has a certificate."""
+
+    stack: Stack
+    folder: Path
+
+    def start(self, **body: object) -> dict[str, Any]:
+        return self.stack.start(**{"image": GAME, **body})
+
+    def renew(self) -> None:
+        """Put another certificate into place, and tell the agent."""
+        issue(AUTHORITY, self.folder)
+        os.kill(self.stack.agent.process.pid, signal.SIGHUP)
+
+
+@pytest.fixture(scope="module")
+def tls_stack(
+    docker_engine: Path,
+    registry: Registry,
+    demo_image: Image,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[TlsStack]:
+    folder = tmp_path_factory.mktemp("certificate")
+    files = issue(AUTHORITY, folder)
+    named = {"tls_certificate": str(files.certificate), "tls_key": str(files.key)}
+    with a_stack(docker_engine, registry, demo_image, **named) as stack:
+        made = application(GAME, ports=PORTS)
+        stack.client.post("/application", made).expect(201)
+        enable_tag(stack.client, GAME, demo_image.tag)
+        yield TlsStack(stack, folder)
+
+
+@contextlib.contextmanager
+def playing(session: dict[str, Any]) -> Iterator[ssl.SSLSocket]:
+    """A player's connection, once the game has greeted."""
+    address = (session["host"], session["ports"][0]["host"])
+    with (
+        socket.create_connection(address, PATIENCE) as wire,
+        trusting(AUTHORITY).wrap_socket(wire, server_hostname=HOST) as player,
+    ):
+        greeting = player.recv(1024)
+        if greeting != f"demo game {session['id']}\n".encode():
+            raise ConnectionError(f"greeted with {greeting!r}")
+        yield player
+
+
+def echoes(player: ssl.SSLSocket, text: bytes = b"are you there?") -> bool:
+    player.sendall(text)
+    heard = b""
+    while len(heard) < len(text) and (part := player.recv(65536)):
+        heard += part
+    return heard == text
+
+
+def serial(player: ssl.SSLSocket) -> str:
+    found = player.getpeercert()
+    assert found is not None
+    return str(found["serialNumber"])
+
+
+def serves(session: dict[str, Any]) -> bool:
+    try:
+        with playing(session) as player:
+            return echoes(player)
+    except OSError:
+        return False
+
+
+def has_ended(player: ssl.SSLSocket) -> bool:
+    """Wait for the end of a connection."""
+    try:
+        return player.recv(1) == b""
+    except (ConnectionError, ssl.SSLError):
+        return True
+
+
+def test_a_session_with_a_tls_port_is_played_by_tls_alone(tls_stack: TlsStack) -> None:
+    stack = tls_stack.stack
+    session = tls_stack.start()
+    assert [(port["type"], port["container"]) for port in session["ports"]] == [
+        ("tcp", TCP_PORT),
+        ("udp", UDP_PORT),
+    ]
+    eventually(lambda: serves(session), "the game is reached by TLS")
+    [container] = stack.containers().values()
+    bindings = container.attrs["NetworkSettings"]["Ports"]
+    published = [port for port, bound in bindings.items() if bound]
+    assert published == [f"{UDP_PORT}/udp"], "the engine publishes nothing in clear"
+    address = (session["host"], session["ports"][0]["host"])
+    with socket.create_connection(address, PATIENCE) as wire:
+        wire.sendall(b"in clear\n")
+        assert b"demo game" not in wire.recv(1024)
+    with playing(session) as player:
+        stack.client.delete_session(session["id"]).expect(204)
+        assert has_ended(player)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address, PATIENCE)
+
+
+@pytest.mark.slow
+def test_a_restarted_game_is_reached_at_the_same_port(tls_stack: TlsStack) -> None:
+    stack = tls_stack.stack
+    session = tls_stack.start(restart=True)
+    eventually(lambda: serves(session), "the game is reached")
+    with playing(session) as player:
+        [container] = [each for each in stack.containers().values() if each.status == "running"]
+        container.kill("SIGKILL")
+        assert has_ended(player)
+    eventually(lambda: serves(session), "the next run is reached")
+    assert stack.record(session["id"])["restart_count"] == 1
+    stack.client.delete_session(session["id"]).expect(204)
+
+
+def test_another_certificate_leaves_open_connections_alone(tls_stack: TlsStack) -> None:
+    session = tls_stack.start()
+    eventually(lambda: serves(session), "the game is reached")
+
+    def served_with() -> str:
+        with playing(session) as later:
+            return serial(later)
+
+    with playing(session) as player:
+        before = serial(player)
+        tls_stack.renew()
+        eventually(lambda: served_with() != before, "new connections have the new one")
+        assert echoes(player, b"still here")
+    tls_stack.stack.client.delete_session(session["id"]).expect(204)
+
+
+@pytest.mark.slow
+def test_an_agent_that_was_killed_serves_its_ports_again(tls_stack: TlsStack) -> None:
+    stack = tls_stack.stack
+    session = tls_stack.start()
+    eventually(lambda: serves(session), "the game is reached")
+    before = stack.pids()
+    with playing(session) as player:
+        stack.agent.kill()
+        assert has_ended(player)  # as the operations page says
+    stack.agent.start()
+    eventually(lambda: serves(session), "it is reached again")
+    assert stack.pids() == before
+    stack.client.delete_session(session["id"]).expect(204)
+
+
+def test_in_the_network_of_the_host_the_game_binds_the_port_that_it_is_told(
+    tls_stack: TlsStack,
+) -> None:
+    stack = tls_stack.stack
+    made = application("tls-host-game", ports=PORTS, networkMode="host")
+    stack.client.post("/application", made).expect(201)
+    enable_tag(stack.client, "tls-host-game", stack.image.tag)
+    session = tls_stack.start(image="tls-host-game", args=["--ports-from-env"])
+    eventually(lambda: serves(session), "the game is reached by TLS")
+    [port, _] = stack.record(session["id"])["ports"]
+    environment = stack.record(session["id"])["injected_env"]
+    assert environment[f"TILTYARD_PORT_TCP_{TCP_PORT}"] == str(port["inner"])
+    assert session["ports"][0]["host"] == port["host"] != port["inner"]
+    stack.client.delete_session(session["id"]).expect(204)

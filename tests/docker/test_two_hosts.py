@@ -1,0 +1,170 @@
+"""Two hosts on networks of their own: cut off, far away, gone without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.api_client import Answer
+from tests.docker.machine import Machine, Player
+from tests.docker.remote_hosts import (
+    BOTH_WAYS,
+    FROM_THE_HOST,
+    RPC_PORT,
+    SILENCE,
+    TO_THE_HOST,
+    a_fleet,
+    remote_machines,
+    udp_port_of,
+)
+from tests.docker.slow_link import SlowLink
+from tests.docker.stack import eventually
+from tests.harness import Registry
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.registry,
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+]
+
+GIVEN_UP_AFTER = 12.0
+NO_ANSWER = "start unknown"
+LIFETIME_PATIENCE = 90.0
+"""Seconds; no lifetime is shorter than a minute."""
+START_TIMEOUT = 8.0
+AT_ONCE = 5
+LOST = ("-p", "tcp", "-m", "statistic", "--mode", "random", "--probability", "0.2")
+MOST_TRIES = 10
+"""Of which each may end by a packet that was lost at the wrong moment."""
+
+Machines = tuple[list[Machine], str]
+
+
+@pytest.fixture(scope="module")
+def machines(registry: Registry) -> Iterator[Machines]:
+    with remote_machines(registry, 2) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    "ways", [BOTH_WAYS, TO_THE_HOST, FROM_THE_HOST], ids=["both ways", "to it", "from it"]
+)
+def test_f39_a_host_that_is_cut_off_is_done_without_and_comes_back(
+    machines: Machines, ways: Sequence[str]
+) -> None:
+    with a_fleet(*machines, **SILENCE) as fleet:
+        kept, stopped = fleet.start(id="kept"), fleet.start(id="stopped")
+        assert kept["host"] == stopped["host"]
+        far = fleet.host_of(kept)
+        near = fleet.other_than(far)
+        before = dict(far.games())
+        with Player(far.machine, udp_port_of(kept)) as player:
+            with far.cut_off(ways):
+                # The fullest is tried first, as long as its silence is short.
+                assert fleet.start(id="answer-lost")["host"] == near.ip
+                if ways == FROM_THE_HOST:
+                    assert "answer-lost" in dict(far.games())
+                fleet.until("kept", "server_unreachable")
+                tried = fleet.logged(NO_ANSWER)
+                for _ in range(3):
+                    assert fleet.start()["host"] == near.ip
+                assert fleet.logged(NO_ANSWER) == tried, "nobody is sent there any more"
+                fleet.client.delete_session("stopped").expect(503)
+                player.wait_for_more_answers("kept")
+                assert before.items() <= dict(far.games()).items()
+            fleet.until("kept", "running")
+            fleet.until("stopped", "exited")
+            fleet.everything_runs_once()
+            assert far.games() == [("kept", before["kept"])]
+            assert "answer-lost" in dict(near.games())
+            player.wait_for_more_answers("kept")
+
+
+def test_f39_a_lifetime_ends_on_a_host_that_is_cut_off(machines: Machines) -> None:
+    with a_fleet(*machines, **SILENCE) as fleet:
+        kept, _ = fleet.start(id="kept"), fleet.start(id="short", ttl="0h1m")
+        far = fleet.host_of(kept)
+        with far.cut_off(BOTH_WAYS):
+            fleet.until("short", "server_unreachable")
+            eventually(
+                lambda: [who for who, _ in far.games()] == ["kept"],
+                "its lifetime has ended",
+                patience=LIFETIME_PATIENCE,
+            )
+            assert fleet.status("short") == "server_unreachable"
+        fleet.until("short", "exited")
+        fleet.until("kept", "running")
+        fleet.everything_runs_once()
+
+
+def test_f39_a_host_that_was_given_up_ends_its_games_once_it_is_told(machines: Machines) -> None:
+    with a_fleet(*machines, **SILENCE, lost_after=GIVEN_UP_AFTER) as fleet:
+        lost = fleet.start(id="lost")
+        far = fleet.host_of(lost)
+        before = far.games()
+        with Player(far.machine, udp_port_of(lost)) as player, far.cut_off(BOTH_WAYS):
+            fleet.until("lost", "dead")
+            assert fleet.host_of(fleet.start(id="instead")) is not far
+            player.wait_for_more_answers("lost")
+            assert far.games() == before, "nobody has told it"
+        eventually(lambda: far.games() == [], "it is told")
+        fleet.everything_runs_once()
+        assert fleet.status("lost") == "dead"
+        assert fleet.status("instead") == "running"
+
+
+def test_f40_over_a_slow_link_that_loses_packets_starts_end_and_the_host_is_heard(
+    machines: Machines,
+) -> None:
+    [machine, *_], registry = machines
+    with (
+        SlowLink(machine.engine.engine_address, RPC_PORT, delay=0.25) as link,
+        a_fleet(
+            [machine], registry, agent={"rpc_address": link.address}, start_timeout=START_TIMEOUT
+        ) as fleet,
+    ):
+        fleet.start(id="kept")
+        [host] = fleet.hosts.values()
+        before = link.connections
+        with host.dropping(BOTH_WAYS, *LOST):
+
+            def start(number: int) -> Answer:
+                answer = fleet.try_to_start(id=f"match-{number}")
+                assert fleet.status("kept") == "running"
+                return answer
+
+            with ThreadPoolExecutor(AT_ONCE) as callers:
+                answers = list(callers.map(start, range(4 * AT_ONCE)))
+            assert {answer.status for answer in answers} <= {201, 420}
+            assert 201 in {answer.status for answer in answers}
+            assert link.connections == before, "the one connection holds"
+            fleet.control_plane.restart()
+            fleet.until_ready()
+            assert link.connections <= before + MOST_TRIES
+        fleet.everything_runs_once()
+
+
+def test_f41_a_host_that_is_gone_without_a_word_is_missed_and_comes_back(
+    machines: Machines,
+) -> None:
+    with a_fleet(*machines, **SILENCE) as fleet:
+        kept = fleet.start(id="kept")
+        far = fleet.host_of(kept)
+        before = far.games()
+        connected = ("ss", "-Htn", "state", "established", "sport", "=", f":{RPC_PORT}")
+        assert far.machine.run(*connected)
+        with far.dropping(BOTH_WAYS):
+            far.machine.engine.unplug()
+        fleet.until("kept", "server_unreachable")
+        eventually(lambda: not far.machine.run(*connected), "the host lets go of its caller")
+        assert fleet.start()["host"] == fleet.other_than(far).ip
+        far.machine.engine.plug_in()
+        fleet.until("kept", "running")
+        assert far.games() == before
+        with Player(far.machine, udp_port_of(kept)) as player:
+            player.wait_for_more_answers("kept")
+        fleet.everything_runs_once()

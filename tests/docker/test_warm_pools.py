@@ -1,0 +1,120 @@
+"""Warm pools through the public API, on the real engine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from tests.api_client import Answer
+from tests.demo_game import UDP_PORT
+from tests.demo_game.player import udp_round_trip
+from tests.deployment import APPLICATION, REGION
+from tests.docker.stack import Stack, eventually
+from tests.faults.plugin import Rounds
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+
+POOL = f"/warm-pool/{APPLICATION}/{REGION}"
+CALLERS = 50
+LARGE = 20
+
+
+def keep(stack: Stack, size: int) -> None:
+    """Ask for a pool of so many, and wait until it is full."""
+    stack.client.put(POOL, {"size": size}).expect(204)
+    eventually(lambda: ready(stack) == size, f"{size} are ready", patience=60)
+
+
+def ready(stack: Stack) -> int:
+    [pool] = stack.client.get("/warm-pool").expect(200).json()["warmPools"]
+    return int(pool["ready"])
+
+
+def began_as_standbys(stack: Stack, *, claimed: bool) -> set[str]:
+    """The internal ids of those that live, and were claimed or not, by the host's records."""
+    found = set()
+    for path in (stack.agent.state_dir / "sessions").glob("*/record.json"):
+        with contextlib.suppress(FileNotFoundError):  # it has just been forgotten
+            record = json.loads(path.read_text("utf-8"))["session"]
+            if record["standby"] and bool(record["claim"]) == claimed and not record["end_time"]:
+                found.add(record["internal_id"])
+    return found
+
+
+def standbys(stack: Stack) -> set[str]:
+    return began_as_standbys(stack, claimed=False)
+
+
+def at_once(stack: Stack, callers: int) -> list[Answer]:
+    """The answers to so many starts that begin at one moment."""
+    together, client = Barrier(callers), stack.client
+
+    def start() -> Answer:
+        together.wait()
+        return client.post("/session", {"location": REGION, "image": APPLICATION})
+
+    with ThreadPoolExecutor(callers) as pool:
+        return [call.result() for call in [pool.submit(start) for _ in range(callers)]]
+
+
+def made_of(answers: list[Answer]) -> list[dict[str, Any]]:
+    """The sessions that were started; whoever got none got a 420."""
+    for answer in answers:
+        if answer.status != 201:
+            assert answer.expect(420).json()["code"] == "CAPACITY_UNAVAILABLE"
+    return [answer.json() for answer in answers if answer.status == 201]
+
+
+def end_all(stack: Stack, sessions: list[dict[str, Any]]) -> None:
+    """End these sessions and the pool; nothing runs then."""
+    stack.client.request("DELETE", POOL).expect(204)
+    with ThreadPoolExecutor(8) as callers:
+        for end in [callers.submit(stack.client.delete_session, each["id"]) for each in sessions]:
+            end.result().expect(204)
+    eventually(lambda: not standbys(stack), "no standby is left")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_f18_of_fifty_callers_one_gets_the_last_standby(stack: Stack, rounds: Rounds) -> None:
+    for _ in range(rounds(1, 5)):
+        keep(stack, 1)
+        [last] = standbys(stack)
+        made = made_of(at_once(stack, CALLERS))
+        owners = [session for session in made if session["id"] == last]
+        assert len(owners) == 1
+        assert len({session["id"] for session in made}) == len(made)
+        addresses = [(session["host"], str(session["ports"])) for session in made]
+        assert len(set(addresses)) == len(made)
+        for session in made:
+            [port] = [port["host"] for port in session["ports"] if port["container"] == UDP_PORT]
+            udp_round_trip(session["host"], port)
+        eventually(lambda: ready(stack) == 1, "the pool is full again")
+        end_all(stack, made)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_pool_of_twenty_is_kept_full_while_one_claims_it_empty(stack: Stack) -> None:
+    keep(stack, LARGE)
+    assert len(standbys(stack)) == LARGE
+    made = made_of([stack.client.post("/session", _body()) for _ in range(LARGE)])
+    assert len(made) == LARGE
+    warm = began_as_standbys(stack, claimed=True)
+    assert {session["id"] for session in made} == warm
+    eventually(lambda: ready(stack) == LARGE, "the pool is full again", patience=60)
+    again = standbys(stack)
+    assert len(again) == LARGE
+    more = made_of(at_once(stack, LARGE))
+    assert {session["id"] for session in more} == again
+    eventually(lambda: ready(stack) == LARGE, "the pool is full again", patience=60)
+    end_all(stack, made + more)
+
+
+def _body() -> dict[str, str]:
+    return {"location": REGION, "image": APPLICATION}

@@ -1,0 +1,250 @@
+"""A control plane killed by SIGKILL at every step that it can be killed at.
+
+Once another is there, what was asked has been done whole or not at all, without doubles, and who
+asks again gets a sensible answer. `SCENARIOS` says how a control plane is brought to a step; a
+step without one fails. docker/test_killed_control_plane.py has starts on a real engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from agent.enrolment import Token, enrol
+from agent.identity import FILE, Identity
+from controlplane.failpoints import AUTHORITY_STEPS, STEPS
+from tests.controlplane.system import APPLICATION
+from tests.flow.outlived import REPOSITORY, Outlived
+from tests.flow.whole import WholeAgent
+from tests.harness import free_port
+
+ACCOUNT = "default"
+ID = "match"
+KEY = (ACCOUNT, ID)
+START = ("POST", "/session", {"location": "local", "image": "game", "id": ID})
+STOP = ("DELETE", f"/session/{ID}", None)
+JOIN = ("PUT", "/session/player/join", {"session": ID, "players": ["p", "q"]})
+LEAVE = ("DELETE", "/session/player/leave", {"session": ID, "players": ["q"]})
+TAG = ("POST", "/application/game/tags", {"tag": "v1"})
+TOKEN = ("POST", "/token", {"name": "friend", "scopes": ["session:read"]})
+
+AT_ONCE = {"stop.answered"}
+"""Steps that `make test` has time for."""
+NOTHING_CAME_OF_IT = {"start.reserved", "start.attempted", "tag.resolved"}
+
+
+class Killed(Outlived):
+    """A control plane that is killed once, by its fail point."""
+
+    async def ask(self, method: str, path: str, body: Any, account: str = ACCOUNT) -> Any:
+        return await self.call(method, path, account=account, json=body)
+
+    async def is_killed_by(
+        self, method: str, path: str, body: Any, account: str = ACCOUNT
+    ) -> None:
+        """Ask, get no answer, and go on with another control plane."""
+        with pytest.raises(aiohttp.ClientError):
+            await self.ask(method, path, body, account)
+        await self.killed()
+        await self.serve()
+
+    async def joined(self, name: str) -> WholeAgent:
+        """Have one more host, which is enrolled and heard."""
+        rpc_listen = f"127.0.0.1:{free_port()}"
+        host = WholeAgent(self.process.folder, name, rpc_listen=rpc_listen)
+        self._stack.push_async_callback(host.stop)
+        await host.start()
+        _, made = await self.call("POST", "/operator/enrolment-token", json={"region": "local"})
+        url, wanted = f"https://{self._settings['enrol_listen']}", {"name": name}
+        wanted["address"] = rpc_listen
+        enrolled = await enrol(url, Token.parse(made["token"]), wanted, time.time())
+        await asyncio.to_thread(enrolled.identity.save, host.config.state_dir / FILE)
+
+        async def is_ready() -> bool:
+            _, shown = await self.call("GET", f"/operator/agent/{name}")
+            return bool(shown["state"] == "ready")
+
+        await self.holds(is_ready)
+        return host
+
+    async def play(self) -> None:
+        """Have a session."""
+        await self.make_game(ACCOUNT)
+        status, told = await self.ask(*START)
+        assert status == 201, told
+
+    async def described(self) -> dict[str, Any]:
+        status, told = await self.call("GET", f"/session/{ID}", account=ACCOUNT)
+        assert status == 200, told
+        return dict(told)
+
+
+async def while_it_starts(killed: Killed, step: str) -> None:
+    await killed.make_game(ACCOUNT)
+    await killed.is_killed_by(*START)
+    status, _ = await killed.ask(*START)
+    assert status == (201 if step in NOTHING_CAME_OF_IT else 409)
+    assert (await killed.described())["status"] == "running"
+    assert killed.witness.running == [KEY]
+
+
+async def while_it_claims(killed: Killed, _step: str) -> None:
+    await killed.make_game(ACCOUNT)
+    assert (await killed.ask("PUT", "/warm-pool/game/local", {"size": 2}))[0] == 204
+
+    async def is_ready() -> bool:
+        [pool] = (await killed.call("GET", "/warm-pool", account=ACCOUNT))[1]["warmPools"]
+        return bool(pool["ready"] == 2)
+
+    await killed.holds(is_ready)
+    await killed.is_killed_by(*START)
+
+    async def is_running() -> bool:
+        return str((await killed.described())["status"]) == "running"
+
+    await killed.holds(is_running)
+    assert (await killed.ask(*START))[0] == 409
+    await killed.holds(is_ready)
+    _, told = await killed.call("GET", "/session?all=1", account=ACCOUNT)
+    assert [session["id"] for session in told["sessions"]] == [ID]
+    assert len(killed.witness.running) == 3
+
+
+async def while_it_stops(killed: Killed, _step: str) -> None:
+    await killed.play()
+    await killed.is_killed_by(*STOP)
+
+    async def has_ended() -> bool:
+        return str((await killed.described())["status"]) == "exited"
+
+    await killed.holds(has_ended)
+    assert killed.witness.running == []
+    assert (await killed.ask(*STOP))[0] == 409
+    assert (await killed.ask(*START))[0] == 409
+
+
+async def while_a_tag_is_enabled(killed: Killed, step: str) -> None:
+    assert (await killed.ask("POST", "/application", APPLICATION))[0] == 201
+    killed.registry.push(REPOSITORY, "v1")
+    await killed.is_killed_by(*TAG)
+    if step in NOTHING_CAME_OF_IT:
+        assert not await killed.is_pulled("v1", ACCOUNT)
+        assert (await killed.ask(*TAG))[0] == 204
+    await killed.holds(lambda: killed.is_pulled("v1", ACCOUNT))
+    assert (await killed.ask(*TAG))[0] == 204
+    assert (await killed.ask(*START))[0] == 201
+
+
+async def while_a_token_is_made(killed: Killed, _step: str) -> None:
+    await killed.is_killed_by(*TOKEN)
+    status, _ = await killed.ask(*TOKEN)
+    assert status == 409, "nobody knows the text of the token that has this name"
+    [lost] = await _tokens(killed)
+    assert (await killed.call("DELETE", f"/operator/token/{lost}"))[0] == 200
+    assert (await killed.ask(*TOKEN))[0] == 201
+
+
+async def while_a_token_is_revoked(killed: Killed, _step: str) -> None:
+    status, told = await killed.ask(*TOKEN)
+    assert status == 201
+    killed.process.tokens["friend"] = told["token"]
+    [made] = await _tokens(killed)
+    assert (await killed.call("GET", "/session", account="friend"))[0] == 200
+    await killed.is_killed_by("DELETE", f"/operator/token/{made}", None, account="")
+    assert (await killed.call("GET", "/session", account="friend"))[0] == 401
+    status, told = await killed.call("DELETE", f"/operator/token/{made}")
+    assert (status, told) == (200, {"revoked": []})
+
+
+async def while_players_join(killed: Killed, _step: str) -> None:
+    await killed.play()
+    await killed.is_killed_by(*JOIN)
+    assert (await killed.described())["players"] == {"joined": ["p", "q"], "joinedCount": 2}
+    assert await killed.ask(*JOIN) == (200, {"count": 2, "players": ["p", "q"]})
+
+
+async def while_players_leave(killed: Killed, _step: str) -> None:
+    await killed.play()
+    assert (await killed.ask(*JOIN))[0] == 200
+    await killed.is_killed_by(*LEAVE)
+    assert (await killed.described())["players"] == {"joined": ["p"], "joinedCount": 1}
+    assert await killed.ask(*LEAVE) == (200, {"count": 1, "players": ["q"]})
+
+
+async def while_the_authority_is_replaced(killed: Killed, step: str) -> None:
+    authority = "/operator/authority"
+
+    async def status() -> Any:
+        return (await killed.call("GET", authority))[1]
+
+    async def have_moved() -> bool:
+        return bool((await status())["moved"] == 1)
+
+    host = await killed.joined("far")
+    before = await status()
+    if step == "authority.rotated":
+        await killed.is_killed_by("POST", f"{authority}/rotate", {}, "")
+    else:
+        assert (await killed.ask("POST", f"{authority}/rotate", {}, ""))[0] == 200
+        if step == "authority.finished":
+            await killed.holds(have_moved)
+            await killed.is_killed_by("POST", f"{authority}/finish", {}, "")
+        else:
+            await killed.killed()
+            await killed.serve()
+    # It goes on by itself, wherever it stood.
+    await killed.holds(have_moved)
+    status_code, told = await killed.ask("POST", f"{authority}/finish", {}, "")
+    assert (status_code, told["former"], told["waiting"]) == (200, None, [])
+    assert told["current"]["fingerprint"] != before["current"]["fingerprint"]
+    identity = await asyncio.to_thread(Identity.read, host.config.state_dir / FILE)
+    assert identity is not None
+    current = ssl.PEM_cert_to_DER_cert(identity.trusted.decode())
+    assert hashlib.sha256(current).hexdigest() == told["current"]["fingerprint"]
+
+
+async def _tokens(killed: Killed) -> list[str]:
+    """The ids of the good tokens that have the name asked for."""
+    _, told = await killed.call("GET", "/operator/token", params={"account": ACCOUNT})
+    return [token["id"] for token in told["tokens"] if token["name"] == "friend"]
+
+
+SCENARIOS: dict[str, Callable[[Killed, str], Awaitable[None]]] = {
+    "start.reserved": while_it_starts,
+    "start.attempted": while_it_starts,
+    "start.answered": while_it_starts,
+    "start.confirmed": while_it_starts,
+    "claim.attempted": while_it_claims,
+    "claim.answered": while_it_claims,
+    "claim.confirmed": while_it_claims,
+    "stop.requested": while_it_stops,
+    "stop.answered": while_it_stops,
+    "stop.written": while_it_stops,
+    "tag.resolved": while_a_tag_is_enabled,
+    "tag.enabled": while_a_tag_is_enabled,
+    "token.made": while_a_token_is_made,
+    "token.revoked": while_a_token_is_revoked,
+    "players.joined": while_players_join,
+    "players.left": while_players_leave,
+    **dict.fromkeys(AUTHORITY_STEPS, while_the_authority_is_replaced),
+}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(step, marks=[] if step in AT_ONCE else pytest.mark.slow) for step in STEPS],
+)
+async def test_f38_what_a_control_plane_was_killed_over_is_done_once_or_not_at_all(
+    tmp_path: Path, step: str
+) -> None:
+    listen = f"127.0.0.1:{free_port()}"
+    async with Killed(tmp_path, failpoint=f"{step}:kill", enrol_listen=listen) as killed:
+        await SCENARIOS[step](killed, step)

@@ -1,0 +1,106 @@
+"""One request, and one session, followed through the logs of both programs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from agent.statuses import REQUEST_KEY
+from tests.controlplane.system import assert_error, eventually
+from tests.flow.enrolled import Enrolling
+from tests.flow.whole import Whole
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+UUID = "3b241101-e2bb-4255-8caf-4136c566a962"
+
+
+@pytest.fixture
+async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
+    async with Whole(tmp_path) as whole:
+        await whole.make_game()
+        yield whole
+
+
+@pytest.fixture(autouse=True)
+def every_level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+
+def told(
+    caplog: pytest.LogCaptureFixture, event: str, begin: int = 0
+) -> dict[str, dict[str, Any]]:
+    """The fields of an event, by the program that tells of it; each tells of it once."""
+    lines = caplog.records[begin:]
+    said = ((line.name.partition(".")[0], line.msg) for line in lines)
+    found = [(name, fields) for name, fields in said if isinstance(fields, dict)]
+    told = [(name, fields) for name, fields in found if fields["event"] == event]
+    assert len(dict(told)) == len(told)
+    return dict(told)
+
+
+async def test_a_session_is_followed_by_the_identifier_of_the_answer(
+    whole: Whole, caplog: pytest.LogCaptureFixture
+) -> None:
+    started = await whole.start(id="match-1")
+    request = started.headers["X-Request-Id"]
+    lines = told(caplog, "session started")
+    here, there = lines["controlplane"], lines["agent"]
+    both = {"id": "match-1", "account": "alice", "application": "game", "request": request}
+    for fields in (here, there):
+        assert fields.items() >= both.items()
+    assert here["session"] == there["session"]
+    assert (here["agent"], here["region"], here["warm"]) == ("host-1", "local", False)
+    stopped = await whole.call("DELETE", "/session/match-1")
+    assert stopped.headers["X-Request-Id"] != request
+    [stop] = told(caplog, "session stopped").values()
+    assert (stop["session"], stop["request"]) == (here["session"], stopped.headers["X-Request-Id"])
+    await eventually(lambda: told(caplog, "session ended") != {})
+    [end] = told(caplog, "session ended").values()
+    assert (end["session"], end["reason"]) == (here["session"], "stopped")
+    assert "request" not in end
+
+
+async def test_what_outlives_the_request_that_began_it_does_not_name_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A host is followed from its enrolment on, which is a request."""
+    async with Enrolling(tmp_path) as system:
+        await system.joined("host-1")
+        enrolled = told(caplog, "agent enrolled")["controlplane"]
+        followed = told(caplog, "reconciled")["controlplane"]
+    assert enrolled["request"]
+    assert followed["agent"] == "host-1"
+    assert "request" not in followed
+
+
+async def test_an_error_has_the_identifier_of_its_line(
+    whole: Whole, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = await whole.call("GET", "/session/none")
+    assert_error(answer, 404)
+    [refused] = told(caplog, "request refused").values()
+    assert refused["request"] == answer.json["identifier"] == answer.headers["X-Request-Id"]
+    assert (refused["status"], refused["account"]) == (404, "alice")
+
+
+async def test_an_agent_believes_the_name_of_a_request_that_is_one(
+    whole: Whole, caplog: pytest.LogCaptureFixture
+) -> None:
+    hostile = (UUID.upper(), UUID[:-1], UUID + "0", "x level=error", "a" * 4000)
+    async with grpc.aio.insecure_channel(whole.host.address) as channel:
+        stub = agent_pb2_grpc.AgentServiceStub(channel)  # type: ignore[no-untyped-call,unused-ignore]
+        for sent in (UUID, *hostile, None):
+            begin = len(caplog.records)
+            metadata = ((REQUEST_KEY, sent),) if sent is not None else ()
+            request = pb.GetSessionRequest(internal_id=UUID)
+            with pytest.raises(grpc.aio.AioRpcError):
+                await stub.GetSession(request, metadata=metadata, timeout=10)
+            [refused] = told(caplog, "call refused", begin).values()
+            assert refused["reason"] == "SESSION_NOT_FOUND"
+            assert refused.get("request") == (sent if sent == UUID else None)

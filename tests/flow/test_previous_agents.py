@@ -1,0 +1,163 @@
+"""A control plane of today works with agents that know no more than a released contract.
+
+The agent is seen through that contract (tests/contract/previous.py), and so is the control plane
+by the agent: what either has learnt since must be something that the other can do without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tarfile
+from collections.abc import AsyncIterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from agent.engine import container_name
+from agent.identity import FILE, Identity
+from controlplane.errors import AgentReason, AgentRefusedError
+from controlplane.fleet.agent_client import AgentClient
+from tests.contract.formats import NUMBERS, released
+from tests.contract.previous import Previous
+from tests.contract.recording import identify
+from tests.controlplane.system import assert_error, eventually
+from tests.flow.previous_agents import WholeBehind
+from tests.flow.whole import CLOCK
+from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
+
+DEADLINE = 20.0
+
+
+@pytest.fixture(params=NUMBERS)
+async def whole(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[WholeBehind]:
+    files = released(request.param)
+    async with WholeBehind(tmp_path, lambda target: Previous(target, files)) as whole:
+        await whole.make_game()
+        yield whole
+
+
+async def _started(whole: WholeBehind, session_id: str, **fields: Any) -> str:
+    """Start a session; give the name of its container."""
+    answer = await whole.start(id=session_id, **fields)
+    assert answer.status == 201, answer.text
+    sql = "SELECT internal_id FROM session WHERE id=?"
+    [(internal_id,)] = await whole.rows(sql, session_id)
+    return container_name(internal_id)
+
+
+async def test_a_session_from_its_start_to_what_it_leaves(whole: WholeBehind) -> None:
+    container = await _started(whole, "duel", args=["-x"], env={"A": "b"}, ttl="1h", labels={})
+    assert await whole.status_of("duel") == "running"
+    assert (await whole.start(id="duel")).status == 409
+    whole.engine.write_log(container, b"one\n")
+    whole.engine.put_file(container, "/data/replay", b"replay")
+    assert (await whole.call("GET", "/logs?id=duel")).body == b"one\n"
+    assert (await whole.call("DELETE", "/session/duel")).status == 204
+    report = (await whole.call("GET", "/session/duel/report")).json
+    assert (report["end_reason"], report["log"]) == ("stopped", "one\n")
+    artifact = await whole.call("GET", "/artifacts?session=duel&path=/data")
+    assert artifact.status == 200
+    with tarfile.open(fileobj=BytesIO(artifact.body)) as tar:
+        assert "data/replay" in tar.getnames()
+    assert_error(await whole.call("GET", "/artifacts?session=duel&path=/none"), 404)
+
+
+async def test_a_refusal_keeps_its_reason(whole: WholeBehind) -> None:
+    pin = [{"container": 7777, "type": "udp", "host": 20_777}]
+    await _started(whole, "one", ports=pin)
+    refused = await whole.start(id="two", ports=pin)
+    assert_error(refused, 420)
+    client = AgentClient(whole.behind.address)
+    with pytest.raises(AgentRefusedError) as caught:
+        await client.get_report("00000000-0000-4000-8000-000000000000")
+    assert caught.value.agent_reason is AgentReason.SESSION_NOT_FOUND
+    await client.close()
+
+
+async def test_what_happens_on_the_host_is_heard(whole: WholeBehind) -> None:
+    container = await _started(whole, "fails")
+    whole.engine.end(container, 139)
+    await whole.becomes("fails", "exited")
+
+
+async def test_sessions_outlast_either_program_and_are_settled(whole: WholeBehind) -> None:
+    container = await _started(whole, "stays")
+    goes = await _started(whole, "goes")
+    await whole.stop_serving()
+    whole.engine.end(goes, 0)
+    await whole.serve()
+    await whole.becomes("goes", "exited")
+    await whole.becomes("stays", "running")
+    await whole.behind.stop()
+    await whole.behind.start()
+    await whole.becomes("stays", "running")
+    assert container in whole.host.live
+    await whole.rows("DELETE FROM session WHERE id='stays'")
+    await whole.restart()  # its ticket brings it back
+    await whole.becomes("stays", "running")
+    given_up = "INSERT INTO abandoned(internal_id, agent, created_ms) VALUES (?, 'host-1', 0)"
+    await whole.rows(given_up, container.removeprefix("tiltyard-"))
+    await whole.rows("DELETE FROM session WHERE id='stays'")
+    await whole.restart()
+    await eventually(lambda: container not in whole.host.live)
+
+
+async def test_a_drain_is_heard_and_kept(whole: WholeBehind) -> None:
+    async with grpc.aio.insecure_channel(whole.behind.address) as channel:
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        asked = agent_pb2.SetDrainRequest(revision=1, draining=True)
+        await stub.SetDrain(asked, timeout=DEADLINE)
+
+    async def drains() -> bool:
+        path, token = "/operator/agent/host-1", whole.operator_token
+        return (await whole.call("GET", path, token=token)).json["draining"] is True
+
+    await eventually(drains)
+    assert (await whole.start()).status == 420
+
+
+async def test_a_certificate_is_renewed(whole: WholeBehind) -> None:
+    path = whole.host.config.state_dir / FILE
+    authority = await identify(path)
+    before = await asyncio.to_thread(Identity.read, path)
+    client = AgentClient(whole.behind.address)
+    asked = await client.ask_for_request()
+    assert not asked.takes_authorities
+    now_ms = int(CLOCK.time() * 1000)
+    signed = authority.sign_agent(asked.request, "host-1", now_ms).certificate
+    await client.install(signed)
+    await client.close()
+    after = await asyncio.to_thread(Identity.read, path)
+    assert after is not None
+    assert before is not None
+    assert after.certificate == signed
+    assert after.key != before.key
+
+
+def _without(files: FileDescriptorSet, message: str, field: str) -> None:
+    [file] = [each for each in files.file if each.name.startswith("tiltyard/")]
+    [kind] = [each for each in file.message_type if each.name == message]
+    kind.field.remove(next(each for each in kind.field if each.name == field))
+
+
+async def test_what_an_agent_does_not_know_yet_it_neither_hears_nor_says(tmp_path: Path) -> None:
+    """The stand-in for an earlier agent is one: it has less as soon as its contract has less."""
+    files = released("1")
+    _without(files, "SessionSpec", "args")
+    _without(files, "Session", "host")
+    [file] = [each for each in files.file if each.name.startswith("tiltyard/")]
+    [method] = [each for each in file.service[0].method if each.name == "GetReport"]
+    file.service[0].method.remove(method)
+    async with WholeBehind(tmp_path, lambda target: Previous(target, files)) as whole:
+        await whole.make_game()
+        answer = await whole.start(id="duel", args=["-x"])
+        assert (answer.status, answer.json["host"]) == (201, "")
+        [held] = whole.engine._containers.values()
+        assert held.spec.args == ()
+        assert (await whole.call("DELETE", "/session/duel")).status == 204
+        assert_error(await whole.call("GET", "/session/duel/report"), 503)
+        assert whole.behind.proxy.unknown == {"GetReport"}  # type: ignore[attr-defined]  # of Previous

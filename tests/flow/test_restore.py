@@ -1,0 +1,331 @@
+"""A database that is older than the fleet, or lost: hosts tell what they know, nothing doubles.
+
+Real control plane, real agents on engines in memory, mutual TLS between them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane import authority
+from controlplane.app import ControlPlane
+from controlplane.backup import back_up
+from controlplane.clock import Clock
+from controlplane.restore import restore
+from tests.controlplane.kept_states import rows
+from tests.controlplane.system import Answer, eventually
+from tests.flow.enrolled import Enrolling
+from tests.flow.whole import WholeAgent
+
+AT_ONCE = 3
+HELD = 2
+"""Sessions that each caller lets live."""
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.transport.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("agent.rpc.HEARTBEAT_SECONDS", 0.05)
+
+
+class Kept(Enrolling):
+    """A deployment whose state is backed up, put back, and lost."""
+
+    clock: Clock | None = None
+
+    def make_control_plane(self) -> ControlPlane:
+        return ControlPlane(self.config, self.clock)
+
+    @property
+    def backup(self) -> Path:
+        return self.folder / "backup"
+
+    async def back_up(self) -> None:
+        await asyncio.to_thread(
+            back_up, self.config, self.backup, datetime.now(UTC), replace=False
+        )
+
+    async def put_back(self) -> None:
+        """Have the control plane end, and its state be as it was when it was backed up."""
+        await self.stop_serving()
+        content = await asyncio.to_thread(self.backup.read_bytes)
+        await asyncio.to_thread(
+            restore, self.config, io.BytesIO(content), datetime.now(UTC), replace=True
+        )
+
+    async def made_again(self, *accounts: str) -> None:
+        """What `init --account` does."""
+        made = await ControlPlane(self.config).initialise(accounts)
+        self.tokens |= made.accounts
+        self.operator_token = made.operator_token or self.operator_token
+
+    async def started(self, session_id: str, account: str = "alice") -> None:
+        body = {"location": "local", "image": "game", "id": session_id}
+        answer = await self.call("POST", "/session", account=account, json=body)
+        assert answer.status == 201, answer.text
+
+    async def stopped(self, session_id: str) -> None:
+        answer = await self.call("DELETE", f"/session/{session_id}")
+        assert answer.status == 204, answer.text
+
+    async def operated(self, method: str, path: str, **more: Any) -> Answer:
+        answer = await self.call(method, f"/operator/{path}", token=self.operator_token, **more)
+        assert answer.status in {200, 201, 204}, answer.text
+        return answer
+
+    async def make_game_of(self, account: str) -> None:
+        small = {"cpu": 1, "ram": 64}
+        await self.make_application(account=account, reservation=small, limits=small)
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Kept]:
+    async with Kept(tmp_path) as running:
+        yield running
+
+
+class Load:
+    """Callers who start sessions, have players join, and stop the oldest."""
+
+    def __init__(self, system: Kept) -> None:
+        self._system = system
+        self._ending = asyncio.Event()
+        self.answered: set[str] = set()
+        """Ids of every 201."""
+        self.gone: set[str] = set()
+        """Ids of every 204."""
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(AT_ONCE):
+                group.create_task(self._call(f"caller-{number}"), name=f"caller {number}")
+
+    async def reaches(self, answers: int) -> None:
+        await eventually(lambda: len(self.answered) >= answers)
+
+    def end(self) -> None:
+        self._ending.set()
+
+    @property
+    def live(self) -> set[str]:
+        return self.answered - self.gone
+
+    async def _call(self, name: str) -> None:
+        mine: list[str] = []
+        number = 0
+        while not self._ending.is_set():
+            session_id = f"{name}.{number}"
+            number += 1
+            await self._system.started(session_id)
+            self.answered.add(session_id)
+            mine.append(session_id)
+            joining = {"session": session_id, "players": [name]}
+            path = "/session/player/join"
+            assert (await self._system.call("PUT", path, json=joining)).status == 200
+            if len(mine) > HELD:
+                oldest = mine.pop(0)
+                await self._system.stopped(oldest)
+                self.gone.add(oldest)
+
+
+def running(*hosts: WholeAgent) -> set[str]:
+    """Internal ids of the containers that run."""
+    return {
+        held.spec.internal_id
+        for host in hosts
+        for held in host.engine._containers.values()
+        if held.process is not None
+    }
+
+
+async def internal_ids(system: Kept) -> set[str]:
+    """Of the sessions that live, as the database has it."""
+    sql = "SELECT internal_id FROM session WHERE ended_ms IS NULL"
+    return {str(row[0]) for row in await system.rows(sql)}
+
+
+async def players(system: Kept, session_id: str) -> list[str]:
+    answer = await system.call("GET", f"/session/{session_id}")
+    return sorted(answer.json["players"]["joined"])
+
+
+async def test_a_backup_under_load_is_restored_and_the_hosts_tell_the_rest(system: Kept) -> None:
+    hosts = [await system.joined(name) for name in ("host-1", "host-2")]
+    image = await system.make_game()
+    await eventually(lambda: all(system.has(host.name, image) for host in hosts))
+    for session_id in ("stays", "stopped since"):
+        await system.started(session_id)
+    await system.call("PUT", "/session/player/join", json={"session": "stays", "players": ["ann"]})
+    load = Load(system)
+    working = asyncio.create_task(load.run(), name="load")
+    await load.reaches(6)
+    before = set(load.answered)
+    await system.back_up()
+    await load.reaches(len(before) + 12)
+    load.end()
+    await working
+    await system.stopped("stopped since")
+    await system.started("started since")
+    await system.call("PUT", "/session/player/join", json={"session": "stays", "players": ["bo"]})
+
+    await system.put_back()
+    await system.serve()
+    for host in hosts:
+        await system.reaches(host.name, "ready")
+    live = load.live | {"stays", "started since"}
+    known = "SELECT id FROM session"
+    assert before <= {row[0] for row in await system.rows(known)}, "a 201 of before the backup"
+
+    async def settled() -> bool:
+        running = f"{known} WHERE ended_ms IS NULL AND confirmed"
+        return {row[0] for row in await system.rows(running)} == live
+
+    await eventually(settled)
+    for session_id in live:
+        assert await system.status_of(session_id) == "running"
+    for session_id in (*load.gone, "stopped since"):
+        assert await system.status_of(session_id) == "exited"
+    assert running(*hosts) == await internal_ids(system)
+    assert await system.rows("SELECT * FROM abandoned WHERE stopped_ms IS NULL") == []
+    assert await players(system, "stays") == ["ann"], "of players only the backup knows"
+
+    quota = {"quota": {"sessions": len(live) + 1}}
+    await system.operated("PUT", "account/alice", json=quota)
+    await system.started("the last")
+    refused = await system.start(id="one too many")
+    assert refused.status == 402, refused.text
+    taken = await system.start(id="started since")
+    assert taken.status == 409, taken.text
+    for session_id in (*live, "the last"):
+        await system.stopped(session_id)
+    await eventually(lambda: not running(*hosts))
+    assert await internal_ids(system) == set()
+
+
+async def test_a_certificate_that_was_renewed_since_is_good_and_shown_right(
+    system: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = await system.joined("host-1")
+    await system.make_game()
+    await system.started("match")
+    await system.back_up()
+    turned = 21 * 24 * 3600
+    # The host's clock is not turned: what is signed then must be good for it now.
+    monkeypatch.setattr(authority, "BACKDATED", timedelta(seconds=turned + 600))
+    system.clock = Clock(wall=lambda: time.time() + turned)
+    before = await system.identity(host)
+    await system.restart()
+    await eventually_renewed(system, host, before.expire_time)
+    renewed = await system.identity(host)
+
+    await system.put_back()
+    sql = "SELECT certificate_expire_ms FROM agent"
+    [(told,)] = await asyncio.to_thread(rows, system.config, sql)
+    assert told == int(before.expire_time * 1000)
+    await system.serve()
+    await system.reaches("host-1", "ready")
+    await eventually_renewed(system, host, renewed.expire_time - 1)
+    assert await system.status_of("match") == "running"
+
+
+async def eventually_renewed(system: Kept, host: WholeAgent, since: float) -> None:
+    """Wait until a host has a later certificate, and operators are shown until when."""
+
+    async def holds() -> bool:
+        expire_time = (await system.identity(host)).expire_time
+        shown = (await system.shown(host.name))["certificateExpires"]
+        return expire_time > since and bool(shown == int(expire_time * 1000))
+
+    await eventually(holds)
+
+
+async def test_what_was_enrolled_revoked_or_made_since_is_done_again(system: Kept) -> None:
+    await system.joined("host-1")
+    await system.make_game()
+    token = await system.make_token(name="ci", scopes=["session:read"])
+    await system.back_up()
+
+    second = await system.joined("host-2")
+    system.agents = [second]  # type: ignore[list-item]  # it has what System asks of one
+    await system.operated("POST", "agent/host-1/revoke")
+    await system.operated("DELETE", f"token/{token.split('_')[1]}")
+    for name in ("carol", "dave"):
+        made = await system.operated("POST", "account", json={"name": name})
+        system.tokens[name] = made.json["token"]
+        await system.make_game_of(name)
+        await system.started("match", account=name)
+
+    await system.put_back()
+    await system.made_again("carol")
+    await system.serve()
+    missing = await system.call("GET", "/operator/agent/host-2", token=system.operator_token)
+    assert missing.status == 404
+    await system.enrol(second, await system.token())
+    await system.reaches("host-2", "ready")
+    answer = await system.call("GET", "/session/match", account="carol")
+    assert answer.json["status"] == "running", "it was adopted"
+    assert (await system.call("GET", "/session/match", account="dave")).status == 401
+    assert await internal_ids(system) < running(second), "that of no account is let be"
+
+    assert (await system.call("GET", "/session", token=token)).status == 200
+    await system.operated("DELETE", f"token/{token.split('_')[1]}")
+    assert (await system.call("GET", "/session", token=token)).status == 401
+    await system.reaches("host-1", "ready")
+    await system.operated("POST", "agent/host-1/revoke")
+    await system.reaches("host-1", "revoked")
+
+
+async def test_a_host_that_enrolled_again_since_does_so_once_more(system: Kept) -> None:
+    host = await system.joined("host-1")
+    await system.make_game()
+    await system.back_up()
+    await system.enrol(host, await system.token_again("host-1"))
+    await system.reaches("host-1", "ready")
+    await system.started("match")
+    await system.put_back()
+    await system.serve()
+    assert (await system.shown("host-1"))["state"] == "connecting", "by its id of before"
+    await system.enrol(host, await system.token_again("host-1"))
+    await system.reaches("host-1", "ready")
+    assert await system.status_of("match") == "running"
+
+
+@pytest.mark.parametrize("keys", ["kept", "lost"])
+async def test_after_the_database_was_lost_hosts_enrol_and_sessions_are_there_or_shown(
+    system: Kept, keys: str
+) -> None:
+    host = await system.joined("host-1")
+    await system.make_game()
+    for session_id in ("one", "two"):
+        await system.started(session_id)
+    lived = running(host)
+    await system.stop_serving()
+    kept = ("authority.pem", "ticket.key") if keys == "kept" else ()
+    for path in list(system.config.state_dir.iterdir()):
+        if path.name not in kept:
+            await asyncio.to_thread(path.unlink)
+    await system.made_again("alice", "bob")
+    await system.serve()
+    await system.enrol(host, await system.token())
+    await system.reaches("host-1", "ready")
+    assert running(host) == lived, "nothing is stopped"
+    shown = await system.shown("host-1")
+    if keys == "kept":
+        assert await internal_ids(system) == lived
+        assert shown["unclaimed"] == []
+        assert await system.status_of("one") == "running"
+        await system.stopped("one")
+    else:
+        assert await internal_ids(system) == set()
+        assert set(shown["unclaimed"]) == lived
+        await system.make_game()
+        await system.started("one")
+        assert len(running(host)) == 3

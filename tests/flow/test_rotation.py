@@ -1,0 +1,549 @@
+"""The authority is replaced while hosts play, on real agents with engines in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from cryptography import x509
+
+from agent.enrolment import NotEnrolled
+from agent.identity import Identity
+from agent.rpc import AgentService
+from controlplane.authorities import Authorities
+from controlplane.authority import AUTHORITY_LIFE, agent_host
+from controlplane.backup import back_up
+from controlplane.errors import StoreError
+from controlplane.restore import restore
+from controlplane.storage.account_store import Caller
+from tests.certificates import CALLS, CONTROL_PLANE, Party, Signer
+from tests.controlplane.system import Answer, assert_error, eventually
+from tests.flow.enrolled import Enrolling
+from tests.flow.whole import WholeAgent
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+DEADLINE = 10.0
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.transport.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("agent.rpc.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("controlplane.fleet.renewal.MOVE_INTERVAL", 0.02)
+    monkeypatch.setattr("controlplane.fleet.renewal.CALL_OTHERWISE", 1.0)
+
+
+class Rotating(Enrolling):
+    """What an operator does about the authority, and what a thief of its key would do."""
+
+    async def operate(self, method: str, path: str = "", **more: Any) -> Answer:
+        url = f"/operator/authority{path}"
+        return await self.call(method, url, token=self.operator_token, **more)
+
+    async def status(self) -> dict[str, Any]:
+        return dict((await self.operate("GET")).json)
+
+    async def rotate(self, **body: bool) -> dict[str, Any]:
+        answer = await self.operate("POST", "/rotate", json=body)
+        assert answer.status == 200, answer.text
+        return dict(answer.json)
+
+    async def finish(self, **body: bool) -> dict[str, Any]:
+        answer = await self.operate("POST", "/finish", json=body)
+        assert answer.status == 200, answer.text
+        return dict(answer.json)
+
+    async def all_move(self, *, but: tuple[str, ...] = ()) -> None:
+        """Wait until every host but some is with the current authority alone."""
+
+        async def moved() -> bool:
+            return [each["agent"] for each in (await self.status())["waiting"]] == [*but]
+
+        await eventually(moved)
+
+    def signer(self) -> Signer:
+        """The key that signs now, in the hands of somebody else."""
+        return Signer.of(self.control_plane._issuer.authority.to_pem())
+
+    async def admits(self, host: WholeAgent, caller: Party) -> bool:
+        """Tell whether a host answers a new connection of somebody, whoever it is itself."""
+        async with await self.connection(host, caller) as channel:
+            return await answers(channel)
+
+    async def connection(self, host: WholeAgent, caller: Party) -> grpc.aio.Channel:
+        """Give a connection of its own to a host as it is now."""
+        identity = await self.identity(host)
+        shown = grpc.ssl_channel_credentials(identity.authority, caller.key, caller.certificate)
+        options: list[tuple[str, Any]] = [
+            ("grpc.ssl_target_name_override", agent_host(identity.uri.split("/")[-1]))
+        ]
+        options.append(("grpc.use_local_subchannel_pool", 1))
+        return grpc.aio.secure_channel(host.config.rpc_listen, shown, options=options)
+
+
+async def answers(channel: grpc.aio.Channel) -> bool:
+    """Tell whether a host answers at the other end."""
+    stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+    try:
+        await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
+    except grpc.aio.AioRpcError as error:
+        if error.code() is not grpc.StatusCode.UNAVAILABLE:
+            raise
+        return False
+    return True
+
+
+def a_caller(signer: Signer) -> Party:
+    return signer.sign(CALLS, [CONTROL_PLANE])
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[Rotating]:
+    async with Rotating(tmp_path) as running:
+        yield running
+
+
+@asynccontextmanager
+async def starting(system: Rotating) -> AsyncIterator[list[int]]:
+    """Start and stop sessions one after the other; the answers of all of them."""
+    answers: list[int] = []
+
+    async def play() -> None:
+        while True:
+            started = await system.start()
+            answers.append(started.status)
+            if started.status == 201:
+                path = f"/session/{started.json['id']}"
+                answers.append((await system.call("DELETE", path)).status)
+
+    playing = asyncio.create_task(play(), name="a busy caller")
+    try:
+        yield answers
+    finally:
+        playing.cancel()
+        with suppress(asyncio.CancelledError):
+            await playing
+
+
+async def test_hosts_move_under_load_and_nothing_is_interrupted(
+    system: Rotating, caplog: pytest.LogCaptureFixture
+) -> None:
+    hosts = [await system.joined(name) for name in ("host-1", "host-2")]
+    await system.make_game()
+    assert (await system.start(id="kept")).status == 201
+    caplog.clear()  # a host that has just joined may not listen yet
+    before, caller = await system.status(), a_caller(system.signer())
+    old = {host.name: await system.identity(host) for host in hosts}
+    url = f"{system.control_plane.base_url}/logs?id=kept&follow=true"
+    headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
+    async with starting(system) as answers, system.http.get(url, headers=headers) as log:
+        await eventually(lambda: len(answers) > 4)
+        begun = await system.rotate()
+        assert begun["former"] == before["current"]
+        assert begun["current"] != before["current"]
+        await system.all_move()
+        status = await system.finish()
+        count = len(answers)
+        await eventually(lambda: len(answers) > count + 4)
+        assert not log.content.at_eof()
+    assert set(answers) == {201, 204}
+    assert (status["former"], status["enrolled"], status["moved"]) == (None, 2, 2)
+    assert not [r for r in caplog.records if "stream broke" in r.getMessage()]
+    for host in hosts:
+        moved = await system.identity(host)
+        assert moved.key != old[host.name].key
+        assert moved.uri == old[host.name].uri
+        assert moved.trusted == system.control_plane._issuer.authority.certificate
+        assert not await system.admits(host, caller)
+        assert await system.admits(host, a_caller(system.signer()))
+        shown = await system.shown(host.name)
+        assert shown["authority"] == status["current"]["fingerprint"]
+    assert await system.status_of("kept") == "running"
+    await system.restart()
+    await system.reaches("host-1", "ready")
+    events = await system.rows(
+        "SELECT kind FROM event WHERE kind LIKE 'authority.%' ORDER BY time_ms"
+    )
+    assert events == [("authority.rotated",), ("authority.finished",)]
+
+
+async def test_nobody_of_a_foreign_authority_is_admitted_at_any_time(system: Rotating) -> None:
+    host = await system.joined("host-1")
+    stranger = a_caller(Signer.new())
+    assert not await system.admits(host, stranger)
+    await system.rotate()
+    assert not await system.admits(host, stranger)
+    await system.all_move()
+    assert not await system.admits(host, stranger)
+    await system.finish()
+    assert not await system.admits(host, stranger)
+
+
+async def test_a_host_that_was_away_moves_when_it_is_back(system: Rotating) -> None:
+    await system.joined("host-1")
+    away = await system.joined("host-2")
+    await away.stop()
+    system.control_plane.fleet.unreachable_after = 0.5
+    first = (await system.rotate())["former"]
+    why = "it is silent, and moves when it is heard"
+    left = {"agent": "host-2", "authority": first["fingerprint"], "why": why}
+
+    async def only_it_is_left() -> bool:
+        return bool((await system.status())["waiting"] == [left])
+
+    await eventually(only_it_is_left)
+    refused = await system.operate("POST", "/finish", json={})
+    assert_error(refused, 409)
+    assert "host-2" in refused.json["details"]
+    await away.start()
+    await system.all_move()
+    assert (await system.finish())["former"] is None
+
+
+async def test_a_host_that_a_forced_end_leaves_behind_enrols_again(system: Rotating) -> None:
+    await system.joined("host-1")
+    away = await system.joined("host-2")
+    await system.make_game()
+    await away.stop()
+    system.control_plane.fleet.unreachable_after = 0.5
+    await system.rotate()
+    await system.all_move(but=("host-2",))
+    status = await system.finish(force=True)
+    assert status["former"] is None
+    [left] = status["waiting"]
+    assert left["why"].endswith("enrol it again")
+    await away.start()
+    await system.enrol(away, await system.token_again("host-2"))
+    await system.all_move()
+    await system.reaches("host-2", "ready")
+
+
+async def test_a_compromised_authority_is_trusted_no_more_at_once(system: Rotating) -> None:
+    host = await system.joined("host-1")
+    await system.make_game()
+    assert (await system.start(id="kept")).status == 201
+    await system.rotate()  # so that its stream is on a connection of before
+    await system.all_move()
+    await system.finish()
+    stolen = system.signer()
+    token = await system.token()
+    system.control_plane.fleet.unreachable_after = 0.5
+    status = await system.rotate(compromised=True)
+    assert (status["former"], status["moved"]) == (None, 0)
+    await system.becomes("kept", "server_unreachable")
+    with pytest.raises(NotEnrolled, match="nothing was told"):
+        await system.enrol(host, token)  # it names the authority of before
+    await system.enrol(host, await system.token_again("host-1"))
+    await system.reaches("host-1", "ready")
+    await system.becomes("kept", "running")
+    assert (await system.status())["waiting"] == []
+    assert not await system.admits(host, a_caller(stolen))
+    assert await system.admits(host, a_caller(system.signer()))
+
+
+async def test_a_rotation_that_is_under_way_is_not_begun_again(system: Rotating) -> None:
+    await system.finish()  # there is none to finish
+    first = await system.rotate()
+    assert await system.rotate() == first
+    await system.restart()
+    assert await system.status() == first
+
+
+async def test_an_agent_of_an_older_version_is_named_and_goes_on_with_the_former(
+    system: Rotating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AgentService, "RenewCertificate", _renew_as_before)
+    host = await system.joined("host-1")
+    await system.make_game()
+    before = await system.identity(host)
+    await system.rotate()
+
+    async def is_named() -> bool:
+        [left] = (await system.status())["waiting"]
+        return "older version: upgrade it" in left["why"]
+
+    await eventually(is_named)
+    assert (await system.start()).status == 201
+    # What is due meanwhile is renewed by the authority that it knows.
+    plane = system.control_plane
+    [link] = plane.fleet.links
+    await plane.renewal._certificates.renew(link)
+    renewed = await system.identity(host)
+    assert renewed.certificate != before.certificate
+    assert renewed.authority == before.authority
+    # Once it is upgraded, which restarts it, it moves.
+    await host.stop()
+    monkeypatch.setattr(AgentService, "RenewCertificate", _RENEW)
+    await host.start()
+    await system.all_move()
+
+
+async def test_a_host_that_was_left_behind_is_hung_up_on(
+    system: Rotating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stream, too, which is on a connection of before: else sessions would be placed there."""
+    monkeypatch.setattr(AgentService, "RenewCertificate", _renew_as_before)
+    await system.joined("host-1")
+    system.control_plane.fleet.unreachable_after = 0.5
+    await system.rotate()
+    await system.finish(force=True)
+    await system.reaches("host-1", "unreachable")
+
+
+_RENEW = AgentService.RenewCertificate
+
+
+async def _renew_as_before(
+    service: AgentService, request: pb.RenewCertificateRequest, context: Any
+) -> pb.RenewCertificateResponse:
+    """Neither hear nor say what came with rotation."""
+    request.ClearField("authorities")
+    response: pb.RenewCertificateResponse = await _RENEW(service, request, context)
+    response.ClearField("takes_authorities")
+    return response
+
+
+async def test_an_answer_that_is_lost_leaves_a_host_that_can_be_called(
+    system: Rotating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has moved, and nobody knows: it shows the new certificate, and is called by the old."""
+    host = await system.joined("host-1")
+    await system.make_game()
+    former = a_caller(system.signer())
+    certificates = system.control_plane.renewal._certificates
+
+    async def lose(*_: object, **__: object) -> None:
+        raise ValueError("lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(certificates, "_note", lose)
+        await system.rotate()
+
+        async def has_moved() -> bool:
+            return bool((await system.identity(host)).trusted_too)
+
+        await eventually(has_moved)
+        assert await system.admits(host, former)
+        assert await system.admits(host, a_caller(system.signer()))
+        await system.restart()
+        await system.reaches("host-1", "ready")
+        assert (await system.start()).status == 201
+    await system.all_move()
+    await system.finish()
+
+
+async def test_a_host_that_enrols_during_a_rotation_trusts_the_new_one_alone(
+    system: Rotating,
+) -> None:
+    status = await system.rotate()
+    host = await system.joined("host-1")
+    identity: Identity = await system.identity(host)
+    authority = x509.load_pem_x509_certificate(identity.trusted)
+    assert identity.trusted_too == b""
+    assert (await system.shown("host-1"))["authority"] == status["current"]["fingerprint"]
+    x509.load_pem_x509_certificate(identity.certificate).verify_directly_issued_by(authority)
+    assert (await system.status())["waiting"] == []
+
+
+async def test_a_backup_from_the_middle_of_a_rotation_goes_on_with_it(system: Rotating) -> None:
+    host = await system.joined("host-1")
+    await host.stop()
+    begun = await system.rotate()
+    backup, now = system.folder / "backup", datetime.now(UTC)
+    await asyncio.to_thread(back_up, system.config, backup, now, replace=False)
+    await host.start()
+    await system.all_move()
+    await system.stop_serving()
+    with backup.open("rb") as file:
+        await asyncio.to_thread(restore, system.config, file, now, replace=True)
+    await system.serve()
+    status = await system.status()
+    assert (status["current"], status["former"]) == (begun["current"], begun["former"])
+    await system.reaches("host-1", "ready")
+    await system.all_move()
+    assert (await system.finish())["former"] is None
+
+
+async def test_an_authority_that_is_ending_is_told_of(
+    system: Rotating, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    renewal = system.control_plane.renewal
+    await renewal.renew()
+    assert "authority rotate" not in caplog.text
+    monkeypatch.setattr("controlplane.authority.ENDING", 2 * AUTHORITY_LIFE)
+    await renewal.renew()
+    assert "the authority ends within a year: `authority rotate` replaces it" in caplog.text
+
+
+async def test_a_host_that_is_slow_to_answer_is_called_on_as_it_was_when_it_did(
+    system: Rotating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a restart of a busy machine: what is tried meanwhile would be refused for good."""
+    asked, answering, watch = asyncio.Event(), asyncio.Event(), AgentService.Watch
+
+    async def answer_late(service: AgentService, request: Any, context: Any) -> Any:
+        asked.set()
+        await answering.wait()
+        async for message in watch(service, request, context):
+            yield message
+
+    monkeypatch.setattr(AgentService, "Watch", answer_late)
+    monkeypatch.setattr(AgentService, "RenewCertificate", _renew_as_before)  # it does not move
+    monkeypatch.setattr("controlplane.fleet.renewal.CALL_OTHERWISE", 1e9)
+    answering.set()
+    await system.joined("host-1")
+    await system.make_game()
+    await system.rotate()
+    await system.stop_serving()
+    asked.clear()
+    answering.clear()
+    serving = asyncio.create_task(system.serve(), name="serve again")
+    await asked.wait()
+    monkeypatch.setattr("controlplane.fleet.renewal.CALL_OTHERWISE", 0.0)
+    await system.control_plane.renewal.move()
+    monkeypatch.setattr("controlplane.fleet.renewal.CALL_OTHERWISE", 1e9)
+    answering.set()
+    await serving
+    await system.reaches("host-1", "ready")
+    assert (await system.start()).status == 201
+
+
+async def test_a_host_whose_move_could_not_be_noted_is_called_as_one_that_moved(
+    system: Rotating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be called by the former authority once it has dropped that."""
+    host = await system.joined("host-1")
+    await system.make_game()
+    enrolments = system.control_plane._stores.enrolments
+    renewed, refused = enrolments.renewed, asyncio.Event()
+
+    async def fail_once(*args: Any) -> None:
+        if not refused.is_set():
+            refused.set()
+            raise StoreError("cannot write: because the disk is full")
+        await renewed(*args)
+
+    monkeypatch.setattr(enrolments, "renewed", fail_once)
+    monkeypatch.setattr("controlplane.fleet.renewal.MOVE_AGAIN", 0.0)
+    status = await system.rotate()
+    await system.all_move()
+    assert refused.is_set()
+    [link] = system.control_plane.fleet.links
+    link.client.redial()  # as when a connection breaks
+    assert (await system.start()).status == 201
+    rows = await system.rows("SELECT authority, trusts_former, certificate_serial FROM agent")
+    held = x509.load_pem_x509_certificate((await system.identity(host)).certificate)
+    assert rows == [(status["current"]["fingerprint"], 0, f"{held.serial_number:x}")]
+
+
+async def test_a_change_of_the_authority_goes_on_when_its_caller_is_gone(
+    system: Rotating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of it would have a new authority sign for whoever is on a connection of before."""
+    await system.joined("host-1")
+    rotation, issuer = system.control_plane._services.rotation, system.control_plane._issuer
+    first, trust = issuer.authority, issuer.trust
+    begun, going_on = asyncio.Event(), asyncio.Event()
+
+    async def trust_late(authorities: Authorities) -> None:
+        begun.set()
+        await going_on.wait()
+        await trust(authorities)
+
+    monkeypatch.setattr(issuer, "trust", trust_late)
+    system.control_plane.fleet.unreachable_after = 0.5
+    operator = Caller("", "token", frozenset())
+    asking = asyncio.create_task(rotation.rotate(operator, compromised=True), name="an operator")
+    await begun.wait()
+    asking.cancel()
+    with suppress(asyncio.CancelledError):
+        await asking
+    going_on.set()
+    await system.reaches("host-1", "unreachable")
+    assert issuer.authority is not first
+
+
+async def test_nobody_gets_a_certificate_over_a_connection_of_a_compromised_authority(
+    system: Rotating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its other end may be a thief, who would be the host from then on."""
+    host = await system.joined("host-1")
+    before, issuer = await system.identity(host), system.control_plane._issuer
+    show, begun, going_on = issuer._show_listener, asyncio.Event(), asyncio.Event()
+
+    async def show_late(context: Any) -> None:
+        begun.set()
+        await going_on.wait()
+        await show(context)
+
+    monkeypatch.setattr(issuer, "_show_listener", show_late)
+    rotating = asyncio.create_task(system.rotate(compromised=True))
+    await begun.wait()
+    assert issuer.authority.certificate != before.authority
+    await system.control_plane.renewal.move()
+    going_on.set()
+    await rotating
+    assert (await system.identity(host)).certificate == before.certificate
+
+
+async def test_a_token_that_was_told_to_a_thief_enrols_nobody(system: Rotating) -> None:
+    """It was for the compromised authority, and a host may have told it to whoever has its key."""
+    host, token = await system.host("host-1"), await system.token()
+    status = await system.rotate(compromised=True)
+    secret = token.rpartition(".")[0]
+    with pytest.raises(NotEnrolled, match="401"):
+        await system.enrol(host, f"{secret}.{status['current']['fingerprint']}")
+
+
+async def test_a_control_plane_starts_whose_authorities_have_ended(
+    system: Rotating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that they can be replaced: a host that was away keeps a rotation open for a long time."""
+    first = (await system.rotate())["current"]
+    await system.stop_serving()
+    after = system.control_plane._issuer.authority.expire_ms + 3_600_000
+    monkeypatch.setattr("controlplane.clock.Clock.now_ms", lambda _: after)
+    await system.serve()
+    await system.control_plane.renewal.renew()
+    status = await system.rotate(compromised=True)
+    assert status["current"] != first
+    assert status["current"]["expires"] > after
+
+
+async def test_a_thief_who_is_connected_is_hung_up_on_by_a_host_that_enrols_again(
+    system: Rotating,
+) -> None:
+    host = await system.joined("host-1")
+    async with await system.connection(host, a_caller(system.signer())) as thief:
+        assert await answers(thief)
+        await system.rotate(compromised=True)
+        assert await answers(thief)  # so far it trusts the stolen key
+        await system.enrol(host, await system.token_again("host-1"))
+        await system.reaches("host-1", "ready")
+
+        async def is_refused() -> bool:
+            return not await answers(thief)
+
+        await eventually(is_refused)
+    await system.reaches("host-1", "ready")
+
+
+async def test_a_host_that_was_away_for_too_long_is_not_waited_for_in_vain(
+    system: Rotating,
+) -> None:
+    host = await system.joined("host-1")
+    await host.stop()
+    system.control_plane.fleet.unreachable_after = 0.5
+    await system.rotate()
+    [link] = system.control_plane.fleet.links
+    link.row = replace(link.row, certificate_expire_ms=1)
+    [left] = (await system.status())["waiting"]
+    assert left["why"] == "its certificate has expired: enrol it again"

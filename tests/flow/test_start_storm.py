@@ -1,0 +1,108 @@
+"""A storm: five thousand starts at once on two hundred hosts that have room for fewer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.fake_agent import FakeAgent, refuse
+from tests.controlplane.system import System, eventually
+from tests.flow import storm_callers
+from tests.flow.storm_callers import Outcome
+
+HOSTS, SLOTS, ROOM = 200, 4, 20
+CALLERS = 5000
+ACCOUNTS = ("alice", "bob")
+SECONDS = 0.05
+"""What a start takes on a host."""
+
+
+class Host(FakeAgent):
+    """Admits as an agent does: so many sessions, and so many starts at once."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(folder, name)
+        self.host.start_slots, self.host.free_sessions = SLOTS, ROOM
+        self.refusals: Counter[str] = Counter()
+        self.most = 0
+        self._admitted = 0
+        self.before_start = self._admit
+
+    async def _admit(self, _: Any, context: Any) -> None:
+        reason = ""
+        if self.starts_in_flight > SLOTS:
+            reason = "START_QUEUE_FULL"
+        elif self._admitted == ROOM:
+            reason = "NO_CAPACITY"
+        if reason:
+            self.refusals[reason] += 1
+            await refuse(context, reason)
+        self._admitted += 1
+        await asyncio.sleep(SECONDS)
+
+
+class Storm(System):
+    """Two hundred such hosts, and a control plane that lets every caller connect."""
+
+    def __init__(self, folder: Path) -> None:
+        never = {"start_rate": 1e6, "start_burst": 10**6, "start_timeout": 120.0}
+        everybody = {"max_connections": 2 * CALLERS, "max_connections_per_address": 2 * CALLERS}
+        # The hosts share a process with the control plane: on a slow machine they beat late.
+        patient = {"placement_silence": 120.0, "unreachable_after": 240.0}
+        super().__init__(folder, agents=0, **never, **everybody, **patient)
+        self.hosts = [Host(folder, f"a{number}") for number in range(HOSTS)]
+        self.agents = list(self.hosts)
+
+    async def start_all(self) -> list[Outcome]:
+        """Have every caller start a session at the same time."""
+        callers = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            storm_callers.__name__,
+            self.control_plane.base_url,
+            str(CALLERS),
+            stdin=PIPE,
+            stdout=PIPE,
+        )
+        try:
+            told, _ = await callers.communicate(json.dumps(self.tokens).encode())
+        finally:
+            if callers.returncode is None:
+                callers.kill()
+                await callers.wait()
+        return [Outcome(*each) for each in json.loads(told)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_nobody_is_refused_while_a_host_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However slow the machine is: what is given up keeps its place on the host for a while.
+    monkeypatch.setattr("controlplane.starts.CALL_TIMEOUT", 60.0)
+    monkeypatch.setattr("controlplane.fleet.watch.MESSAGE_TIMEOUT", 120.0)
+    async with Storm(tmp_path) as storm:
+        await storm.make_application(reservation={"cpu": 0.1, "ram": 1})
+        await storm.make_application(account="bob", reservation={"cpu": 0.1, "ram": 1})
+        outcomes = await storm.start_all()
+        started = Counter(each.account for each in outcomes if each.status == 201)
+        refused = [each for each in outcomes if each.status != 201]
+        why = Counter((each.status, each.details) for each in refused)
+        assert started.total() == HOSTS * ROOM, why
+        assert min(started[account] for account in ACCOUNTS) >= HOSTS * ROOM // 3
+        assert {each.status for each in refused} == {420}
+        assert all("no host has room" in each.details for each in refused)
+        assert min(each.retry_after for each in refused) >= 1
+        assert {len(host.live) for host in storm.hosts} == {ROOM}
+        assert max(host.most_starts_in_flight for host in storm.hosts) <= SLOTS
+        refusals = sum((host.refusals for host in storm.hosts), Counter())
+        assert refusals.total() < HOSTS * ROOM / 100, refusals
+        links = storm.control_plane.fleet.links
+        await eventually(lambda: not any(link.in_flight for link in links))

@@ -1,0 +1,176 @@
+"""Warm pools through both programs: what one crash or the other makes of standbys and claims."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from agent.sessions.session import Session
+from controlplane.errors import AgentSilentError
+from tests.controlplane.system import Answer, eventually
+from tests.flow.whole import Whole
+
+SIZE = 3
+
+
+class Warm(Whole):
+    """A host with a pool."""
+
+    async def keep(self, size: int = SIZE) -> None:
+        body = {"size": size, "labels": {"mode": "ffa"}}
+        assert (await self.call("PUT", "/warm-pool/game/local", json=body)).status == 204
+        await self.becomes_ready(size)
+
+    async def becomes_ready(self, size: int) -> None:
+        async def holds() -> bool:
+            [pool] = (await self.call("GET", "/warm-pool")).json["warmPools"]
+            return bool(pool["ready"] == size)
+
+        await eventually(holds)
+
+    @property
+    def claimed(self) -> list[Session]:
+        """The live sessions of the host that are no standbys."""
+        return [s for s in self.host.sessions if not s.state.ended and not s.is_standby]
+
+    @property
+    def standbys(self) -> list[str]:
+        return [s.internal_id for s in self.host.sessions if not s.state.ended and s.is_standby]
+
+    async def lose_directory(self, internal_id: str) -> None:
+        """Have the host lose what it knows of a session, and be started anew."""
+        await self.host.stop()
+        shutil.rmtree(self.host.config.state_dir / "sessions" / internal_id)
+        await self.host.start()
+
+
+@pytest.fixture
+async def warm(tmp_path: Path) -> AsyncIterator[Warm]:
+    agent = {"cpu": 64, "ram": 65536}
+    async with Warm(tmp_path, agent=agent, start_rate=1000.0, start_burst=1000) as running:
+        await running.make_game()
+        yield running
+
+
+async def test_a_claim_takes_a_standby_and_the_pool_is_full_again(warm: Warm) -> None:
+    await warm.keep()
+    before = set(warm.standbys)
+    answer = await warm.start(id="match", labels={"mine": "1"}, ttl="1h")
+    assert answer.status == 201
+    [session] = warm.claimed
+    assert session.internal_id in before
+    shown = (await warm.call("GET", "/session/match")).json
+    assert json.loads(shown["labels"]["tags"]) == {"mode": "ffa"}
+    assert json.loads(shown["labels"]["env"])["TILTYARD_SESSION_ID"] == "match"
+    await warm.becomes_ready(SIZE)
+    assert (await warm.call("DELETE", f"/session/{session.internal_id}")).status == 204
+    assert await warm.status_of("match") == "exited"
+
+
+async def test_standbys_outlive_both_programs(warm: Warm) -> None:
+    await warm.keep()
+    before = set(warm.standbys)
+    await warm.host.stop()
+    await warm.restart()
+    await warm.host.start()
+    await warm.becomes_ready(SIZE)
+    assert set(warm.standbys) == before
+    answer = await warm.start()
+    assert answer.json["id"] in before
+
+
+async def test_a_pool_that_is_removed_leaves_nothing(warm: Warm) -> None:
+    await warm.keep()
+    assert (await warm.call("DELETE", "/warm-pool/game/local")).status == 204
+    await warm.nothing_is_left_anywhere()
+
+
+async def test_a_drain_gives_standbys_back(warm: Warm) -> None:
+    await warm.keep()
+    assert (await warm.start(id="match")).status == 201
+    path, token = f"/operator/agent/{warm.host.name}/drain", warm.operator_token
+    assert (await warm.call("POST", path, token=token, json={})).status == 200
+    await eventually(lambda: warm.standbys == [])
+    assert [s.spec.identity.session_id for s in warm.claimed] == ["match"]
+    assert (await warm.call("DELETE", path, token=token)).status == 200
+    await warm.becomes_ready(SIZE)
+
+
+async def test_f18_fifty_callers_share_what_is_ready(warm: Warm) -> None:
+    await warm.keep(1)
+    answers = await asyncio.gather(*(warm.start(id=f"s{n}") for n in range(50)))
+    assert _statuses(answers) <= {201, 420}
+    started = sorted(a.json["id"] for a in answers if a.status == 201)
+    await warm.becomes_ready(1)
+    assert sorted(_names(warm.claimed)) == started
+    assert sum(s.claim is not None for s in warm.claimed) >= 1
+
+
+async def test_f18_a_claimed_standby_without_its_directory_is_never_handed_out_twice(
+    warm: Warm,
+) -> None:
+    await warm.keep(1)
+    assert (await warm.start(id="first")).status == 201
+    [session] = warm.claimed
+    restarted = asyncio.create_task(warm.lose_directory(session.internal_id))
+    answers = await asyncio.gather(*(warm.start(id=f"s{n}") for n in range(50)))
+    await restarted
+    assert _statuses(answers) <= {201, 420}
+
+    def is_first_again() -> bool:
+        mine = [s for s in warm.claimed if s.internal_id == session.internal_id]
+        return _names(mine) == ["first"]
+
+    await eventually(is_first_again)
+    await warm.becomes("first", "running")
+    await warm.becomes_ready(1)
+    started = [a.json["id"] for a in answers if a.status == 201]
+    assert sorted(_names(warm.claimed)) == sorted(["first", *started])
+
+
+async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
+    warm: Warm, monkeypatch: pytest.MonkeyPatch, rounds: Callable[[int, int], int]
+) -> None:
+    chance = Random(18)
+    await warm.keep(10)
+    link = warm.control_plane.fleet.link(warm.host.name)
+    assert link is not None
+    claim = link.client.claim_session
+
+    async def lossy(*asked: object) -> object:
+
+        if chance.random() < 0.3:
+            raise AgentSilentError("the request was lost")
+        answer = await claim(*asked)  # type: ignore[arg-type]
+        if chance.random() < 0.3:
+            raise AgentSilentError("the answer was lost")
+        return answer
+
+    monkeypatch.setattr(link.client, "claim_session", lossy)
+    count = rounds(40, 400)
+    started: list[str] = []
+    for first in range(0, count, 40):
+        names = [f"s{number}" for number in range(first, first + 40)]
+        answers = await asyncio.gather(*(warm.start(id=name) for name in names))
+        assert _statuses(answers) <= {201, 420}
+        mine = [a.json["id"] for a in answers if a.status == 201]
+        await asyncio.gather(*(warm.call("DELETE", f"/session/{name}") for name in mine[:-1]))
+        started += mine[-1:]
+    monkeypatch.undo()
+    await warm.becomes_ready(10)
+    await eventually(lambda: sorted(_names(warm.claimed)) == sorted(started))
+    assert await warm.rows("SELECT 1 FROM abandoned WHERE stopped_ms IS NULL") == []
+
+
+def _statuses(answers: list[Answer]) -> set[int]:
+    return {answer.status for answer in answers}
+
+
+def _names(sessions: list[Session]) -> list[str]:
+    return [session.spec.identity.session_id for session in sessions]

@@ -1,0 +1,28 @@
+"""Fields that the lines of a task carry."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tiltyard.journal.context import bind, bound, task_context, unbind
+
+
+async def test_a_task_carries_what_is_its_own() -> None:
+    async def told() -> tuple[str, str]:
+        return bound("request"), bound("session")
+
+    async def all_of_it() -> None:
+        bind(request="r", session="other")
+        of_the_request = asyncio.create_task(told(), name="a")
+        own = asyncio.create_task(told(), name="b", context=task_context(session="s"))
+        kept = asyncio.create_task(told(), name="c", context=task_context("request", session="s"))
+        unbind("session")
+        assert [await each for each in (of_the_request, own, kept)] == [
+            ("r", "other"),
+            ("", "s"),
+            ("r", "s"),
+        ]
+        assert await told() == ("r", "")
+
+    await asyncio.create_task(all_of_it(), name="request")
+    assert await told() == ("", "")

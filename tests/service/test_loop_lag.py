@@ -1,0 +1,26 @@
+"""An event loop that is held up, as it tells of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tiltyard.service import loop_lag
+
+
+async def test_a_loop_that_is_held_up_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_lag, "INTERVAL_SECONDS", 0.001)
+    late = asyncio.get_running_loop().create_future()
+
+    def observe(seconds: float) -> None:
+        if seconds >= 0.04 and not late.done():
+            late.set_result(seconds)
+
+    watching = asyncio.create_task(loop_lag.watch(observe), name="loop lag")
+    await asyncio.sleep(0)
+    time.sleep(0.05)  # noqa: ASYNC251 - what is to be seen
+    await late
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)

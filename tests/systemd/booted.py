@@ -1,0 +1,202 @@
+"""systemd as process 1 of namespaces of its own, with Docker Engine under it, as on a host.
+
+`python -m tests.systemd.booted` boots one and gives a shell in it, as root; leaving the shell ends
+it. What is inside reaches the test at `host_address` and nobody else; the test reaches it at
+`address`. None of its processes outlives the one that booted it, and nothing that it writes stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import click
+
+from tests.docker.stack import eventually
+from tests.harness import Process
+from tests.private_engine import remove_cgroup
+from tests.private_network import PrivateNetwork
+from tests.real_engine import Unavailable
+from tests.systemd.root import made_root
+
+_BOOT = Path(__file__).with_name("boot.sh")
+_BOOT_TIMEOUT = 120.0
+"""Seconds; 1 on a quiet machine of two cores."""
+_COMMAND_TIMEOUT = 60.0
+_ENVIRONMENT = {
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+}
+
+
+class CommandFailed(Exception):
+    """A command inside ended with something else than 0; says what it wrote."""
+
+
+class Booted:
+    """A system that runs while the context is entered; `environment` is that of its commands."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        if os.geteuid() != 0:
+            raise Unavailable("booting a system needs root")
+        self.environment = {**_ENVIRONMENT, **(environment or {})}
+        # Not in /tmp, which is memory on many machines: images and containers come here.
+        self.folder = Path(tempfile.mkdtemp(prefix="tiltyard-boot-", dir="/var/tmp"))
+        self._network = PrivateNetwork()
+        self._process = Process("boot.sh", self.folder / "console.log")
+        self._init = 0
+
+    @property
+    def address(self) -> str:
+        """Where the test reaches what is served inside."""
+        return self._network.address
+
+    @property
+    def host_address(self) -> str:
+        """Where the system reaches what the test serves."""
+        return self._network.host_address
+
+    @property
+    def network(self) -> str:
+        """Name of its network namespace, of its host and of its cgroups."""
+        return self._network.name
+
+    @property
+    def docker_socket(self) -> Path:
+        """Where the test reaches the engine inside."""
+        return Path(f"/proc/{self._init}/root/run/docker.sock")
+
+    def __enter__(self) -> Self:
+        try:
+            root = made_root()
+            self._network.make()
+            disk = self.folder / "disk"
+            disk.mkdir()
+            name = self._network.name
+            self._process.launch(
+                [str(_BOOT), "enter", name, name, str(root), str(disk)], self._is_systemd
+            )
+            eventually(self._is_up, "systemd has started all", patience=_BOOT_TIMEOUT)
+        except BaseException:
+            self._report()
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is not None:
+                self._report()
+        finally:
+            self._remove()
+
+    def lead_to_host(self, port: int) -> None:
+        """Lead from this TCP port of the system's own 127.0.0.1 to that of `host_address`."""
+        self._network.lead_to_host(port)
+
+    def inside(self, *command: str) -> list[str]:
+        """Return a command that runs another one inside, as root and in its root."""
+        settings = [f"{name}={value}" for name, value in self.environment.items()]
+        enter = ["nsenter", f"--target={self._init}", "--all", "--wdns=/"]
+        return [*enter, "env", "--ignore-environment", *settings, *command]
+
+    def run(self, *command: str, given: bytes = b"", timeout: float = _COMMAND_TIMEOUT) -> str:
+        """Run a command inside and return what it printed; CommandFailed when it failed."""
+        done = self.attempt(*command, given=given, timeout=timeout)
+        if done.returncode != 0:
+            said = f"{done.stdout}{done.stderr}".strip()
+            raise CommandFailed(f"{' '.join(command)}: {done.returncode}: {said}")
+        return done.stdout
+
+    def attempt(
+        self, *command: str, given: bytes = b"", timeout: float = _COMMAND_TIMEOUT
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command inside, however it ends."""
+        done = subprocess.run(
+            self.inside(*command), input=given, check=False, capture_output=True, timeout=timeout
+        )
+        out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(command, done.returncode, out, err)
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file inside, by its absolute path there; folders above it are made."""
+        self.run("sh", "-c", 'mkdir -p "${0%/*}" && cat >"$0"', path, given=text.encode())
+
+    def unpack(self, folder: str, tar: bytes) -> None:
+        """Unpack an archive into a folder inside, which is made."""
+        self.run("mkdir", "-p", folder)
+        self.run("tar", "--extract", "--no-same-owner", f"--directory={folder}", given=tar)
+
+    def unit(self, name: str, *keys: str) -> dict[str, str]:
+        """Return these properties of a unit, as `systemctl show` has them."""
+        shown = self.run("systemctl", "show", name, *(f"--property={key}" for key in keys))
+        return dict(line.split("=", 1) for line in shown.splitlines())
+
+    def journal(self, *arguments: str) -> list[str]:
+        """Return the lines of the journal that `journalctl` selects by these arguments."""
+        return self.run("journalctl", "--no-pager", "--quiet", *arguments).splitlines()
+
+    def _is_systemd(self) -> bool:
+        """Tell whether the first process inside has become systemd, and so has left our files."""
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        if not children:
+            return False
+        self._init = int(children[0])
+        try:
+            return Path(f"/proc/{self._init}/comm").read_text().strip() == "systemd"
+        except OSError:  # it ended, as the process above it is about to tell
+            return False
+
+    def _is_up(self) -> bool:
+        state = self.attempt("systemctl", "is-system-running").stdout.strip()
+        if state == "degraded":
+            failed = self.run("systemctl", "--failed", "--no-legend")
+            raise RuntimeError(f"units failed at the start: {failed}")
+        return state == "running"
+
+    def _report(self) -> None:
+        """Show what the system has logged; pytest shows it when the test has failed."""
+        with contextlib.suppress(CommandFailed, subprocess.TimeoutExpired):
+            lines = self.journal("--lines=1000", "--output=short-monotonic")
+            for line in (line for line in lines if " level=info " not in line):
+                click.echo(line, err=True)
+        if self._process.log.exists():
+            click.echo(self._process.tail(), err=True)
+
+    def _remove(self) -> None:
+        try:
+            self._process.kill()  # which takes systemd with it, and that everything else
+            if self._network.name:
+                for depth in ("", "*/"):  # of version 2 alone, or of several hierarchies
+                    for group in Path("/sys/fs/cgroup").glob(depth + self._network.name):
+                        remove_cgroup(group)  # waits until nobody is in it
+        finally:
+            self._network.remove()
+            shutil.rmtree(self.folder)
+
+
+def _shell(arguments: Sequence[str]) -> int:
+    with Booted() as system:
+        click.echo(f"a system at {system.address}; this machine is {system.host_address} to it")
+        return subprocess.run(
+            system.inside(*(arguments or ["bash", "-i"])), check=False
+        ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(_shell(sys.argv[1:]))

@@ -1,0 +1,199 @@
+"""Both programs on a booted system, put there as an operator does it: by make and systemctl."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.api_client import ApiClient
+from tests.demo_game import UDP_PORT, build_image
+from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.docker.stack import eventually
+from tests.harness import ROOT, Registry, source_files, to_toml
+from tests.systemd.booted import Booted
+from tests.systemd.player import SteadyPlayer
+from tests.systemd.wheels import fetched_wheels
+
+AGENT, CONTROL_PLANE = "tiltyard-agent", "tiltyard-controlplane"
+UNITS = (AGENT, CONTROL_PLANE)
+SOURCES = "/root/tiltyard"
+TOKENS = "/root/tokens.json"
+HOST = "host-1"
+_WHEELS = "/root/wheels"
+_API_PORT = 8080
+_MAKE_TIMEOUT = 300.0
+
+
+@dataclass
+class Installed:
+    """A system on which both programs serve, with the demo game ready to start."""
+
+    system: Booted
+    registry: Registry
+    tokens: Mapping[str, Any]
+
+    @property
+    def client(self) -> ApiClient:
+        token = self.tokens["accounts"]["studio"]
+        return ApiClient(f"http://{self.system.address}:{_API_PORT}", token)
+
+    def make(self, *arguments: str) -> str:
+        """Run make in the sources; what it said."""
+        return make(self.system, *arguments)
+
+    def operate(self, *arguments: str) -> Any:
+        """Run a command of the operator's; what it printed, as JSON."""
+        done = self.system.run(CONTROL_PLANE, *arguments, "--token-file", TOKENS, "--json")
+        return json.loads(done)
+
+    def start(self, session_id: str) -> dict[str, Any]:
+        """Start a session and wait until its game has opened its ports."""
+        made: dict[str, Any] = (
+            self.client.request(
+                "POST",
+                "/session",
+                body={"id": session_id, "location": REGION, "image": APPLICATION},
+                headers={"Prefer": "wait=ready"},
+            )
+            .expect(201)
+            .json()
+        )
+        return made
+
+    def status(self, session_id: str) -> str:
+        return str(self.client.get(f"/session/{session_id}").expect(200).json()["status"])
+
+    def pid(self, unit: str) -> int:
+        """The process of a unit, as the system knows it."""
+        return int(self.system.unit(unit, "MainPID")["MainPID"])
+
+    def games(self) -> list[str]:
+        """Number and begin of each game's process."""
+        listed = self.system.attempt("ps", "-C", "game", "-o", "pid=,lstart=").stdout
+        return [line.strip() for line in listed.splitlines()]
+
+    def until_ready(self) -> None:
+        """Wait until the host is heard and may be given sessions."""
+
+        def ready() -> bool:
+            return bool(self.operate("agent", "show", HOST)["state"] == "ready")
+
+        eventually(ready, "the host is heard")
+
+    @contextmanager
+    def undisturbed(self, session_id: str) -> Iterator[SteadyPlayer]:
+        """Play a session while something is done; it goes on as if nothing were, to its end.
+
+        At the end it is stopped, and its log and its save are those of one run without a gap.
+        """
+        made = self.start(session_id)
+        [port] = [each["host"] for each in made["ports"] if each["container"] == UDP_PORT]
+        [game] = self.games()
+        with SteadyPlayer(made["host"], port, session_id) as player:
+            player.plays_on()
+            yield player
+            player.plays_on()
+        self.until_ready()
+        assert self.games() == [game]
+        assert self.status(session_id) == "running"
+        assert not player.strangers
+        self.client.delete_session(session_id).expect(204)
+        assert self.games() == []
+        saved = self._saved(session_id)
+        assert saved["session"] == session_id
+        assert saved["datagrams"] == player.sent - len(player.lost)
+        log = self.client.get("/logs", id=session_id).expect(200).body.decode().splitlines()
+        assert [int(line.split()[0]) for line in log] == list(range(1, saved["lines"] + 1))
+
+    def _saved(self, session_id: str) -> dict[str, Any]:
+        archive = self.client.get("/artifacts", session=session_id, path="/data").expect(200)
+        with tarfile.open(fileobj=io.BytesIO(archive.body), mode="r:gz") as tar:
+            member = tar.extractfile("data/save.json")
+            assert member is not None
+            found: dict[str, Any] = json.load(member)
+            return found
+
+
+def make(system: Booted, *arguments: str) -> str:
+    done = system.attempt("make", f"--directory={SOURCES}", *arguments, timeout=_MAKE_TIMEOUT)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    return said
+
+
+def upgraded_sources(system: Booted) -> str:
+    """Give the sources inside a version above the one they have, and return it."""
+    path = f"{SOURCES}/pyproject.toml"
+    text = system.run("cat", path)
+    found = re.search(r'^version = "(.+)"$', text, re.MULTILINE)
+    assert found is not None
+    version = f"{found[1]}.1"
+    system.write(path, text.replace(found[0], f'version = "{version}"'))
+    return version
+
+
+@contextmanager
+def installed() -> Iterator[Installed]:
+    """Boot a system, install both programs, start them, enrol the host and make an application."""
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": _WHEELS}
+    with Booted(offline) as system, Registry(system.host_address) as registry:
+        registry_port = int(registry.address.rpartition(":")[2])
+        system.lead_to_host(registry_port)
+        version = system.run("python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
+        wheels = fetched_wheels(version.strip())
+        system.unpack(_WHEELS, _tar(wheels, [path.name for path in wheels.iterdir()]))
+        system.unpack(SOURCES, _tar(ROOT, source_files()))
+        make(system, "install-controlplane")
+        make(system, "install-agent")
+        tokens = _serve(system, f"127.0.0.1:{registry_port}")
+        host = Installed(system, registry, tokens)
+        host.until_ready()
+        image = build_image(system.docker_socket, f"127.0.0.1:{registry_port}")
+        host.client.post("/application", application()).expect(201)
+        enable_tag(host.client, APPLICATION, image.tag)
+        yield host
+
+
+def _serve(system: Booted, registry: str) -> dict[str, Any]:
+    """Take the first steps that an installation names; return the tokens."""
+    plane = {
+        "api_listen": f"0.0.0.0:{_API_PORT}",
+        "behind_proxy": [system.host_address],
+        "regions": [REGION],
+        "registries": [{"name": "local", "address": registry}],
+    }
+    system.write("/etc/tiltyard/controlplane.toml", to_toml(plane))
+    host = {"rpc_listen": "0.0.0.0:7444", "cpu": 16, "ram": 8192}
+    system.write("/etc/tiltyard/agent.toml", to_toml(host))
+    system.run("cp", "/opt/tiltyard/agent/systemd/daemon.json", "/etc/docker/daemon.json")
+    system.run("systemctl", "restart", "docker")
+
+    settings = ("--config", "/etc/tiltyard/controlplane.toml")
+    shown = system.run(CONTROL_PLANE, "init", *settings, "--json", "--account", "studio")
+    system.run("install", "--mode=600", "/dev/null", TOKENS)
+    system.write(TOKENS, shown)
+    system.run("systemctl", "start", CONTROL_PLANE, AGENT)
+
+    token = system.run(CONTROL_PLANE, "agent", "token", "--region", REGION, "--token-file", TOKENS)
+    system.run(
+        *(AGENT, "enrol", "https://127.0.0.1:7443", "--token-file", "/dev/stdin"),
+        *("--name", HOST),
+        given=token.encode(),
+    )
+    tokens: dict[str, Any] = json.loads(shown)
+    return tokens
+
+
+def _tar(folder: Path, names: list[str]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name in names:
+            tar.add(folder / name, name)
+    return buffer.getvalue()

@@ -1,0 +1,90 @@
+"""This machine as one without systemd, on which whatever is installed is gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+FOLDERS = ("etc", "opt", "usr/local", "var/lib")
+"""What an installation writes to."""
+_COMMAND_TIMEOUT = 300.0
+_ENTER = """
+set -e
+folder=$1
+shift
+# Where /etc is a container's, these are mounts of their own.
+cp --dereference /etc/resolv.conf /etc/hosts "$folder/names" 2>/dev/null || true
+for each in $FOLDERS; do
+  mount -t overlay overlay "/$each" \\
+    -o "lowerdir=/$each,upperdir=$folder/$each/upper,workdir=$folder/$each/work"
+done
+cp --remove-destination "$folder"/names/* /etc
+[ ! -d /run/systemd ] || mount -t tmpfs tmpfs /run/systemd
+mount --bind "$folder/ping_group_range" /proc/sys/net/ipv4/ping_group_range
+exec "$@"
+"""
+
+
+class Overlaid:
+    """A view of this machine's files that takes what is written; for one command after another."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tiltyard-install-", dir="/var/tmp"))
+
+    def __enter__(self) -> Self:
+        for each in FOLDERS:
+            (self.folder / each / "upper").mkdir(parents=True)
+            (self.folder / each / "work").mkdir()
+        (self.folder / "names").mkdir()
+        (self.folder / "ping_group_range").write_text("1\t0\n")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        shutil.rmtree(self.folder)
+
+    def attempt(
+        self,
+        *command: str | Path,
+        cwd: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> tuple[int, str]:
+        """Run a command there; its exit code, and what it said on both its outputs."""
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", _ENTER, "sh", self.folder, *command],
+            cwd=cwd,
+            env={**os.environ, "FOLDERS": " ".join(FOLDERS), **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=_COMMAND_TIMEOUT,
+        )
+        return done.returncode, done.stdout
+
+    def run(
+        self,
+        *command: str | Path,
+        cwd: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
+        """Run a command that must not fail; what it said."""
+        code, said = self.attempt(*command, cwd=cwd, environment=environment)
+        assert code == 0, said
+        return said
+
+    def written(self, path: str) -> Path:
+        """Where that is which was written there."""
+        [each] = [each for each in FOLDERS if path.startswith(f"/{each}/")]
+        return self.folder / each / "upper" / path.removeprefix(f"/{each}/")

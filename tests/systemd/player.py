@@ -1,0 +1,84 @@
+"""A player who never stops sending, and counts what comes back."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from types import TracebackType
+from typing import Self
+
+from tests.docker.stack import eventually
+
+_PAUSE = 0.02
+"""Seconds between two datagrams: fifty a second, as games send."""
+_LATE = 0.5
+"""Seconds that the answer to the last one may take."""
+
+
+class SteadyPlayer:
+    """Sends numbered datagrams to a session of the demo game while the context is entered."""
+
+    def __init__(self, host: str, port: int, session_id: str) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.connect((host, port))
+        self._socket.settimeout(_LATE)
+        self._session_id = session_id
+        self._over = threading.Event()
+        self._threads = [
+            threading.Thread(target=target, name="player") for target in (self._send, self._read)
+        ]
+        self.sent = 0
+        self._answered: set[int] = set()
+        self.strangers: list[str] = []
+        """Answers that are no answers of this session."""
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+        self._socket.close()
+
+    @property
+    def lost(self) -> list[int]:
+        """Numbers of the datagrams without an answer, after the context was left."""
+        return sorted(set(range(1, self.sent + 1)) - self._answered)
+
+    def plays_on(self, count: int = 20) -> None:
+        """Wait until this many more datagrams have been answered."""
+        until = len(self._answered) + count
+        eventually(lambda: len(self._answered) >= until, f"{self._session_id} answers")
+
+    def _send(self) -> None:
+        while not self._over.wait(_PAUSE):
+            try:
+                self._socket.send(f"who am I {self.sent + 1}".encode())
+            except ConnectionRefusedError:  # an ICMP answer to an earlier one
+                continue
+            self.sent += 1
+
+    def _read(self) -> None:
+        while True:
+            try:
+                answer = self._socket.recv(1024).decode()
+            except TimeoutError:
+                if self._over.is_set():
+                    return
+                continue
+            except ConnectionRefusedError:
+                continue
+            who, _, rest = answer.partition(" ")
+            number = rest.rpartition(" ")[2]
+            if who == self._session_id and number.isdigit():
+                self._answered.add(int(number))
+            else:
+                self.strangers.append(answer)

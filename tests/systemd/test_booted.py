@@ -1,0 +1,87 @@
+"""systemd as process 1, for real: it boots, and its watchdog starts a program again that hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docker.stack import eventually
+from tests.systemd.booted import Booted, CommandFailed
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
+
+SERVICE = """
+[Service]
+Type=notify
+ExecStart=/usr/bin/python3 /opt/beats.py
+WatchdogSec=2
+Restart=always
+RestartSec=0
+LimitCORE=0
+"""
+BEATS = """
+import os, socket, time
+
+manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+manager.connect(os.environ["NOTIFY_SOCKET"])
+manager.send(b"READY=1")
+while True:
+    manager.send(b"WATCHDOG=1")
+    time.sleep(0.2)
+"""
+
+
+@pytest.fixture(scope="module")
+def system() -> Iterator[Booted]:
+    with Booted() as booted:
+        yield booted
+
+
+def test_systemd_is_process_1_of_a_system_of_its_own(system: Booted) -> None:
+    assert system.run("cat", "/proc/1/comm") == "systemd\n"
+    assert system.run("systemctl", "is-active", "docker.service", "containerd.service")
+    assert system.run("hostname") != os.uname().nodename
+    assert system.address in system.run("ip", "-brief", "address", "show", "eth0")
+
+
+def test_the_machine_cannot_be_set_from_inside(system: Booted) -> None:
+    setting = "/proc/sys/kernel/pid_max"
+    with pytest.raises(CommandFailed, match="Read-only file system"):
+        system.run("sh", "-c", "echo $(cat $0) >$0", setting)  # to what it is, if it could
+    system.run("sysctl", "--write", "net.ipv4.ip_local_port_range=40000 50000")
+    assert "40000" not in Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+
+
+def test_the_watchdog_starts_what_hangs_again(system: Booted) -> None:
+    system.write("/opt/beats.py", BEATS)
+    system.write("/etc/systemd/system/beats.service", SERVICE)
+    system.run("systemctl", "start", "beats")
+    first = system.unit("beats", "MainPID", "NRestarts")
+    assert first["NRestarts"] == "0"
+    system.run("kill", "-STOP", first["MainPID"])
+
+    def again() -> bool:
+        now = system.unit("beats", "SubState", "NRestarts")
+        return now == {"SubState": "running", "NRestarts": "1"}
+
+    eventually(again, "it was started again")
+    assert system.unit("beats", "MainPID")["MainPID"] != first["MainPID"]
+    [line] = [line for line in system.journal("--unit=beats") if "Watchdog timeout" in line]
+    assert "limit 2s" in line
+
+
+def test_nothing_is_left_of_a_system_that_failed() -> None:
+    with pytest.raises(CommandFailed, match="false: 1"), Booted() as system:
+        network, folder = system.network, system.folder
+        sleeper = subprocess.Popen(system.inside("setsid", "sleep", "infinity"))
+        system.run("false")
+    assert sleeper.wait(10) == -signal.SIGKILL
+    assert not folder.exists()
+    assert not Path(f"/run/netns/{network}").exists()
+    groups = Path("/sys/fs/cgroup")
+    assert not [*groups.glob(network), *groups.glob(f"*/{network}")]

@@ -1,0 +1,162 @@
+"""Installing without systemd: what lies where, upgrades, the way back, and what is left."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import ROOT, copy_sources, source_files
+from tests.systemd.overlaid import FOLDERS, Overlaid
+
+pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(600)]
+PROGRAMS = ("agent", "controlplane")
+SCRIPT = "/opt/tiltyard/agent/systemd/install"
+
+
+@pytest.fixture
+def machine() -> Iterator[Overlaid]:
+    with Overlaid() as made:
+        yield made
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """The sources as they are unpacked, of another user's."""
+    folder = tmp_path / "sources"
+    copy_sources(folder)
+    for name in source_files():
+        os.chown(folder / name, 65534, 65534)
+    return folder
+
+
+def release(machine: Overlaid, link: str) -> str:
+    return machine.written(f"/opt/tiltyard/{link}").readlink().name
+
+
+def test_from_the_sources_to_nothing_left(machine: Overlaid, sources: Path) -> None:
+    state = machine.written("/var/lib/tiltyard-agent")
+    state.mkdir()
+    (state / "agent_id").touch()  # of an agent that root ran by hand
+    machine.run("make", "wheel", cwd=sources)
+    [wheel] = (sources / "dist").iterdir()
+
+    _break_off(machine, sources, wheel)
+    for program in PROGRAMS:
+        said = machine.run("make", f"install-{program}", cwd=sources)
+        assert "systemd does not run here: nothing was started" in said
+        assert f"systemctl start tiltyard-{program}" in said
+    _everything_is_in_place(machine)
+    first = release(machine, "agent")
+    assert release(machine, "controlplane") == first
+    assert "nothing has changed" in machine.run("make", "install-agent", cwd=sources)
+
+    second = _upgrade_the_agent(machine, sources)
+    assert release(machine, "agent.before") == release(machine, "controlplane") == first
+    assert f"agent: now {first}" in machine.run(SCRIPT, "back", "agent")
+    assert (release(machine, "agent"), release(machine, "agent.before")) == (first, second)
+    assert machine.run("tiltyard-agent", "--version").split()[-1] == first.rpartition("-")[0]
+
+    _uninstall(machine, sources)
+
+
+def _break_off(machine: Overlaid, sources: Path, wheel: Path) -> None:
+    """What is not there in full is not used, and is made anew the next time."""
+    nowhere = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": "/nowhere"}
+    code, _ = machine.attempt(
+        sources / "systemd/install", "install", "agent", wheel, environment=nowhere
+    )
+    assert code != 0
+    assert machine.written("/opt/tiltyard/releases").is_dir()
+    assert not machine.written("/opt/tiltyard/agent").is_symlink()
+
+
+def _everything_is_in_place(machine: Overlaid) -> None:
+    for program in PROGRAMS:
+        unit = f"tiltyard-{program}"
+        text = machine.run("cat", f"/usr/local/lib/systemd/system/{unit}.service")
+        assert text == (ROOT / "systemd" / f"{unit}.service").read_text("utf-8")
+        for path in re.findall(r"/(?:opt|etc|usr|bin)/[\w/.-]+", text):
+            machine.run("test", "-e", path)
+        user = ["setpriv", f"--reuid={unit}", f"--regid={unit}", "--init-groups"]
+        settings = f"/etc/tiltyard/{program}.toml"
+        machine.run(*user, unit, "config", "check", "--config", settings)
+        shown = machine.run("stat", "--format=%U:%G %a %n", settings, f"/var/lib/{unit}")
+        assert shown == f"root:{unit} 640 {settings}\n{unit}:{unit} 700 /var/lib/{unit}\n"
+    assert machine.run("stat", "--format=%U", "/var/lib/tiltyard-agent/agent_id").strip() == (
+        "tiltyard-agent"
+    )
+    assert "docker" in machine.run("id", "--name", "--groups", "tiltyard-agent").split()
+    assert (machine.folder / "ping_group_range").read_text() == "0 2147483647\n"
+    for path in machine.written("/opt/tiltyard").rglob("*"):
+        found = path.lstat()
+        assert found.st_uid == found.st_gid == 0, path
+        assert path.is_symlink() or not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
+
+
+def _upgrade_the_agent(machine: Overlaid, sources: Path) -> str:
+    project, settings = sources / "pyproject.toml", machine.written("/etc/tiltyard/agent.toml")
+    first, text = release(machine, "agent"), project.read_text("utf-8")
+    project.write_text(re.sub(r'(?m)^version = "(.+)"$', r'version = "\1.1"', text), "utf-8")
+    kept = settings.read_text("utf-8") + "# the operator's own line\n"
+    settings.write_text(f"{kept}nonsense = 1\n", "utf-8")
+    code, said = machine.attempt("make", "install-agent", cwd=sources)
+    assert code != 0
+    assert "nonsense" in said
+    assert "nothing was changed" in said
+    assert release(machine, "agent") == first
+    settings.write_text(kept, "utf-8")
+    machine.run("make", "install-agent", cwd=sources)
+    assert release(machine, "agent") != first
+    assert settings.read_text("utf-8") == kept
+    return release(machine, "agent")
+
+
+def _uninstall(machine: Overlaid, sources: Path) -> None:
+    state = machine.written("/var/lib/tiltyard-agent")
+    (state / "sessions" / "one").mkdir(parents=True)
+    code, said = machine.attempt(SCRIPT, "uninstall", "agent")
+    assert (code, said.count("FORCE=1")) == (1, 1)
+    assert "PURGE=1" in machine.run(SCRIPT, "uninstall", "agent", environment={"FORCE": "1"})
+    assert (state / "agent_id").exists()
+    assert machine.run("tiltyard-controlplane", "--version")
+    shutil.rmtree(state / "sessions")
+    for program in PROGRAMS:
+        machine.run("make", f"uninstall-{program}", "PURGE=1", cwd=sources)
+    left = [
+        path
+        for folder in FOLDERS
+        for path in (machine.folder / folder / "upper").rglob("*tiltyard*")
+        if not path.is_char_device()  # says that what was there is gone
+    ]
+    assert left == []
+    assert machine.attempt("id", "tiltyard-agent")[0] == 1
+
+
+@pytest.mark.parametrize("theirs", [None, '{"icc": true}'])
+def test_a_new_engine_finds_its_settings_and_an_operators_are_left_alone(
+    machine: Overlaid, tmp_path: Path, theirs: str | None
+) -> None:
+    """On a machine that seems to have no engine; what would install one says what it would."""
+    script = (ROOT / ".ci" / "prerequisites").read_text("utf-8")
+    script = re.sub(r"(?m)^has\(\) .*$", "has() { [ $1 = iptables ]; }", script)
+    script = script.replace("/run/docker.sock", "/nowhere")
+    (tmp_path / "prerequisites").write_text(script, "utf-8")
+    (tmp_path / "apt-get").write_text('#!/bin/sh\necho "asked to $*"\n', "utf-8")
+    (tmp_path / "apt-get").chmod(0o755)
+    settings = "/etc/docker/daemon.json"
+    machine.run("rm", "--force", settings)
+    if theirs is not None:
+        (tmp_path / "theirs").write_text(theirs, "utf-8")
+        machine.run("install", "-D", tmp_path / "theirs", settings)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ("bash", tmp_path / "prerequisites", "host")
+    said = machine.run(*command, cwd=ROOT, environment=path)
+    assert "asked to install --yes --quiet --no-install-recommends docker.io" in said
+    ours = (ROOT / "systemd" / "daemon.json").read_text("utf-8")
+    assert machine.run("cat", settings) == (theirs or ours)

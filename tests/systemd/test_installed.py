@@ -1,0 +1,328 @@
+"""Both programs as systemd runs them on a host, from the installation to its removal.
+
+One system serves all tests, in their order: the last ones take it apart. Each that does something
+to a running host plays a session meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from tests.demo import play
+from tests.deployment import Steps
+from tests.docker.stack import eventually
+from tests.systemd.installed import (
+    AGENT,
+    CONTROL_PLANE,
+    UNITS,
+    Installed,
+    installed,
+    upgraded_sources,
+)
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.registry,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),  # the first one makes the system's root
+]
+
+EXPOSURE = {AGENT: 5.0, CONTROL_PLANE: 2.5}
+"""At most, as `systemd-analyze security` counts; 10 is the worst."""
+
+MODES = {
+    "/etc/tiltyard": "755 root root",
+    "/etc/tiltyard/agent.toml": f"640 root {AGENT}",
+    "/etc/tiltyard/controlplane.toml": f"640 root {CONTROL_PLANE}",
+    f"/var/lib/{AGENT}": f"700 {AGENT} {AGENT}",
+    f"/var/lib/{AGENT}/identity.pem": f"600 {AGENT} {AGENT}",
+    f"/var/lib/{CONTROL_PLANE}": f"700 {CONTROL_PLANE} {CONTROL_PLANE}",
+    f"/var/lib/{CONTROL_PLANE}/authority.pem": f"600 {CONTROL_PLANE} {CONTROL_PLANE}",
+    "/run/tiltyard": f"750 {AGENT} {AGENT}",
+    "/run/tiltyard/agent.sock": f"660 {AGENT} {AGENT}",
+    "/opt/tiltyard": "755 root root",
+}
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Installed]:
+    with installed() as made:
+        yield made
+
+
+def files(host: Installed) -> set[str]:
+    """What the installation has put where, with the time of the last change of each."""
+    found = host.system.run(
+        *("find", "/opt/tiltyard", "/usr/local", "/etc/tiltyard"),
+        *("-path", "*/__pycache__*", "-o", "-type", "d", "-o"),
+        *("-printf", "%p %m %u %g %C@ %l\n"),
+    )
+    return set(found.splitlines())
+
+
+@dataclass
+class Settings:
+    """The settings file of a program, as it was."""
+
+    path: str
+    text: str
+
+
+@contextmanager
+def changed_settings(host: Installed, unit: str, line: str) -> Iterator[Settings]:
+    """Put a line before the settings of a program, until the context is left."""
+    path = f"/etc/tiltyard/{program_of(unit)}.toml"
+    settings = Settings(path, host.system.run("cat", path))
+    host.system.write(path, f"{line}\n{settings.text}")
+    try:
+        yield settings
+    finally:
+        host.system.write(path, settings.text)
+
+
+def until_logged(host: Installed, unit: str, text: str, times: int) -> None:
+    """Wait until so many lines of a unit's journal have this text."""
+
+    def logged() -> bool:
+        lines = host.system.journal(f"_SYSTEMD_UNIT={unit}.service", "--output=cat")
+        return sum(text in line for line in lines) >= times
+
+    eventually(logged, f"{unit} has logged {text!r}")
+
+
+def program_of(unit: str) -> str:
+    return unit.removeprefix("tiltyard-")
+
+
+def left_of_programs(host: Installed) -> str:
+    """What an installation leaves of its programs, data apart."""
+    folders = ("/opt", "/usr/local", "/etc/systemd", "/run")
+    return host.system.run("find", *folders, "-xdev", "-name", "*tiltyard*")
+
+
+def test_both_are_units_that_told_systemd_they_serve(host: Installed) -> None:
+    for unit in UNITS:
+        shown = host.system.unit(unit, "Type", "UnitFileState", "NRestarts", "User")
+        assert shown == {
+            "Type": "notify",
+            "UnitFileState": "enabled",
+            "NRestarts": "0",
+            "User": unit,
+        }
+        assert host.system.run("ps", "-o", "user:32=", "-p", str(host.pid(unit))).strip() == unit
+        assert not host.system.run("systemd-analyze", "verify", f"{unit}.service")
+
+
+def test_files_belong_to_whom_the_documentation_says(host: Installed) -> None:
+    shown = host.system.run("stat", "--format=%n %a %U %G", *MODES)
+    assert dict(line.split(" ", 1) for line in shown.splitlines()) == MODES
+    assert "docker" in host.system.run("id", "-nG", AGENT).split()
+    assert host.system.run("id", "-nG", CONTROL_PLANE).split() == [CONTROL_PLANE]
+    keys = host.system.run(
+        "find",
+        "/var/lib/tiltyard-agent",
+        "/var/lib/tiltyard-controlplane",
+        "-type",
+        "f",
+        "-perm",
+        "/077",
+        "-not",
+        "-path",
+        "*/public/*",
+    )
+    assert keys == ""
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_units_are_hardened(host: Installed, unit: str) -> None:
+    said = host.system.run("systemd-analyze", "security", "--no-pager", unit)
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", said)
+    assert found is not None
+    assert float(found[1]) <= EXPOSURE[unit]
+
+
+def test_the_doctor_finds_nothing_that_fails(host: Installed) -> None:
+    assert "0 FAIL" in host.system.run(AGENT, "doctor")
+
+
+def test_a_session_is_played_whole(host: Installed) -> None:
+    play(host.client, Steps(print))
+
+
+def test_a_game_reads_what_it_may_know_of_itself(host: Installed) -> None:
+    made = host.start("told")
+    [game] = host.games()
+    host.system.run("kill", "-USR1", game.split()[0])
+
+    def has_read() -> bool:
+        log = host.client.get("/logs", id=made["id"]).expect(200).body.decode()
+        return re.search(r'SIGUSR1: \{.*"told"', log) is not None
+
+    eventually(has_read, "it has read session.json as another user than the agent's")
+    host.client.delete_session(made["id"]).expect(204)
+
+
+def test_the_agent_has_the_capabilities_that_it_needs(host: Installed) -> None:
+    host.start("left-alone")
+    host.client.delete_session("left-alone").expect(204)
+    status = host.system.run(AGENT, "status")  # with what it was not permitted to do
+    assert "serving" in status
+    assert "cannot" not in status
+    made = host.start("past-the-engine")
+    engine = str(host.pid("docker"))
+    host.system.run("kill", "-STOP", engine)
+    try:
+        host.client.delete_session(made["id"]).expect(204)
+        assert host.games() == []
+    finally:
+        host.system.run("kill", "-CONT", engine)
+    eventually(lambda: host.status(made["id"]) == "exited", "its end is told")
+
+
+def test_an_upgrade_of_the_agent_disturbs_no_session(host: Installed) -> None:
+    before, plane = host.pid(AGENT), host.pid(CONTROL_PLANE)
+    version = upgraded_sources(host.system)
+    with host.undisturbed("upgraded") as player:
+        host.make("install-agent")
+        assert host.pid(AGENT) not in {0, before}
+        assert f"version {version}" in host.system.run(AGENT, "status")
+    assert player.lost == []
+    assert host.pid(CONTROL_PLANE) == plane
+
+
+def test_an_upgrade_of_the_control_plane_disturbs_no_session(host: Installed) -> None:
+    before, agent = host.pid(CONTROL_PLANE), host.pid(AGENT)
+    with host.undisturbed("upgraded-too") as player:
+        host.make("install-controlplane")
+        assert host.pid(CONTROL_PLANE) not in {0, before}
+    assert player.lost == []
+    assert host.pid(AGENT) == agent
+
+
+def test_the_release_before_can_be_gone_back_to(host: Installed) -> None:
+    now = host.system.run("readlink", "/opt/tiltyard/agent")
+    before = host.system.run("readlink", "/opt/tiltyard/agent.before")
+    assert now != before
+    with host.undisturbed("gone-back") as player:
+        host.system.run("/opt/tiltyard/agent/systemd/install", "back", "agent")
+        assert host.system.run("readlink", "/opt/tiltyard/agent") == before
+        assert host.system.run(AGENT, "--version").split()[-1] in before
+        host.make("install-agent")
+        assert host.system.run("readlink", "/opt/tiltyard/agent") == now
+    assert player.lost == []
+
+
+def test_to_install_again_changes_nothing(host: Installed) -> None:
+    before, pids = files(host), [host.pid(unit) for unit in UNITS]
+    for target in ("install-agent", "install-controlplane"):
+        assert "nothing has changed" in host.make(target)
+    assert files(host) ^ before == set()
+    assert [host.pid(unit) for unit in UNITS] == pids
+
+
+def test_the_watchdog_restarts_an_agent_that_hangs(host: Installed) -> None:
+    before = host.pid(AGENT)
+    restarts = int(host.system.unit(AGENT, "NRestarts")["NRestarts"])
+    with host.undisturbed("watched") as player:
+        host.system.run("kill", "-STOP", str(before))
+
+        def again() -> bool:
+            now = host.system.unit(AGENT, "SubState", "NRestarts")
+            return now == {"SubState": "running", "NRestarts": str(restarts + 1)}
+
+        eventually(again, "the watchdog has started it again", patience=60)
+        assert host.pid(AGENT) != before
+    assert player.lost == []
+    assert any("Watchdog timeout" in line for line in host.system.journal(f"--unit={AGENT}"))
+
+
+def test_a_restart_of_the_engine_leaves_the_session_alone(host: Installed) -> None:
+    engine, agent = host.pid("docker"), host.pid(AGENT)
+    with host.undisturbed("restored") as player:
+        host.system.run("systemctl", "restart", "docker")
+        assert host.pid("docker") != engine
+    assert player.lost == []
+    assert host.pid(AGENT) == agent
+
+
+def test_a_control_plane_that_was_stopped_knows_its_sessions(host: Installed) -> None:
+    with host.undisturbed("remembered") as player:
+        host.system.run("systemctl", "stop", CONTROL_PLANE)
+        player.plays_on()
+        host.system.run("systemctl", "start", CONTROL_PLANE)
+    assert player.lost == []
+
+
+def test_settings_are_read_again_without_a_restart(host: Installed) -> None:
+    before = [host.pid(unit) for unit in UNITS]
+    for unit in UNITS:
+        with changed_settings(host, unit, 'log_level = "debug"') as settings:
+            host.system.run("systemctl", "reload", unit)
+            until_logged(host, unit, "settings reloaded", 1)
+            host.system.write(settings.path, settings.text)
+            host.system.run("systemctl", "reload", unit)
+            until_logged(host, unit, "settings reloaded", 2)
+    assert [host.pid(unit) for unit in UNITS] == before
+    host.until_ready()
+
+
+def test_no_error_was_logged_by_either(host: Installed) -> None:
+    for unit in UNITS:
+        own = (f"_SYSTEMD_UNIT={unit}.service", "--output=cat")
+        assert host.system.journal(*own, "--priority=info")
+        assert host.system.journal(*own, "--priority=err") == []
+        assert not [line for line in host.system.journal(*own) if "Traceback" in line]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_settings_that_do_not_fit_are_not_taken_and_not_started_with(
+    host: Installed, unit: str
+) -> None:
+    before = host.pid(unit)
+    with changed_settings(host, unit, "unheard_of = 1"):
+        host.system.run("systemctl", "reload", unit)
+        until_logged(host, unit, "unheard_of", 1)
+        assert host.pid(unit) == before
+        assert host.system.attempt("systemctl", "restart", unit).returncode != 0
+        shown = host.system.unit(unit, "ActiveState", "ExecMainStatus", "NRestarts")
+        assert shown == {"ActiveState": "failed", "ExecMainStatus": "78", "NRestarts": "0"}
+    host.system.run("systemctl", "start", unit)
+    host.until_ready()
+
+
+def test_an_agent_with_sessions_is_not_removed(host: Installed) -> None:
+    made = host.start("in-the-way")
+    with pytest.raises(AssertionError, match="sessions run here"):
+        host.make("uninstall-agent")
+    host.client.delete_session(made["id"]).expect(204)
+
+
+def test_what_is_removed_leaves_its_data_and_can_come_back(host: Installed) -> None:
+    agent_id = host.system.run("cat", f"/var/lib/{AGENT}/agent_id")
+    for unit in UNITS:
+        host.make(f"uninstall-{program_of(unit)}")
+    assert not left_of_programs(host)
+    for unit in UNITS:
+        host.make(f"install-{program_of(unit)}")
+    host.system.run("systemctl", "start", *UNITS)
+    host.until_ready()
+    assert host.system.run("cat", f"/var/lib/{AGENT}/agent_id") == agent_id
+    assert host.status("in-the-way") == "exited"
+    made = host.start("once-more")
+    host.client.delete_session(made["id"]).expect(204)
+
+
+def test_what_is_purged_leaves_nothing(host: Installed) -> None:
+    for unit in UNITS:
+        host.make(f"uninstall-{program_of(unit)}", "PURGE=1")
+    assert not left_of_programs(host)
+    data = ("/etc/tiltyard", *(f"/var/lib/{unit}" for unit in UNITS))
+    for path in data:
+        assert host.system.attempt("test", "-e", path).returncode != 0, path
+    for unit in UNITS:
+        assert host.system.attempt("id", unit).returncode != 0

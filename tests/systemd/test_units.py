@@ -1,0 +1,150 @@
+"""The units as they are shipped: what systemd thinks of them, and that they fit the programs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent.cli.main import STOP_SECONDS
+from agent.cli.options import EXIT_CONFIG
+from agent.config import AgentConfig
+from controlplane.api.enrolling import BOUNDS
+from controlplane.api.gate import OWN_FILES
+from controlplane.api.serving import HTTP_STOP_TIMEOUT
+from controlplane.config import Config
+from controlplane.sessions import STOP_WAIT
+from tests.harness import ROOT
+from tiltyard.settings.report import EXIT_CONFIG as CONTROL_PLANE_EXIT_CONFIG
+
+SYSTEMD = ROOT / "systemd"
+UNITS = ("tiltyard-agent", "tiltyard-controlplane")
+MOST_EXPOSURE = {"tiltyard-agent": 5.0, "tiltyard-controlplane": 2.5}
+CAPABILITIES = {
+    "tiltyard-agent": {"CAP_KILL", "CAP_NET_ADMIN", "CAP_NET_RAW"},
+    "tiltyard-controlplane": set(),
+}
+SECONDS = {"s": 1, "min": 60}
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def lines(unit: str, key: str) -> list[str]:
+    """The values of a key, in their order."""
+    text = (SYSTEMD / f"{unit}.service").read_text("utf-8")
+    return re.findall(rf"^{key}=(.*)$", text, re.MULTILINE)
+
+
+def line(unit: str, key: str) -> str:
+    [value] = lines(unit, key)
+    return value
+
+
+def seconds(unit: str, key: str) -> float:
+    found = re.fullmatch(r"(\d+)(s|min|)", line(unit, key))
+    assert found is not None
+    return int(found[1]) * SECONDS[found[2] or "s"]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_systemd_finds_nothing_amiss(unit: str, tmp_path: Path) -> None:
+    text = (SYSTEMD / f"{unit}.service").read_text("utf-8")
+    # It looks for the programs, which are not on every machine.
+    copy = tmp_path / f"{unit}.service"
+    copy.write_text(re.sub(r"/opt/tiltyard/\S+/bin/\S+", "/bin/true", text), "utf-8")
+    assert run("systemd-analyze", "verify", "--man=no", copy) == ""
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_little_is_exposed(unit: str) -> None:
+    said = run("systemd-analyze", "security", "--offline=yes", SYSTEMD / f"{unit}.service")
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", said)
+    assert found is not None, said
+    assert float(found[1]) <= MOST_EXPOSURE[unit]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_each_capability_stands_beside_its_reason(unit: str) -> None:
+    assert set(line(unit, "AmbientCapabilities").split()) == CAPABILITIES[unit]
+    assert set(line(unit, "CapabilityBoundingSet").split()) == CAPABILITIES[unit]
+    text = (SYSTEMD / f"{unit}.service").read_text("utf-8")
+    assert set(re.findall(r"^# (CAP_\w+): \w", text, re.MULTILINE)) == CAPABILITIES[unit]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_it_is_begun_again_for_ever_but_for_settings_that_do_not_fit(unit: str) -> None:
+    assert line(unit, "Type") == "notify"
+    assert line(unit, "Restart") == "always"
+    assert line(unit, "StartLimitIntervalSec") == "0"
+    assert int(line(unit, "RestartPreventExitStatus")) == EXIT_CONFIG == CONTROL_PLANE_EXIT_CONFIG
+    assert "PYTHONFAULTHANDLER=1" in lines(unit, "Environment")  # the watchdog's SIGABRT says why
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_strangers_do_not_have_grpc_fill_the_journal(unit: str) -> None:
+    assert "GRPC_VERBOSITY=ERROR" in lines(unit, "Environment")
+
+
+def test_what_they_allow_for_a_stop_is_more_than_it_takes() -> None:
+    assert seconds("tiltyard-agent", "TimeoutStopSec") > STOP_SECONDS
+    listeners = 2 * HTTP_STOP_TIMEOUT
+    bounded = listeners + Config().start_timeout + STOP_WAIT
+    assert seconds("tiltyard-controlplane", "TimeoutStopSec") > bounded
+
+
+def test_the_engine_and_the_agent_are_restarted_without_each_other() -> None:
+    assert "docker.service" in line("tiltyard-agent", "After").split()
+    assert "docker.service" in line("tiltyard-agent", "Wants").split()
+    bound = ("Requires", "Requisite", "BindsTo", "PartOf", "Upholds")
+    assert not [key for key in bound if lines("tiltyard-agent", key)]
+
+
+def test_their_folders_are_those_of_the_settings() -> None:
+    agent = AgentConfig(public_address="192.0.2.1")
+    assert f"/var/lib/{line('tiltyard-agent', 'StateDirectory')}" == str(agent.state_dir)
+    assert f"/run/{line('tiltyard-agent', 'RuntimeDirectory')}" == str(agent.socket.parent)
+    state = line("tiltyard-controlplane", "StateDirectory")
+    assert f"/var/lib/{state}" == str(Config().state_dir)
+    for unit in UNITS:
+        assert line(unit, "StateDirectoryMode") == "0700"
+        assert line(unit, "User") == line(unit, "Group") == line(unit, "StateDirectory") == unit
+
+
+def test_their_files_are_as_many_as_the_settings_ask_for() -> None:
+    connections = Config().max_connections + BOUNDS.total + OWN_FILES
+    assert int(line("tiltyard-controlplane", "LimitNOFILE")) > connections
+    # A quarter of them are for TLS ports.
+    connections = AgentConfig(public_address="192.0.2.1").tls_max_connections
+    assert int(line("tiltyard-agent", "LimitNOFILE")) >= 4 * connections
+
+
+def test_readiness_can_read_what_the_kernel_says_of_games() -> None:
+    assert line("tiltyard-agent", "ProtectProc") == "default"
+    assert line("tiltyard-agent", "ProcSubset") == "all"
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("unit", UNITS)
+def test_users_and_folders_are_made_as_the_units_want_them(unit: str, tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    run("systemd-sysusers", f"--root={tmp_path}", SYSTEMD / f"{unit}.sysusers")
+    run("systemd-tmpfiles", "--create", f"--root={tmp_path}", SYSTEMD / f"{unit}.tmpfiles")
+    [(name, _, user, group, *_)] = entries(tmp_path / "etc/passwd")
+    assert name == unit
+    docker = [
+        members for name, _, _, members in entries(tmp_path / "etc/group") if name == "docker"
+    ]
+    assert docker == ([unit] if unit == "tiltyard-agent" else [])
+    state = (tmp_path / "var/lib" / line(unit, "StateDirectory")).stat()
+    assert (state.st_uid, state.st_gid) == (int(user), int(group))
+    assert state.st_mode & 0o777 == 0o700
+
+
+def entries(path: Path) -> list[list[str]]:
+    return [entry.split(":") for entry in path.read_text("utf-8").splitlines()]

@@ -1,0 +1,121 @@
+"""What the pages tell to type is there, and whatever they show as output was seen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import agent.cli.main
+import controlplane.cli.main
+from tests.doc_examples import PAGES, ROOT, console_blocks, examples
+
+PROGRAMS: dict[str, click.Command] = {
+    "tiltyard-agent": agent.cli.main.main,
+    "tiltyard-controlplane": controlplane.cli.main.main,
+}
+
+RUN_BY = {
+    ("README.md", "See it work"): "tests/test_tooling.py",
+    ("README.md", "Host your own game in five minutes"): "tests/docker/test_docs_examples.py",
+    ("docs/api.md", None): "tests/controlplane/test_docs_api.py",
+    ("docs/operator-api.md", None): "tests/controlplane/test_docs_api.py",
+    ("docs/examples/README.md", None): "tests/docker/test_docs_examples.py",
+    ("docs/porting.md", None): "tests/controlplane/test_docs_porting.py",
+    ("docs/operations.md", "Checking settings"): "tests/agent/test_config_check.py",
+    ("docs/operations.md", "Why a session goes where it goes"): (
+        "tests/controlplane/test_operator_cli.py"
+    ),
+    ("docs/operations.md", "Looking into a host"): "tests/agent/test_cli_debug.py",
+    ("docs/operations.md", "The doctor"): "tests/agent/test_doctor.py",
+    ("docs/operations.md", "Enrol a host"): "tests/flow/test_enrol_command.py",
+    ("docs/operations.md", "Emptying a host"): "tests/agent/test_cli_drain.py",
+    ("docs/operations.md", "Rotating the authority"): "tests/flow/test_rotation.py",
+}
+"""Whose commands show an output: a page (None: all of it) or one of its sections, and the test."""
+
+
+def _spans(page: Path) -> Iterator[str]:
+    """Give what a page shows as typed: in `console` blocks, and between backquotes."""
+    text = page.read_text("utf-8")
+    for _, block in console_blocks(text):
+        yield from (line[2:] for line in block.splitlines() if line[:2] in {"$ ", "# "})
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    yield from (found.replace("\n", " ") for found in re.findall(r"`([^`]+)`", prose))
+
+
+def _typed(page: Path, program: str) -> Iterator[list[str]]:
+    """Give the words of each call of a program, without it."""
+    for span in _spans(page):
+        for part in re.split(r"[|;&]+| #", span):
+            words = part.split()
+            while words and re.fullmatch(r"[A-Z_]+=\S*|sudo|umask|\d{3}", words[0]):
+                words.pop(0)
+            if words[:1] == [program]:
+                yield words[1:]
+
+
+def _unknown(command: click.Command, words: list[str]) -> str:
+    """Say which of these words the command does not have, or nothing."""
+    known = {option for one in command.params for option in one.opts} | {"--help"}
+    for index, word in enumerate(words):
+        if word.startswith("--") and word.partition("=")[0].rstrip(".,…") not in known:
+            return word
+        if isinstance(command, click.Group) and re.match(r"[a-z]", word):
+            if word not in command.commands:
+                return word
+            return _unknown(command.commands[word], words[index + 1 :])
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_command_and_option_is_there(program: str, page: Path) -> None:
+    lost = {
+        " ".join([program, *words])
+        for words in _typed(page, program)
+        if _unknown(PROGRAMS[program], words)
+    }
+    assert lost == set()
+
+
+def test_every_target_of_make_is_there() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    named = {
+        word
+        for page in PAGES
+        for word in re.findall(r"^make ([a-z-]+)", _lines(page), re.MULTILINE)
+    }
+    assert {"demo", "up", "test", "lint"} <= named
+    assert named - targets == set()
+
+
+def _lines(page: Path) -> str:
+    return "\n".join(_spans(page))
+
+
+def test_what_is_shown_as_output_was_seen() -> None:
+    shown = {
+        (str(page.relative_to(ROOT)), example.heading)
+        for page in PAGES
+        for example in examples(page.read_text("utf-8"))
+        if example.shown
+    }
+    assert {
+        each for each in shown if each not in RUN_BY and (each[0], None) not in RUN_BY
+    } == set()
+    for (page, heading), test in RUN_BY.items():
+        assert (ROOT / test).exists()
+        assert heading is None or (page, heading) in shown or page == "README.md", heading
+
+
+def test_python_is_shown_in_files_alone_which_are_run() -> None:
+    for page in PAGES:
+        assert "```python" not in page.read_text("utf-8"), page
+    run = (ROOT / "tests" / "docker" / "test_docs_examples.py").read_text("utf-8")
+    for example in (ROOT / "docs" / "examples").glob("*"):
+        assert example.name in run or example.name == "api.sh", example

@@ -1,0 +1,74 @@
+"""Each line of the log is an event of constant text and fields that are documented."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
+LOGGERS = {"log", "_log", "told", "self._log"}
+OF_EVERY_LINE = {"time", "level", "event", "logger", "exception", "left_out"}
+BOUND = {"request", "account", "session", "agent"}
+"""Fields that the context of a task carries."""
+
+
+def calls() -> Iterator[tuple[str, ast.Call, list[ast.expr]]]:
+    """Every call of a logger: where, and its arguments without a level."""
+    for package in ("agent", "controlplane", "protos/tiltyard"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if not isinstance(node, ast.Call):
+                    continue
+                target, arguments = node.func, node.args
+                if ast.unparse(target) == "partial" and arguments:
+                    target, arguments = arguments[0], arguments[1:]
+                if not isinstance(target, ast.Attribute):
+                    continue
+                if ast.unparse(target.value) not in LOGGERS:
+                    continue
+                where = f"{path.relative_to(ROOT)}:{node.lineno}"
+                if target.attr == "log":
+                    yield where, node, arguments[1:]
+                elif target.attr in LEVELS:
+                    yield where, node, arguments
+
+
+def documented() -> set[str]:
+    """The fields of the table in docs/operations.md."""
+    text = (ROOT / "docs/operations.md").read_text("utf-8")
+    section = text.partition("\n## Logs\n")[2].partition("\n## ")[0]
+    section = section.partition("| field |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (`[^|]+`) \|", section, re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
+
+
+def test_events_are_constant_text() -> None:
+    found = list(calls())
+    assert len(found) > 140, "the calls are not found"
+    for where, _, arguments in found:
+        [event] = arguments
+        for one in [event.body, event.orelse] if isinstance(event, ast.IfExp) else [event]:
+            if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                assert not re.search(r"%[sdrg]|[{}\n=]", one.value), f"{where}: {one.value}"
+            else:  # the name of a constant
+                is_name = isinstance(one, ast.Name) and one.id.isupper()
+                assert is_name, f"{where}: what varies belongs into a field"
+
+
+def test_fields_are_those_that_are_documented() -> None:
+    told = documented()
+    used = {word.arg for _, call, _ in calls() for word in call.keywords if word.arg}
+    used -= {"exc_info"}
+    of_milestones = {"id", "application", "pool"}
+    assert used | BOUND | OF_EVERY_LINE | of_milestones == told
+
+
+def test_nobody_goes_around_it() -> None:
+    for package in ("agent", "controlplane", "protos/tiltyard"):
+        for path in (ROOT / package).rglob("*.py"):
+            text = path.read_text("utf-8")
+            assert "logging.getLogger(__name__)" not in text, path
+            assert "logging.basicConfig" not in text, path

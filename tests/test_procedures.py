@@ -1,0 +1,56 @@
+"""Every command of docs/operations.md is run by a test, which this says for each section."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.doc_examples import ROOT, examples
+
+PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
+
+TYPED = {
+    "Emptying a host": "tests/docker/test_procedures.py",
+    "A host that is lost": "tests/docker/test_procedures.py",
+    "Rotating the authority": "tests/docker/test_procedures.py",
+    "When a disk is full": "tests/docker/test_procedure_full_disk.py",
+    "Moving the agent's files": "tests/docker/test_procedure_full_disk.py",
+    "Backup": "tests/docker/test_lost_database.py",
+    "With a backup": "tests/docker/test_lost_database.py",
+    "Without a backup, with the keys": "tests/docker/test_lost_database.py",
+    "With nothing left": "tests/docker/test_lost_database.py",
+}
+"""Procedures, and who types them line by line, to the last, against real parts."""
+
+CHECKED = {
+    "First steps": "tests/docker/test_enrolled_host.py",
+    "Install": "tests/systemd/test_install.py",
+    "Firewall": "tests/docker/test_firewall.py",
+    "Checking settings": "tests/agent/test_config_check.py",
+    "Log-ins of registries": "tests/docker/test_stored_login.py",
+    "Commands for operators": "tests/controlplane/test_operator_cli.py",
+    "Why a session goes where it goes": "tests/controlplane/test_operator_cli.py",
+    "Looking into a host": "tests/agent/test_cli_debug.py",
+    "The doctor": "tests/agent/test_doctor.py",
+    "Enrol a host": "tests/flow/test_enrol_command.py",
+    "Certificates": "tests/docker/test_enrolled_host.py",
+    "A host that is compromised": "tests/docker/test_enrolled_host.py",
+}
+"""Sections that show commands rather than a procedure, and who runs such commands."""
+
+
+def test_every_section_with_commands_has_a_test() -> None:
+    shown = {example.heading for example in examples(PAGE)}
+    assert shown - set(TYPED) - set(CHECKED) == set()
+    assert set(TYPED) <= shown
+
+
+@pytest.mark.parametrize("heading", TYPED)
+def test_a_procedure_is_typed_as_the_page_has_it(heading: str) -> None:
+    """The test has its lines from the page, and types all of them, or it fails."""
+    text = (ROOT / TYPED[heading]).read_text("utf-8")
+    assert f'procedure("{heading}")' in text or f'commands("{heading}")' in text
+
+
+@pytest.mark.parametrize("test", sorted(set(CHECKED.values())))
+def test_the_tests_are_there(test: str) -> None:
+    assert (ROOT / test).exists()

@@ -23,10 +23,14 @@ TOLD_WAIT = 2.0
 
 
 class AgentState(StrEnum):
-    """How the control plane stands with an agent."""
+    """How the control plane stands with an agent: ready, or why its host gets no sessions."""
 
     CONNECTING = "connecting"
     READY = "ready"
+    SILENT = "silent"
+    DRAINING = "draining"
+    ENGINE_UNAVAILABLE = "engine_unavailable"
+    DISK_FULL = "disk_full"
     UNREACHABLE = "unreachable"
     LOST = "lost"
     NEWER = "newer"
@@ -213,6 +217,18 @@ def state_of(fleet: Fleet, link: HostLink) -> AgentState:
         return AgentState.NEWER
     if link.lost_ms is not None:
         return AgentState.LOST
-    if not link.reconciled:
+    if not link.reconciled or link.host is None:
         return AgentState.CONNECTING
-    return AgentState.READY if fleet.is_heard(link.row.name) else AgentState.UNREACHABLE
+    if not fleet.is_heard(link.row.name):
+        return AgentState.UNREACHABLE
+    if fleet.silent_seconds(link) > fleet.placement_silence:
+        return AgentState.SILENT
+    return _state_of_host(link.host)
+
+
+def _state_of_host(host: Host) -> AgentState:
+    if host.draining:
+        return AgentState.DRAINING
+    if not host.engine_available:
+        return AgentState.ENGINE_UNAVAILABLE
+    return AgentState.DISK_FULL if host.disk_full else AgentState.READY

@@ -38,10 +38,7 @@ DATABASE_WAIT = 1.0
 """Seconds for which a scrape waits for the database: it tells of the rest all the same."""
 
 _APPLICATION = ("region", "account", "application")
-_READY_BUT = ("silent", "draining", "engine_unavailable", "disk_full")
-"""What an agent that is ready is called where no session is placed on its host."""
-
-_AGENT_STATES = (*(s.value for s in AgentState if s is not AgentState.REVOKED), *_READY_BUT)
+_AGENT_STATES = tuple(s.value for s in AgentState if s is not AgentState.REVOKED)
 _STATES = tuple(state for state in State if not state.ended)
 _OVERLAYS = ((False, True), (True, True), (False, False))
 _STATUSES = sorted(
@@ -130,7 +127,7 @@ class LiveCollector(Collector):
         heard = fleet.is_heard(link.row.name)
         for state in _AGENT_STATES:
             count.agents.setdefault((*place, state), 0)
-        count.agents[*place, self._agent_state(link)] += 1
+        count.agents[*place, state_of(fleet, link)] += 1
         count.unclaimed[place] += len(link.unclaimed)
         for state in PullState:
             count.pulls.setdefault((*place, state), 0)
@@ -153,18 +150,6 @@ class LiveCollector(Collector):
             for session in link.live()
             if session.internal_id not in link.unclaimed
         )
-
-    def _agent_state(self, link: HostLink) -> str:
-        state = state_of(self._parts.fleet, link)
-        if state is not AgentState.READY or link.host is None:
-            return state
-        if self._parts.fleet.silent_seconds(link) > self._parts.fleet.placement_silence:
-            return "silent"
-        if link.draining:
-            return "draining"
-        if not link.host.engine_available:
-            return "engine_unavailable"
-        return "disk_full" if link.host.disk_full else state
 
     def _sessions(self, count: _Count) -> Metric:
         """Show every status of each application that has sessions in a region."""

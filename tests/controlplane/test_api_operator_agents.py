@@ -95,7 +95,7 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
         "region": "local",
         "nodePool": "default",
         "declared": True,
-        "state": "ready",
+        "state": "draining",
         "certificateExpires": None,
         "authority": None,
         "revoked": None,
@@ -129,6 +129,23 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
     other = listed[idle.name]
     assert (other["sessions"], other["draining"], other["freeSessions"]) == (0, False, 1000)
     assert_error(await system.ask("GET", "/a2"), 404)
+
+
+async def test_the_state_of_an_agent_says_why_no_session_is_placed_on_its_host(
+    system: Operated,
+) -> None:
+    host = system.agents[1]
+    host.change_host(disk_full=True)
+    await system.reaches("a1", "disk_full")
+    host.change_host(engine_available=False)
+    await system.reaches("a1", "engine_unavailable")
+    host.change_host(draining=True)
+    await system.reaches("a1", "draining")
+    host.change_host(draining=False, engine_available=True, disk_full=False)
+    await system.reaches("a1", "ready")
+    assert (await system.agents_by_name())["a0"]["state"] == "ready"
+    await host.stop()
+    await system.reaches("a1", "silent")
 
 
 async def test_an_agent_that_was_not_heard_since_the_start_is_connecting(system: Operated) -> None:

@@ -167,6 +167,7 @@ def test_f22_without_the_capability_sessions_start_and_the_host_says_so(machine:
             assert player.seen_as(sessions[0]) == player.address
         [warning] = agent.warnings
         assert "CAP_NET_ADMIN" in warning
+        eventually(lambda: warning in agent.process.log.read_text(), "the log has it")
         assert agent.process.log.read_text().count(warning) == 1
 
 

@@ -192,7 +192,7 @@ async def test_over_mutual_tls_and_when_the_host_enrols_again(tmp_path: Path) ->
         shown = await system.shown("host-1")
         assert (shown["draining"], shown["drainDeadline"]) == (True, ordered.deadline_ms)
         await host.start()
-        await system.reaches("host-1", "ready")
+        await system.reaches("host-1", "draining")
         shown = await system.shown("host-1")
         assert (shown["draining"], shown["drainPending"]) == (True, False)
         assert shown["drainDeadline"] == ordered.deadline_ms

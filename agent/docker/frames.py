@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent.engine import LONGEST_PIECE_BYTES, LogPiece, PullProgress
 
-_HEADER_BYTES = 8
+_HEADER = struct.Struct(">II")
+_KINDS = {kind << 24: kind for kind in range(4)}
+"""Of a frame, by the first half of its header."""
 _TIME_BYTES = 30
 """Of a time in UTC with nine digits behind the second; a space follows it."""
 _LONGEST_FRAME = 2**20
 """The engine's are a little longer than LONGEST_PIECE_BYTES."""
+_SPACE, _NEWLINE = b" \n"
 _SYSTEM = 3
 """Frames of this kind carry the engine's own words about the log, without a time."""
 _MAX_LINE = 2**20
@@ -33,7 +37,8 @@ class Demultiplexer:
 
     def __init__(self) -> None:
         self._rest = b""
-        self._within_line: dict[int, bool] = {}
+        self._within_line: set[int] = set()
+        """Streams whose line goes on in their next piece."""
         self._words = bytearray()
 
     @property
@@ -48,33 +53,43 @@ class Demultiplexer:
 
     def feed(self, data: bytes) -> list[LogPiece]:
         """Take in bytes and return what they complete; ValueError when these are no frames."""
+        # A log has a frame a line, so what is done here is done a hundred thousand times a second.
         data = self._rest + data
+        size, begin, within_line = len(data), 0, self._within_line
         pieces: list[LogPiece] = []
-        begin = 0
-        while len(data) - begin >= _HEADER_BYTES:
-            kind, payload = data[begin], begin + _HEADER_BYTES
-            end = payload + int.from_bytes(data[begin + 4 : payload], "big")
-            if kind > _SYSTEM or any(data[begin + 1 : begin + 4]) or end - begin > _LONGEST_FRAME:
+        while size - begin >= _HEADER.size:
+            head, length = _HEADER.unpack_from(data, begin)
+            payload = begin + _HEADER.size
+            kind, end = _KINDS.get(head), payload + length
+            if kind is None or length > _LONGEST_FRAME:
                 raise ValueError(f"no frame begins with {data[begin:payload].hex()}")
-            if end > len(data):
+            if end > size:
                 break
             if kind == _SYSTEM:
                 self._words += data[payload:end][: _MAX_WORDS - len(self._words)]
             else:
-                pieces.append(self._piece(kind, data[payload:end]))
+                text = payload + _TIME_BYTES + 1
+                if text > end or data[text - 1] != _SPACE:
+                    raise ValueError("a frame bears no time")
+                piece = LogPiece(kind, data[payload : text - 1], data[text:end])
+                if data[end - 1] != _NEWLINE or kind in within_line:
+                    piece = self._of_long_line(piece)
+                pieces.append(piece)
             begin = end
         self._rest = data[begin:]
         return pieces
 
-    def _piece(self, stream: int, payload: bytes) -> LogPiece:
-        time, data = payload[:_TIME_BYTES], payload[_TIME_BYTES + 1 :]
-        if payload[_TIME_BYTES : _TIME_BYTES + 1] != b" ":
-            raise ValueError("a frame bears no time")
-        begins_line = not self._within_line.get(stream, False)
+    def _of_long_line(self, piece: LogPiece) -> LogPiece:
+        """Tell which part of its line a piece is, unless it is all of it with its newline."""
+        stream, time, data, *_ = piece
+        begins_line = stream not in self._within_line
         ends_line = data.endswith(b"\n") or len(data) < LONGEST_PIECE_BYTES
-        self._within_line[stream] = not ends_line
-        if ends_line and not begins_line and not data.endswith(b"\n"):
-            data += b"\n"
+        if not ends_line:
+            self._within_line.add(stream)
+        else:
+            self._within_line.discard(stream)
+            if not begins_line and not data.endswith(b"\n"):
+                data += b"\n"
         return LogPiece(stream, time, data, begins_line, ends_line)
 
 

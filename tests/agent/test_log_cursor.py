@@ -99,6 +99,19 @@ def test_a_whole_log_that_begins_behind_the_place_is_not_gone_through() -> None:
     assert cursor.take(lines(1, 2, 3, 4)) == lines(4)
 
 
+def test_an_answer_is_taken_the_same_in_whatever_parts_it_arrives() -> None:
+    answer = [*lines(1, 2, 3), *a_line(4, stream=2, pieces=3), *lines(5, 6), *lines(1, 2, 7)]
+    for width in range(1, len(answer) + 1):
+        cursor = a_cursor(lines(1, 2))
+        cursor.seek()
+        parts = [answer[begin : begin + width] for begin in range(0, len(answer), width)]
+        assert [piece for part in parts for piece in cursor.take(part)] == answer[2:8]
+        assert cursor.over
+        assert cursor.read_bytes == sum(piece.size for piece in answer[:8])
+        cursor.seek()
+        assert cursor.take(lines(6, 8)) == lines(8)
+
+
 def test_what_was_read_is_counted_as_the_engine_counts() -> None:
     cursor = a_cursor(lines(1))
     assert cursor.read_bytes == sum(piece.size for piece in lines(1))
@@ -117,6 +130,8 @@ class Log:
     gaps: int = 0
     lost: bool = False
     cursor: Cursor = field(default_factory=Cursor)
+    width: int = 1
+    """Pieces that arrive at once."""
 
     def write(self, pieces: Sequence[LogPiece]) -> None:
         self.kept += pieces
@@ -132,12 +147,16 @@ class Log:
     def read(self, tail: int) -> None:
         for answer in [self.kept[-tail:], self.kept] if self.cursor.has_mark else [self.kept]:
             self.cursor.seek()
-            self.told += self.cursor.take(answer)
+            self._take(answer)
             if self.cursor.found:
                 return
         self.gaps += 1
         self.cursor.jump()
-        self.told += self.cursor.take(self.kept)
+        self._take(self.kept)
+
+    def _take(self, answer: Sequence[LogPiece]) -> None:
+        for begin in range(0, len(answer), self.width):
+            self.told += self.cursor.take(answer[begin : begin + self.width])
 
 
 STEPS = st.lists(
@@ -150,12 +169,12 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS, st.permutations(range(40)))
+@given(STEPS, st.permutations(range(40)), st.integers(1, 4))
 def test_every_piece_once_and_in_order_or_a_gap(
-    steps: list[tuple[str, int, int]], times: list[int]
+    steps: list[tuple[str, int, int]], times: list[int], width: int
 ) -> None:
     """Whatever the wall clock does: times name lines and order nothing."""
-    log, unfinished = Log(), dict[int, list[LogPiece]]()
+    log, unfinished = Log(width=width), dict[int, list[LogPiece]]()
     for number, (what, first, second) in enumerate([*steps, ("read", 1, 0)]):
         if what == "write":
             # A long line may be written while the other stream goes on.

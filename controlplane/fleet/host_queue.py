@@ -22,8 +22,12 @@ from controlplane.fleet.room_forecast import RoomForecast
 RECHECK = 0.5
 """Seconds between two looks whether there still are hosts with room for those who wait."""
 
-WEIGHT = 0.2
-"""Of the newest interval between two turns in the pace of a line."""
+MEMORY = 100
+"""Turns after which what they took counts for about a third in the pace of a line."""
+
+REACH = 10
+"""A wait is foretold so many times as long as turns were watched: one that comes late among many
+that are waited for shall not have all others refused."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,18 +53,52 @@ class Ask:
     wish: _Wish = field(init=False)
 
 
+@dataclass(slots=True)
+class Pace:
+    """How fast the turns of a line come: `turns` in so many seconds; old ones are forgotten."""
+
+    turns: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two turns; 0 while nothing is known."""
+        return self.seconds / self.turns if self.turns else 0.0
+
+    def note_first(self, seconds: float) -> None:
+        """Take in that the first of a line waited so long: turns come no slower than that.
+
+        Of many starts that were begun together the first ends late, and the others with it.
+        """
+        if seconds < self.interval:
+            self.note(seconds)
+
+    def note(self, seconds: float) -> None:
+        """Take in that a turn came so long after the one before, while somebody waited."""
+        kept = 1 - 1 / MEMORY
+        self.turns = kept * self.turns + 1
+        self.seconds = kept * self.seconds + seconds
+
+    def seconds_for(self, turns: int) -> float:
+        """Estimate what so many turns take, or what they take at least."""
+        return min(turns * self.interval, REACH * self.seconds)
+
+
 @dataclass(slots=True, eq=False)
 class _Line:
     place: tuple[str, str]
     waiting: FairLine[Ask] = field(default_factory=FairLine)
     wishes: dict[Wanted, _Wish] = field(default_factory=dict)
     is_watched: bool = False
-    pace: float | None = None
-    """Seconds between two turns, while somebody waited; None before there was one."""
+    pace: Pace = field(default_factory=Pace)
     last_turn: float = 0.0
     """When the last turn was, or when the first in an empty line joined it."""
+    had_turn: bool = False
+    """True once there was a turn since then."""
 
-    def join(self, ask: Ask) -> None:
+    def join(self, ask: Ask, now: float) -> None:
+        if not self.waiting:
+            self.last_turn, self.had_turn = now, False
         ask.wish = self.wishes.setdefault(ask.wanted, _Wish(ask.wanted))
         ask.wish.waiting += 1
         self.waiting.join(ask.account, ask)
@@ -75,13 +113,12 @@ class _Line:
         return True
 
     def note_turn(self, now: float) -> None:
-        interval = now - self.last_turn
-        self.pace = interval if self.pace is None else self.pace + WEIGHT * (interval - self.pace)
-        self.last_turn = now
+        (self.pace.note if self.had_turn else self.pace.note_first)(now - self.last_turn)
+        self.last_turn, self.had_turn = now, True
 
     def seconds_until(self, account: str) -> float:
         """Estimate when a start that joins now would begin; 0 while nothing is known."""
-        return (self.waiting.ahead(account) + 1) * (self.pace or 0.0)
+        return self.pace.seconds_for(self.waiting.ahead(account) + 1)
 
 
 class HostQueue:
@@ -114,10 +151,8 @@ class HostQueue:
             raise self._no_room(ask)
         line = self._lines.setdefault(ask.place, _Line(ask.place))
         self._check_wait(line, ask, seconds)
-        if not line.waiting:
-            line.last_turn = self._clock.monotonic()
         ask.given = asyncio.get_running_loop().create_future()
-        line.join(ask)
+        line.join(ask, self._clock.monotonic())
         self._watch(line)
         try:
             await asyncio.wait({ask.given}, timeout=seconds)

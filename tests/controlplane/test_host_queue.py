@@ -11,7 +11,7 @@ import pytest
 
 from controlplane.fleet.contract import PortRequest, Protocol, Resources
 from controlplane.fleet.host_link import HostLink
-from controlplane.fleet.host_queue import Ask
+from controlplane.fleet.host_queue import REACH, Ask, Pace
 from controlplane.fleet.placement import Wanted
 from controlplane.fleet.room_forecast import LONGEST
 from tests.controlplane.fake_agent import FakeAgent, refusing
@@ -104,13 +104,44 @@ async def test_a_line_that_is_full_refuses_at_once(system: System) -> None:
 async def test_who_could_not_begin_in_time_is_told_when_to_come_again(system: System) -> None:
     gate = Gate(system.agent)
     asked = [await _begin(system, gate), await _join(system, "second")]
-    _line(system).pace = 100.0
+    _line(system).pace = Pace(turns=1, seconds=100.0)
     refused = await system.start(id="late")
     assert_error(refused, 420)
     assert 190 <= int(refused.headers["Retry-After"]) <= 200
     gate.open(9)
     assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
-    assert _line(system).pace < 100.0  # a turn has come since then
+    assert _line(system).pace.interval < 100.0  # a turn has come since then
+
+
+def test_what_one_turn_took_does_not_foretell_what_thousands_take() -> None:
+    pace = Pace()
+    pace.note_first(1.0)  # until the first of many that began together has ended
+    assert pace.seconds_for(4000) == 0.0
+    pace.note(0.5)
+    assert pace.seconds_for(REACH) == pace.seconds_for(4000) == REACH / 2
+    for _ in range(199):
+        pace.note(0.01)
+    assert pace.seconds_for(100) == pytest.approx(1.0, rel=0.2)
+
+
+def test_the_pace_follows_hosts_that_become_slower_or_faster() -> None:
+    pace = Pace()
+    for interval in (0.1, 2.0, 0.1):
+        for _ in range(600):
+            pace.note(interval)
+        assert pace.interval == pytest.approx(interval, rel=0.1)
+        assert pace.seconds_for(100) == pytest.approx(100 * interval, rel=0.1)
+
+
+async def test_a_first_turn_that_came_late_has_nobody_refused(system: System) -> None:
+    gate = Gate(system.agent)
+    asked = [await _begin(system, gate), await _join(system, "second")]
+    _line(system).last_turn -= 100.0
+    gate.open()
+    await eventually(lambda: gate.begun == ["first", "second"])
+    asked += [await _join(system, "third"), await _join(system, "fourth")]
+    gate.open(9)
+    assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
 
 
 async def test_who_finds_no_room_is_told_when_sessions_are_to_end(system: System) -> None:
@@ -138,14 +169,14 @@ async def test_hosts_that_were_slow_once_are_waited_for_again(system: System) ->
     asked = [await _begin(system, gate), await _join(system, "second")]
     gate.open(2)
     assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
-    _line(system).pace = 100.0
+    _line(system).pace = Pace(turns=1, seconds=100.0)
     third = _ask(system, "third")
     await eventually(lambda: gate.begun[2:] == ["third"])
     fourth = _ask(system, "fourth")
     await eventually(lambda: len(_line(system).waiting) == 1)
     gate.open(2)
     assert [(await third).status, (await fourth).status] == [201, 201]
-    assert _line(system).pace < 100.0
+    assert _line(system).pace.interval < 100.0
 
 
 async def test_a_slot_is_given_to_who_waits_in_the_step_in_which_it_gets_free(

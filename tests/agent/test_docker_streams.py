@@ -152,6 +152,15 @@ async def test_a_log_is_let_go_of_in_time_by_a_reader_who_stalls(
             await anext(answer)
 
 
+async def test_lines_that_come_one_by_one_are_taken_together(
+    script: ScriptedEngine, engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.docker.streams.GATHER_SECONDS", 1.0)
+    script.answer("GET /containers/x/logs", streams(*[FIRST_PIECE["logs"]] * 100))
+    async with engine.logs("x") as answer:
+        assert [len(pieces) async for pieces in answer] == [100]
+
+
 async def test_a_log_that_the_engine_cannot_read_to_its_end(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:

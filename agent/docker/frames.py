@@ -61,7 +61,7 @@ class Demultiplexer:
             head, length = _HEADER.unpack_from(data, begin)
             payload = begin + _HEADER.size
             kind, end = _KINDS.get(head), payload + length
-            if kind is None or length > _LONGEST_FRAME:
+            if kind is None or end - begin > _LONGEST_FRAME:
                 raise ValueError(f"no frame begins with {data[begin:payload].hex()}")
             if end > size:
                 break

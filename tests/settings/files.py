@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from tests.harness import AgentProcess, ControlPlaneProcess
+from tiltyard.settings.mistakes import SettingsError
 
 DEADLINE = 20.0
 ODD = (
@@ -14,6 +17,21 @@ ODD = (
     *("''", "'x'", '"\\u0000"', "'é😀'", "[]", "[1]", "['']", "[[1]]", "{}", "{a = 1}", "[{}]"),
 )
 """Values of every kind of TOML's, few of which fit anywhere."""
+
+
+def assert_taken_or_told(
+    path: Path, key: str, check: Callable[[Path], object], refusal: type[SettingsError]
+) -> None:
+    """Whatever stands for a key, a check takes it or refuses it with the place of each mistake."""
+    for value in ODD:
+        path.write_text(f"{key} = {value}\n")
+        try:
+            check(path)
+        except refusal as error:
+            nowhere = [str(mistake) for mistake in error.mistakes if not mistake.where]
+        else:
+            nowhere = []
+        assert nowhere == [], value
 
 
 def hang_up(part: AgentProcess | ControlPlaneProcess, text: str, event: str) -> None:

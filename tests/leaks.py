@@ -13,8 +13,12 @@ from blockbuster import blockbuster_ctx
 
 _GRACE = 2.0
 """Seconds for tasks that were cancelled and threads that were told to end."""
-_NOT_OURS = ("_poll_wrapper", "asyncio_")
-"""Threads of grpc's and asyncio's own, which end with the loop, after this check."""
+_NOT_OURS = ("_poll_wrapper", "asyncio_", "Dummy-")
+"""Threads of grpc's and asyncio's own, which end with the loop, after this check.
+
+``Dummy-`` is how ``threading`` calls one that C code began, from the first time it asks which
+thread it is: grpc's, whenever the garbage collector happens to run there.
+"""
 
 
 @pytest.fixture(autouse=True)

@@ -201,8 +201,7 @@ class PrivateEngine:
             Path(path.read_text().removeprefix("unix://")).unlink(missing_ok=True)
         for mount in _mounts_below(self.folder, self.data_root):
             run("umount", mount)
-        for folder in Path("/sys/fs/cgroup").glob(f"**/{self.folder.name}"):
-            remove_cgroup(folder)
+        remove_cgroups(self.folder.name)
         for name in ("containerd", "containerd.sock", "docker.sock", "exec"):
             _remove_path(self.folder / name)
 
@@ -269,7 +268,14 @@ def _mounts_below(*folders: Path) -> list[str]:
     return found[::-1]
 
 
-def remove_cgroup(folder: Path) -> None:
+def remove_cgroups(name: str) -> None:
+    """Remove what has this name, of version 2 alone or of several hierarchies."""
+    for depth in ("", "*/"):  # not deeper, where those of other engines come and go
+        for folder in Path("/sys/fs/cgroup").glob(depth + name):
+            _remove_cgroup(folder)
+
+
+def _remove_cgroup(folder: Path) -> None:
     """Remove a cgroup without processes; one of a killed process may be busy for a moment."""
     deadline = time.monotonic() + _END_TIMEOUT
     for path, _, _ in os.walk(folder, topdown=False):

@@ -38,7 +38,8 @@ def traces(engine: PrivateEngine) -> list[str]:
             for line in listing.splitlines()
             if engine.folder.name in line or engine.namespace in line
         ]
-    left += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{engine.folder.name}")]
+    for depth in ("", "*/"):
+        left += [str(path) for path in Path("/sys/fs/cgroup").glob(depth + engine.folder.name)]
     left += [name for name in command("ip", "netns").splitlines() if engine.namespace in name]
     return left
 

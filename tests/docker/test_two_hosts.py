@@ -141,10 +141,11 @@ def test_f40_over_a_slow_link_that_loses_packets_starts_end_and_the_host_is_hear
                 answers = list(callers.map(start, range(4 * AT_ONCE)))
             assert {answer.status for answer in answers} <= {201, 420}
             assert 201 in {answer.status for answer in answers}
-            assert link.connections == before, "the one connection holds"
+            held = link.connections
+            assert held <= before + MOST_TRIES, "not one for each start"
             fleet.control_plane.restart()
             fleet.until_ready()
-            assert link.connections <= before + MOST_TRIES
+            assert link.connections <= held + MOST_TRIES
         fleet.everything_runs_once()
 
 

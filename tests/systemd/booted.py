@@ -22,7 +22,7 @@ import click
 
 from tests.docker.stack import eventually
 from tests.harness import Process
-from tests.private_engine import remove_cgroup
+from tests.private_engine import remove_cgroups
 from tests.private_network import PrivateNetwork
 from tests.real_engine import Unavailable
 from tests.systemd.root import made_root
@@ -182,9 +182,7 @@ class Booted:
         try:
             self._process.kill()  # which takes systemd with it, and that everything else
             if self._network.name:
-                for depth in ("", "*/"):  # of version 2 alone, or of several hierarchies
-                    for group in Path("/sys/fs/cgroup").glob(depth + self._network.name):
-                        remove_cgroup(group)  # waits until nobody is in it
+                remove_cgroups(self._network.name)  # waits until nobody is in them
         finally:
             self._network.remove()
             shutil.rmtree(self.folder)

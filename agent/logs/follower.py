@@ -17,8 +17,8 @@ from tiltyard.journal.events import get_logger
 log = get_logger(__name__)
 
 LIVE_BYTES = LOG_BYTES // 2
-"""So much of a log is streamed by the engine as it is written: it cannot have begun a new file.
-Beyond, a follower asks for what is new, step by step."""
+"""So much of a log is streamed by the engine as it is written: it comes of one file, and so does
+what was read ahead, less than a MiB. Beyond, a follower asks for what is new, step by step."""
 TAIL_PIECES = 1000
 """How far back a step asks at least; a thousand lines take the engine 14 ms."""
 

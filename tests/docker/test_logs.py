@@ -29,7 +29,8 @@ from tests.demo_game import Image
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry]
 
-FILE_BYTES = 2**19
+FILE_BYTES = 2**20
+"""With what is streamed live, what was read ahead must fit, 850 kB at most."""
 CLOCK = SystemClock()
 LINE = re.compile(rb"(\d{6,}) \S+ .*")
 
@@ -88,7 +89,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that keeps a little, and followers who know."""
     config = {"max-size": str(FILE_BYTES), "max-file": "2", "compress": "false"}
     monkeypatch.setattr(container_config, "_LOG_CONFIG", {"Type": "local", "Config": config})
-    monkeypatch.setattr(log_follower, "LIVE_BYTES", FILE_BYTES // 2)
+    monkeypatch.setattr(log_follower, "LIVE_BYTES", FILE_BYTES // 8)
     monkeypatch.setattr(logs, "STEP_SECONDS", 0.1)
 
 
@@ -148,7 +149,7 @@ async def all_of(chunks: AsyncGenerator[bytes]) -> bytes:
 async def test_f32_each_line_once_and_in_order_while_the_engine_drops_files(
     engine: DockerEngine, demo_image: Image, tmp_path: Path
 ) -> None:
-    game_args = ("--flood", "500000", "--lines-per-second", "0", "--exit-after", "3")
+    game_args = ("--flood", "600000", "--lines-per-second", "0", "--exit-after", "6")
     async with playing(engine, demo_image, tmp_path, *game_args, "--stderr-too") as game:
         followers = [asyncio.create_task(all_of(game.followed())) for _ in range(3)]
         slow = game.followed()
@@ -195,7 +196,7 @@ async def test_f31_a_flood_of_anything_is_followed_and_sealed(
 ) -> None:
     """One line that does not end, or every byte there is: zero, and what is no UTF-8."""
     records = Records(tmp_path / "state")
-    game_args = ("--flood", "3000000", "--flood-with", what, "--exit-after", "1.2")
+    game_args = ("--flood", "6000000", "--flood-with", what, "--exit-after", "1.2")
     async with playing(engine, demo_image, tmp_path, *game_args) as game:
         follower = asyncio.create_task(all_of(game.followed()))
         await game.end()

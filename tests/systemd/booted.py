@@ -147,7 +147,11 @@ class Booted:
         return dict(line.split("=", 1) for line in shown.splitlines())
 
     def journal(self, *arguments: str) -> list[str]:
-        """Return the lines of the journal that `journalctl` selects by these arguments."""
+        """Return the lines of the journal that `journalctl` selects by these arguments.
+
+        Whatever was logged before is among them.
+        """
+        self.attempt("journalctl", "--sync")
         return self.run("journalctl", "--no-pager", "--quiet", *arguments).splitlines()
 
     def _is_systemd(self) -> bool:

@@ -268,11 +268,16 @@ def _mounts_below(*folders: Path) -> list[str]:
     return found[::-1]
 
 
+def cgroups(name: str) -> list[Path]:
+    """Whatever has this name, wherever it is; those of other engines may come and go meanwhile."""
+    paths = (Path(path) for path, _, _ in os.walk("/sys/fs/cgroup"))
+    return [path for path in paths if path.name == name]
+
+
 def remove_cgroups(name: str) -> None:
-    """Remove what has this name, of version 2 alone or of several hierarchies."""
-    for depth in ("", "*/"):  # not deeper, where those of other engines come and go
-        for folder in Path("/sys/fs/cgroup").glob(depth + name):
-            _remove_cgroup(folder)
+    """Remove whatever has this name."""
+    for folder in cgroups(name):
+        _remove_cgroup(folder)
 
 
 def _remove_cgroup(folder: Path) -> None:

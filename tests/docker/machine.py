@@ -25,7 +25,7 @@ from tests.docker.stack import PATIENCE, eventually
 from tests.faults.published_ports import led_to_containers, published
 from tests.faults.real_host import RealHost
 from tests.harness import AgentProcess, Registry
-from tests.private_engine import PrivateEngine
+from tests.private_engine import PrivateEngine, cgroups
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
@@ -75,8 +75,7 @@ class Machine:
         folder = self.engine.folder
         links = self.run("ip", "-brief", "link").splitlines()
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-        hierarchies = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()]
-        groups = [group for each in hierarchies for group in each.glob(f"{folder.name}/*")]
+        groups = [path for group in cgroups(folder.name) for path in group.glob("*")]
         return {
             "links": frozenset(line.split()[0].partition("@")[0] for line in links),
             "rules": frozenset(self.run("iptables", "-t", "nat", "-S").splitlines()),

@@ -74,6 +74,15 @@ class PoolAgent(KilledAgent):
         )
         return self._stub.ClaimSession.future(request, timeout=PATIENCE)
 
+    def heard_of_claim(self, session: pb.Session) -> list[str]:
+        """What a game wrote about the signal of its claim, once it wrote anything."""
+
+        def heard() -> list[str]:
+            return [line.text for line in self.log(session) if line.text.startswith("SIGUSR1: ")]
+
+        eventually(lambda: bool(heard()), "the game has heard of its claim")
+        return heard()
+
     def drain(self, *, draining: bool) -> None:
         self._stub.SetDrain(pb.SetDrainRequest(draining=draining), timeout=PATIENCE)
 

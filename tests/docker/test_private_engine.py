@@ -16,7 +16,7 @@ from docker.models.containers import Container
 from tests.demo_game import TCP_PORT, UDP_PORT, build_image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
 from tests.harness import Registry
-from tests.private_engine import PrivateEngine, small_disk
+from tests.private_engine import PrivateEngine, cgroups, small_disk
 from tests.real_engine import accepts
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -38,8 +38,7 @@ def traces(engine: PrivateEngine) -> list[str]:
             for line in listing.splitlines()
             if engine.folder.name in line or engine.namespace in line
         ]
-    for depth in ("", "*/"):
-        left += [str(path) for path in Path("/sys/fs/cgroup").glob(depth + engine.folder.name)]
+    left += map(str, cgroups(engine.folder.name))
     left += [name for name in command("ip", "netns").splitlines() if engine.namespace in name]
     return left
 

@@ -42,12 +42,7 @@ def test_a_claimed_game_reads_what_it_has_become_and_the_pool_is_full_again(
     found = seen_by(session)  # the answer comes after it
     assert (found["id"], found["standby"]) == ("match/1 ü", False)
     assert found["request"] == {"args": ["--ignored"], "labels": {"who": "match/1 ü"}}
-
-    def told() -> list[str]:
-        return [line.text for line in agent.log(session) if line.text.startswith("SIGUSR1: ")]
-
-    eventually(lambda: bool(told()), "the game has had its signal")
-    [line] = told()
+    [line] = agent.heard_of_claim(session)
     assert '"id":"match/1 ü"' in line
     agent.until_ready(2)
     with pytest.raises(grpc.RpcError) as refused:

@@ -1,8 +1,9 @@
 """What the sessions of a host use, as the kernel's control groups count it.
 
 Each run of a container has a control group of its own, which the engine removes a moment after
-the end of the run. So all are read again and again by one task, and each once more as soon as its
-first process has ended: what a run used is known but for that moment, or the last SAMPLE_SECONDS.
+the end of the run. So each is read as soon as it is known, then again and again by one task, and
+once more as soon as its first process has ended. Where that comes too late, what the run used
+since the last reading is missing: SAMPLE_SECONDS at most, YOUNG_SAMPLE_SECONDS of a short run.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from agent.sessions.history import Usage
 from agent.sessions.session import Process
 
 SAMPLE_SECONDS = 5.0
+YOUNG_SAMPLE_SECONDS = 1.0
+"""For a run that is younger than SAMPLE_SECONDS: many crash before there would be a sample."""
 THREADS = 2
 """One for the round over all, 0.1 s for 1,000 sessions; what has ended does not wait for it."""
 
@@ -104,6 +107,14 @@ def find_counters(process: Process) -> Counters | None:
     return counters_of(groups) if live_process(process.pid) == process else None
 
 
+class _Run(NamedTuple):
+    """A run that is watched: where to read, since when (monotonic seconds), what it has used."""
+
+    counters: Counters
+    since: float
+    usage: Usage
+
+
 class UsageMeter:
     """Reads what the runs that it was told to watch use, on threads of its own.
 
@@ -117,44 +128,57 @@ class UsageMeter:
         self._find = find
         self._pool = ThreadPoolExecutor(THREADS, "usage")
         self._reading: set[asyncio.Future[Any]] = set()
-        self._watched: dict[Process, tuple[Counters, Usage]] = {}
+        self._watched: dict[Process, _Run] = {}
 
     async def run(self) -> None:
-        """Read all again and again, for ever."""
+        """Read all again and again, and the young more often, for ever."""
+        rounds = round(SAMPLE_SECONDS / YOUNG_SAMPLE_SECONDS)
         while True:
-            await self._clock.sleep(SAMPLE_SECONDS)
-            counters = {process: found for process, (found, _) in self._watched.items()}
-            for process, usage in (await self._do(partial(_read_all, counters))).items():
-                self._note(process, usage)
+            for number in range(1, rounds + 1):
+                await self._clock.sleep(YOUNG_SAMPLE_SECONDS)
+                young_since = self._clock.monotonic() - SAMPLE_SECONDS
+                counters = {
+                    process: run.counters
+                    for process, run in self._watched.items()
+                    if number == rounds or run.since > young_since
+                }
+                if counters:
+                    for process, usage in (await self._do(partial(_read_all, counters))).items():
+                        self._note(process, usage)
 
     async def watch(self, process: Process) -> None:
         """Read what this run uses from now on; nothing happens when it has ended already."""
         if process in self._watched:
             return
-        found = await self._do(partial(self._find, process))
+        found = await self._do(partial(self._find_and_read, process))
         if found is not None:
-            self._watched.setdefault(process, (found, Usage()))
+            counters, usage = found
+            self._watched.setdefault(process, _Run(counters, self._clock.monotonic(), usage))
 
     async def read(self, process: Process, *, last: bool = False) -> Usage:
         """What a run has used, read once more if that can be; after the `last` it is forgotten."""
         if process not in self._watched:
             return Usage()
-        usage = await self._do(self._watched[process][0].read)
+        usage = await self._do(self._watched[process].counters.read)
         self._note(process, usage)
-        known = self._watched.get(process)
+        run = self._watched.get(process)
         if last:
             self._watched.pop(process, None)
-        return usage if known is None else known[1]
+        return usage if run is None else run.usage
 
     async def close(self) -> None:
         """Wait for a reading under way."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         await asyncio.gather(*self._reading, return_exceptions=True)
 
+    def _find_and_read(self, process: Process) -> tuple[Counters, Usage] | None:
+        counters = self._find(process)
+        return None if counters is None else (counters, counters.read())
+
     def _note(self, process: Process, usage: Usage) -> None:
-        if process in self._watched:
-            counters, before = self._watched[process]
-            self._watched[process] = counters, before | usage
+        run = self._watched.get(process)
+        if run is not None:
+            self._watched[process] = run._replace(usage=run.usage | usage)
 
     async def _do(self, read: Callable[[], T]) -> T:
         """Read on a thread; a cancelled wait does not cut a reading off."""

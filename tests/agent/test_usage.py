@@ -10,7 +10,7 @@ import pytest
 
 from agent.sessions.history import Usage
 from agent.sessions.session import Process
-from agent.sessions.usage import SAMPLE_SECONDS, UsageMeter, counters_of, find_counters
+from agent.sessions.usage import UsageMeter, counters_of, find_counters
 from tests.agent.cgroups import FakeCgroups
 from tests.fakes import FakeClock
 
@@ -104,14 +104,39 @@ async def test_all_are_read_every_five_seconds_by_one_task(
     tasks = len(asyncio.all_tasks())
     for process in (ONE, TWO):
         await meter.watch(process)
+    await clock.advance(5)
+    for process in (ONE, TWO):
         cgroups.use(process, cpu_seconds=process.pid, memory_bytes=1)
     assert len(asyncio.all_tasks()) == tasks
-    await clock.advance(SAMPLE_SECONDS)
-    await clock.advance(0)
+    await clock.advance(5)
     for process in (ONE, TWO):
         cgroups.remove(process)
     assert await meter.read(ONE, last=True) == Usage(100, 1)
     assert await meter.read(TWO, last=True) == Usage(200, 1)
+
+
+async def test_a_run_that_was_watched_but_for_a_moment_is_known(
+    meter: UsageMeter, cgroups: FakeCgroups
+) -> None:
+    cgroups.use(ONE, cpu_seconds=0.1, memory_bytes=1)
+    await meter.watch(ONE)
+    cgroups.remove(ONE)
+    assert await meter.read(ONE, last=True) == Usage(0.1, 1)
+
+
+async def test_a_young_run_is_read_every_second_and_an_old_one_every_five(
+    meter: UsageMeter, cgroups: FakeCgroups, clock: FakeClock
+) -> None:
+    await meter.watch(ONE)
+    await clock.advance(7)
+    for process in (ONE, TWO):
+        await meter.watch(process)
+        cgroups.use(process, cpu_seconds=1, memory_bytes=1)
+    await clock.advance(2)
+    for process in (ONE, TWO):
+        cgroups.remove(process)
+    assert await meter.read(ONE, last=True) == Usage()
+    assert await meter.read(TWO, last=True) == Usage(1, 1)
 
 
 async def test_a_run_is_read_once_more_at_its_end_and_then_forgotten(

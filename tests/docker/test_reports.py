@@ -34,7 +34,7 @@ def report_file(stack: Stack) -> Path:
 
 
 def test_a_game_that_fails_tells_its_exit_code_its_log_and_what_it_used(stack: Stack) -> None:
-    made = stack.start(args=["--exit-after", "1", "--exit-code", "7", "--flood", "0"])
+    made = stack.start(args=["--exit-after", "2", "--exit-code", "7", "--flood", "0"])
     stack.client.get(f"/session/{made['id']}/report").expect(409)
     report = report_of(stack, made["id"])
     assert (report["id"], report["status"], report["end_reason"]) == (

@@ -9,9 +9,11 @@ import time
 _RESEND = 0.02
 """Seconds until an unanswered datagram is sent again: players' clients are this impatient."""
 _TCP_RETRY = 0.02
+_PATIENCE = 15.0
+"""Seconds within which a game must answer; a bound for what is broken."""
 
 
-def udp_round_trip(host: str, port: int, timeout: float = 5.0) -> float:
+def udp_round_trip(host: str, port: int, timeout: float = _PATIENCE) -> float:
     """Send datagrams until the echo of one comes back; return the seconds from the first one.
 
     Raises TimeoutError when none came back.
@@ -35,7 +37,7 @@ def udp_round_trip(host: str, port: int, timeout: float = 5.0) -> float:
     raise TimeoutError(f"no datagram came back from {host}:{port} within {timeout:g} s")
 
 
-def tcp_greeting(host: str, port: int, timeout: float = 5.0) -> str:
+def tcp_greeting(host: str, port: int, timeout: float = _PATIENCE) -> str:
     """Connect and return the line that the game answers, without its end.
 
     Tries again while nothing listens or a proxy hangs up; raises TimeoutError when that is all.

@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ import pytest
 from tests.demo_game import compile_game
 from tests.demo_game.player import tcp_greeting, udp_round_trip
 from tests.harness import free_port
+
+PATIENCE = 20.0
+"""Seconds in which the game must have done what it was asked; a bound for what is broken."""
 
 LINE = re.compile(r"(\d{6,}) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) (.+)\n")
 
@@ -49,12 +53,14 @@ class Game:
         assert found is not None
         return found[3]
 
-    def terminate(self) -> float:
-        """Send SIGTERM and return the seconds until it ended."""
-        begin = time.monotonic()
+    def end(self) -> int:
+        """Wait for the end and return the exit code, below zero by a signal."""
+        return self.process.wait(PATIENCE)
+
+    def terminate(self) -> int:
+        """Send SIGTERM, wait for the end and return the exit code."""
         self.process.terminate()
-        self.process.wait(5)
-        return time.monotonic() - begin
+        return self.end()
 
 
 @contextmanager
@@ -69,9 +75,9 @@ def game(folder: Path, *args: str, ports: bool = True) -> Iterator[Game]:
 
 def test_echoes_every_datagram_as_it_is(tmp_path: Path) -> None:
     with game(tmp_path) as playing:
-        assert udp_round_trip("127.0.0.1", playing.udp) < 2
+        udp_round_trip("127.0.0.1", playing.udp)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as player:
-            player.settimeout(2)
+            player.settimeout(PATIENCE)
             for payload in (b"", b"\x00\xff" * 600, b"x" * 65507):
                 player.sendto(payload, ("127.0.0.1", playing.udp))
                 assert player.recv(65536) == payload
@@ -80,7 +86,7 @@ def test_echoes_every_datagram_as_it_is(tmp_path: Path) -> None:
 def test_answers_a_connection_with_a_line_and_echoes(tmp_path: Path) -> None:
     with game(tmp_path) as playing:
         assert tcp_greeting("127.0.0.1", playing.tcp) == 'demo game a "quoted" \\ id'
-        with socket.create_connection(("127.0.0.1", playing.tcp), 2) as player:
+        with socket.create_connection(("127.0.0.1", playing.tcp), PATIENCE) as player:
             stream = player.makefile("rwb", buffering=0)
             stream.readline()
             stream.write(b"hello\n")
@@ -90,7 +96,9 @@ def test_answers_a_connection_with_a_line_and_echoes(tmp_path: Path) -> None:
 def test_serves_many_connections_and_closes_one_too_many(tmp_path: Path) -> None:
     with game(tmp_path) as playing:
         tcp_greeting("127.0.0.1", playing.tcp)
-        players = [socket.create_connection(("127.0.0.1", playing.tcp), 2) for _ in range(80)]
+        players = [
+            socket.create_connection(("127.0.0.1", playing.tcp), PATIENCE) for _ in range(80)
+        ]
         lines = [player.makefile("rb").readline() for player in players]
         for player in players:
             player.close()
@@ -101,7 +109,6 @@ def test_serves_many_connections_and_closes_one_too_many(tmp_path: Path) -> None
 def test_prints_numbered_lines_with_the_time_from_the_start(tmp_path: Path) -> None:
     with game(tmp_path, "--lines-per-second", "50") as playing:
         lines = [LINE.fullmatch(playing.stdout.readline()) for _ in range(12)]
-        assert time.monotonic() - playing.begin < 1
         found = [line for line in lines if line]
         assert [int(line[1]) for line in found] == list(range(1, 13))
         assert [line[3] for line in found[:3]] == ["demo game starts", "ports open", "tick"]
@@ -109,11 +116,10 @@ def test_prints_numbered_lines_with_the_time_from_the_start(tmp_path: Path) -> N
         assert times == sorted(times)
 
 
-def test_sigterm_prints_saves_and_ends_with_zero_within_two_seconds(tmp_path: Path) -> None:
+def test_sigterm_prints_saves_and_ends_with_zero(tmp_path: Path) -> None:
     with game(tmp_path) as playing:
         udp_round_trip("127.0.0.1", playing.udp)
-        assert playing.terminate() < 2
-        assert playing.process.returncode == 0
+        assert playing.terminate() == 0
         log = playing.stdout.readlines()
         assert log[-1].endswith(" SIGTERM: saving\n")
         saved = json.loads((tmp_path / "save.json").read_text())
@@ -123,17 +129,17 @@ def test_sigterm_prints_saves_and_ends_with_zero_within_two_seconds(tmp_path: Pa
         assert [path.name for path in tmp_path.iterdir()] == ["save.json"]
 
 
-def test_saves_within_two_seconds_although_nobody_reads_its_log(tmp_path: Path) -> None:
+def test_saves_although_nobody_reads_its_log(tmp_path: Path) -> None:
     with game(tmp_path, "--flood", "0") as playing:
         time.sleep(0.3)  # the pipe holds 64 KiB; it is full by now
-        assert playing.terminate() < 2
+        assert playing.terminate() == 0
         assert (tmp_path / "save.json").exists()
 
 
 def test_exits_after_a_time_with_a_code(tmp_path: Path) -> None:
     with game(tmp_path, "--exit-after", "0.3", "--exit-code", "42") as playing:
-        assert playing.process.wait(5) == 42
-        assert 0.3 <= time.monotonic() - playing.begin < 1.5
+        assert playing.end() == 42
+        assert time.monotonic() - playing.begin >= 0.3
         assert playing.stdout.readlines()[-1].endswith(" exit 42\n")
         assert not (tmp_path / "save.json").exists()
 
@@ -141,16 +147,16 @@ def test_exits_after_a_time_with_a_code(tmp_path: Path) -> None:
 def test_crashes_by_a_signal_each_time_it_is_started(tmp_path: Path) -> None:
     for _ in range(2):
         with game(tmp_path, "--crash-after", "0.1") as playing:
-            assert playing.process.wait(5) == -signal.SIGABRT
+            assert playing.end() == -signal.SIGABRT
 
 
 def test_ignores_sigterm(tmp_path: Path) -> None:
-    with game(tmp_path, "--ignore-sigterm", "--exit-after", "1") as playing:
+    with game(tmp_path, "--ignore-sigterm", "--exit-after", "3") as playing:
         udp_round_trip("127.0.0.1", playing.udp)
         playing.process.terminate()
         udp_round_trip("127.0.0.1", playing.udp)
         assert "SIGTERM ignored" in itertools.islice(iter(playing.line, None), 40)
-        assert playing.process.wait(5) == 0
+        assert playing.end() == 0
         assert not (tmp_path / "save.json").exists()
 
 
@@ -166,18 +172,24 @@ def test_writes_files_of_a_size(tmp_path: Path) -> None:
 
 
 def test_floods_its_log_at_a_rate(tmp_path: Path) -> None:
-    with game(
-        tmp_path, "--flood", "1000000", "--lines-per-second", "0", "--exit-after", "1"
-    ) as playing:
-        log = playing.stdout.read()
-    assert len(log) == pytest.approx(1_000_000, rel=0.1)
-    assert {len(line) for line in log.splitlines() if " flood " in line} == {127}
+    flood = ("--flood", "1000000", "--flood-bytes", "500000", "--lines-per-second", "0")
+    with game(tmp_path, *flood) as playing:
+        log = list(itertools.takewhile(lambda line: "flood over" not in line, playing.stdout))
+        assert time.monotonic() - playing.begin >= 0.49
+    lines = [line for line in log if " flood " in line]
+    assert sum(map(len, lines)) == pytest.approx(500_000, rel=0.001)
+    assert {len(line) for line in lines} == {128}
 
 
 def test_floods_as_fast_as_it_is_read_and_goes_on_echoing(tmp_path: Path) -> None:
-    with game(tmp_path, "--flood", "0", "--exit-after", "1") as playing:
-        log = playing.stdout.readlines()
-        assert len(log) > 20_000
+    with game(tmp_path, "--flood", "0") as playing:
+        log: list[str] = []
+        reader = threading.Thread(target=log.extend, args=(playing.stdout,))
+        reader.start()
+        while len(log) < 20_000:
+            udp_round_trip("127.0.0.1", playing.udp)
+        assert playing.terminate() == 0
+        reader.join(PATIENCE)
         assert [int(line.split()[0]) for line in log] == list(range(1, len(log) + 1))
 
 
@@ -191,7 +203,8 @@ def test_floods_its_log_with_so_many_bytes(tmp_path: Path) -> None:
 
 def test_opens_its_ports_late(tmp_path: Path) -> None:
     with game(tmp_path, "--open-port-late", "0.5") as playing:
-        assert 0.4 < udp_round_trip("127.0.0.1", playing.udp) < 2
+        udp_round_trip("127.0.0.1", playing.udp)
+        assert time.monotonic() - playing.begin >= 0.5
         assert tcp_greeting("127.0.0.1", playing.tcp)
 
 
@@ -207,7 +220,7 @@ def test_says_which_port_it_cannot_bind(tmp_path: Path) -> None:
             env=environment,
             capture_output=True,
             check=False,
-            timeout=5,
+            timeout=PATIENCE,
         )
     assert second.returncode == 1
     assert second.stderr == b"game: cannot bind the UDP port: Address already in use\n"
@@ -215,7 +228,7 @@ def test_says_which_port_it_cannot_bind(tmp_path: Path) -> None:
 
 def test_needs_the_ports_in_its_environment_when_told_so(tmp_path: Path) -> None:
     with game(tmp_path, ports=False) as playing:
-        assert playing.process.wait(5) == 1
+        assert playing.end() == 1
 
 
 @pytest.mark.parametrize(
@@ -223,7 +236,9 @@ def test_needs_the_ports_in_its_environment_when_told_so(tmp_path: Path) -> None
     [["--unknown"], ["--exit-after"], ["--exit-after", "soon"], ["extra"], ["--write-file", "/x"]],
 )
 def test_refuses_wrong_arguments(args: list[str]) -> None:
-    done = subprocess.run([compile_game(), *args], capture_output=True, check=False, timeout=5)
+    done = subprocess.run(
+        [compile_game(), *args], capture_output=True, check=False, timeout=PATIENCE
+    )
     assert done.returncode == 2
     assert done.stderr.startswith(b"usage: game")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import tarfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,10 +60,8 @@ def test_plays_logs_and_saves_with_and_without_init(
     with container(engine, demo_image, init=init) as game:
         udp_round_trip("127.0.0.1", host_port(game, "7777/udp"))
         assert tcp_greeting("127.0.0.1", host_port(game, "7778/tcp")) == "demo game one"
-        begin = time.monotonic()
-        game.kill("TERM")
-        assert game.wait(timeout=10)["StatusCode"] == 0
-        assert time.monotonic() - begin < 2
+        game.kill("TERM")  # a game that did not take it would end by a signal
+        assert game.wait(timeout=30)["StatusCode"] == 0
         log = game.logs().decode().splitlines()
         assert [int(line.split()[0]) for line in log] == list(range(1, len(log) + 1))
         assert log[-1].endswith("SIGTERM: saving")
@@ -87,7 +84,7 @@ def test_takes_its_arguments_from_the_command(
 ) -> None:
     args = ["--exit-after", "0.2", "--exit-code", "7", "--write-file", "/data/x", "1000"]
     with container(engine, demo_image, args) as game:
-        assert game.wait(timeout=10)["StatusCode"] == 7
+        assert game.wait(timeout=30)["StatusCode"] == 7
         assert b" wrote /data/x 1000\n" in game.logs()
 
 
@@ -96,7 +93,7 @@ def test_an_image_may_hold_arguments_or_be_one_that_cannot_run(
 ) -> None:
     crash = build_image(docker_engine, registry.address, tag="crash", args=["--crash-after", "0"])
     with container(engine, crash) as game:
-        assert game.wait(timeout=10)["StatusCode"] == 134
+        assert game.wait(timeout=30)["StatusCode"] == 134
     broken = build_image(docker_engine, registry.address, tag="broken", entrypoint="/missing")
     with (
         pytest.raises(docker.errors.APIError, match="/missing"),

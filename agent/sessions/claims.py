@@ -87,29 +87,30 @@ class Claiming:
         return self._now is not None
 
     async def claim(self, life: Claimed, request: ClaimRequest) -> None:
-        """Have a running session be of `request`, or join such a claim; it returns once it is.
+        """Have a running session be of `request`, or join such a claim.
 
-        Raises StandbyNotClaimable, and DiskFull when it could not be recorded.
+        It returns once that is recorded and the game was told, or cannot be told. Raises
+        StandbyNotClaimable, and DiskFull when it could not be recorded.
         """
         now, session = self._now, life.session
         if now is not None:
             _check_whose(now.request.identity, request)
         elif session.is_standby:
             _check_claimable(life, request)
-            now = _UnderWay(request, asyncio.get_running_loop().create_future())
-            self._now = now
-            self.asked.set()
+            now = self._begin(request)
         else:
             _check_whose(session.spec.identity, request)
-            return
+            if session.claim is None or session.claim.told or not _runs(life):
+                return
+            now = self._begin(request)  # an earlier run of the agent recorded it, and told nobody
         error = await asyncio.shield(now.answer)
         if error is not None:
             raise error
 
     def follow(self, session: Session) -> None:
         """Refuse what was not recorded before the session came to its end."""
-        if session.is_standby and session.state is not State.RUNNING:
-            self._settle(StandbyNotClaimable("it has ended"))
+        if session.state is not State.RUNNING:
+            self._settle(StandbyNotClaimable("it has ended") if session.is_standby else None)
 
     async def take(self, host: Host, life: Claimed) -> None:
         """Record the claim that is under way, if any, unless the session shall end."""
@@ -147,6 +148,11 @@ class Claiming:
         else:  # the next run of the agent tells it again, and the game reads the same
             life.take_in(session)
 
+    def _begin(self, request: ClaimRequest) -> _UnderWay:
+        self._now = _UnderWay(request, asyncio.get_running_loop().create_future())
+        self.asked.set()
+        return self._now
+
     def _settle(self, answer: AgentError | None) -> None:
         if self._now is not None:
             self._now.answer.set_result(answer)
@@ -167,9 +173,13 @@ def _check_whose(identity: Identity, request: ClaimRequest) -> None:
         raise StandbyNotClaimable("it is somebody else's")
 
 
+def _runs(life: Claimed) -> bool:
+    return life.session.state is State.RUNNING and not life.stop_asked.is_set()
+
+
 def _check_claimable(life: Claimed, request: ClaimRequest) -> None:
     session = life.session
-    if life.stop_asked.is_set() or session.state is not State.RUNNING:
+    if not _runs(life):
         raise StandbyNotClaimable("it does not run")
     if request.again:
         return

@@ -307,6 +307,48 @@ async def test_an_agent_that_ends_at_any_step_of_a_claim(
         assert signals(agent, standby) == (2 if step == "claim.signalled" else 1)
 
 
+async def test_a_repeat_waits_until_the_next_agent_has_told_the_game(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        standby = await a_standby(agent, claim_signal="SIGUSR1")
+        agent.steps.hold("claim.recorded")
+        claim = claiming(agent, standby)
+        await agent.steps.reached("claim.recorded")
+        claim.cancel()
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        agent.steps.hold("claim.published")
+        await agent.reconciler.pass_once()
+        await agent.steps.reached("claim.published")
+        again = claiming(agent, standby, a_claim(again=True))
+        await settle()
+        assert not again.done()
+        agent.steps.release("claim.published")
+        assert (await again).spec.identity.session_id == "m1"
+        assert signals(agent, standby) == 1
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_repeat_tries_to_tell_the_game_again_unless_it_ends(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, *, stopped: bool
+) -> None:
+    standby = await a_standby(agent, claim_signal="SIGUSR1")
+
+    async def full(*_: object) -> None:
+        raise DiskFull("session.json", "no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Records, "publish", full)
+        await agent.warm_pools.claim(standby.internal_id, a_claim())
+    again = claiming(agent, standby, a_claim(again=True))
+    await asyncio.sleep(0)  # it has begun; the game is not told yet
+    if stopped:
+        await agent.sessions.stop(standby.internal_id, EndReason.STOPPED)
+    found = await again
+    assert found.spec.identity.session_id == "m1"
+    assert told(agent, found)["standby"] is stopped
+
+
 @pytest.mark.parametrize("claimed", [True, False])
 async def test_without_its_directory_a_standby_is_in_doubt(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock, *, claimed: bool

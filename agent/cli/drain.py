@@ -38,14 +38,15 @@ def _seconds(_: object, __: object, text: str | None) -> int | None:
 @AS_JSON
 def drain(socket: Path, *, deadline: int | None, as_json: bool) -> None:
     """Take no new sessions, tell the games, and say what the host still has and until when."""
+    now = time.time()
     with asked(socket) as agent:
-        answer = agent.drain(deadline=None if deadline is None else time.time() + deadline)
+        answer = agent.drain(deadline=None if deadline is None else now + deadline)
         # Standbys are given back at once.
         live = [each for each in agent.sessions(live_only=True) if not is_standby(each)]
         if as_json:
             click.echo(json.dumps({**answer, "live_sessions": live}))
             return
-        for line in _said(answer.get("empty_time"), live, deadline):
+        for line in _said(answer.get("empty_time"), live, deadline, now):
             click.echo(line)
 
 
@@ -60,15 +61,17 @@ def undrain(socket: Path, *, as_json: bool) -> None:
             click.echo(json.dumps(answer))
 
 
-def _said(empty: str | None, live: list[dict[str, Any]], deadline: int | None) -> list[str]:
+def _said(
+    empty: str | None, live: list[dict[str, Any]], deadline: int | None, now: float
+) -> list[str]:
     if not live:
         return ["The host is empty."]
     if empty is None:
         first = "Nothing says when the host is empty: sessions without a lifetime hold it up."
     else:
-        first = f"The host is empty in {span(_from_now(empty))} at the latest."
+        first = f"The host is empty in {span(_from(now, empty))} at the latest."
     ends = sorted(
-        ((_rest(session, deadline), session) for session in live),
+        ((_rest(session, deadline, now), session) for session in live),
         key=lambda end: (end[0] is not None, -(end[0] or 0)),
     )
     rows = [
@@ -83,14 +86,14 @@ def _said(empty: str | None, live: list[dict[str, Any]], deadline: int | None) -
     return [first, *table(("ENDS IN", "INTERNAL ID", "APPLICATION", "SESSION"), rows)]
 
 
-def _rest(session: dict[str, Any], deadline: int | None) -> float | None:
+def _rest(session: dict[str, Any], deadline: int | None, now: float) -> float | None:
     """How many seconds a session has at most; None for no end in sight."""
     expire = session.get("expire_time")
     rests = [] if deadline is None else [float(deadline)]
     if expire is not None:
-        rests.append(_from_now(expire))
+        rests.append(_from(now, expire))
     return min(rests, default=None)
 
 
-def _from_now(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp() - time.time()
+def _from(now: float, moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp() - now

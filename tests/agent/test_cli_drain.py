@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,6 +48,18 @@ async def test_what_holds_a_host_up_comes_first(host: Served) -> None:
     assert json.loads(await host.ok("undrain", "--json")) == {"sessions": 2}
     again = await host.sessions.start(an_id(), a_spec())
     assert again.state is State.RUNNING
+
+
+async def test_a_deadline_is_said_as_it_was_asked_for(
+    host: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = await host.sessions.start(an_id(), a_spec())
+    slow_machine = itertools.count(CLOCK.time(), 30)
+    clock = SimpleNamespace(time=lambda: next(slow_machine))
+    monkeypatch.setattr("agent.cli.drain.time", clock)
+    first, _, line = (await host.ok("drain", "--deadline", "2h")).splitlines()
+    assert first == "The host is empty in 2 h at the latest."
+    assert re.fullmatch(rf"2 h +{endless.internal_id}  game  .*", line)
 
 
 @pytest.mark.parametrize("text", ["", "1", "1h1h", "-5m", "1d", "٣m", "9999999h"])

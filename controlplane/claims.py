@@ -26,14 +26,15 @@ from tiltyard.journal.events import get_logger
 
 _log = get_logger(__name__)
 
-CALL_TIMEOUT = 2.0
-"""A host writes two files: one that takes longer is not to be waited for."""
+CALL_SHARE = 0.25
+"""Of what a caller waits, at most for one claim: a host writes two files, and a start that goes on
+as a cold one needs time, too."""
 
 MIN_CALL = 0.1
 """With less than this left a claim would only be abandoned."""
 
 MAX_SILENT = 2
-"""So many hosts may be silent before the start goes on as a cold one, which needs time, too."""
+"""So many hosts may be silent before the start goes on as a cold one."""
 
 MAX_TRIES = 8
 """So many standbys are tried before the start goes on as a cold one, should all be refused."""
@@ -90,6 +91,7 @@ class Claims:
             StoreError: The database fails.
         """
         silent = tries = 0
+        longest = CALL_SHARE * start.patience
         while silent < MAX_SILENT and tries < MAX_TRIES and not start.request.pins:
             tries += 1
             if start.stop_wanted:
@@ -104,7 +106,7 @@ class Claims:
                 return None
             link.begin_claim(taken.standby.internal_id)
             try:
-                session = await self._attempt(start, link, taken, pool, min(CALL_TIMEOUT, left))
+                session = await self._attempt(start, link, taken, pool, min(longest, left))
             finally:
                 link.end_claim(taken.standby.internal_id)
             if session is not None:

@@ -29,6 +29,8 @@ class PendingStart:
     node_pool: str
     wanted: Wanted
     deadline: float
+    patience: float
+    """Seconds that its caller waits in all."""
     timing: StartTiming = field(default_factory=StartTiming)
     no_tag: NotFoundError | None = None
     """Why it cannot start cold; a ready standby serves it all the same."""

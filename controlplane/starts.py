@@ -56,8 +56,8 @@ from tiltyard.journal.events import get_logger
 
 _log = get_logger(__name__)
 
-CALL_TIMEOUT = 4.0
-"""At most for one attempt: half of what a caller waits, so that a second host can be tried."""
+CALL_SHARE = 0.5
+"""Of what a caller waits, at most for one attempt, so that a second host can be tried."""
 
 RESERVE = 1.0
 """Kept of `start_timeout` for what follows the last call: the commit and the answer."""
@@ -194,7 +194,8 @@ class Starts:
     async def _prepare(
         self, caller: Caller, request: StartRequest, timing: StartTiming
     ) -> PendingStart:
-        deadline = self._clock.monotonic() + self.start_timeout
+        patience = self.start_timeout
+        deadline = self._clock.monotonic() + patience
         application, tags = await self._applications.tagged(caller, request.image)
         ports = pinned_ports(application.ports, request.pins)
         if request.location not in application.regions:
@@ -209,6 +210,7 @@ class Starts:
             node_pool=application.node_pool,
             wanted=Wanted(tag.image, application.reservation, ports),
             deadline=deadline,
+            patience=patience,
             timing=timing,
         )
 
@@ -340,7 +342,8 @@ class Starts:
             raise AgentRefusedError(AgentReason.DRAINING, "the agent was removed")
         start.attempted = True
         await self._reach("start.attempted")
-        timeout = max(MIN_CALL, min(CALL_TIMEOUT, self._time_left(start)))
+        longest = CALL_SHARE * start.patience
+        timeout = max(MIN_CALL, min(longest, self._time_left(start)))
         spec = self._with_ticket(start.spec, link, internal_id)
         with start.timing.phase(Phase.AGENT):
             answer = await link.client.start_session(internal_id, spec, timeout)

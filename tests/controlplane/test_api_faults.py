@@ -16,7 +16,7 @@ from tiltyard.agent.v1 import agent_pb2
 async def test_a_hanging_agent_is_420_in_time_and_what_comes_late_is_stopped(
     tmp_path: Path,
 ) -> None:
-    async with System(tmp_path, start_timeout=1.6) as system:
+    async with System(tmp_path, start_timeout=4.0) as system:
         await system.make_application()
         system.agent.before_start = system.agent.hang
         answer = await system.start(id="late")
@@ -28,11 +28,12 @@ async def test_a_hanging_agent_is_420_in_time_and_what_comes_late_is_stopped(
         await system.nothing_is_left()
         assert await system.rows("SELECT 1 FROM session") == []
         system.agent.before_start = None
+        system.control_plane._starts.start_timeout = 8.0
         assert (await system.start(id="late")).status == 201
 
 
 async def test_a_start_whose_answer_is_lost_is_stopped(tmp_path: Path) -> None:
-    async with System(tmp_path, start_timeout=1.6) as system:
+    async with System(tmp_path, start_timeout=4.0) as system:
         await system.make_application()
         system.agent.after_start = system.agent.hang
         assert_error(await system.start(id="lost"), 420)
@@ -60,7 +61,7 @@ async def test_at_most_three_hosts_that_do_not_tell_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: bool
 ) -> None:
     # So short that the time for a start is not what ends it.
-    monkeypatch.setattr("controlplane.starts.CALL_TIMEOUT", 0.2)
+    monkeypatch.setattr("controlplane.starts.CALL_SHARE", 0.2 / 30)
     async with System(tmp_path, agents=5, start_timeout=30.0) as system:
         await system.make_application()
         for agent in system.agents:
@@ -68,8 +69,9 @@ async def test_at_most_three_hosts_that_do_not_tell_are_tried(
         answer = await system.start()
         assert_error(answer, 420)
         assert "the hosts do not answer" in answer.json["details"]
-        assert sum(len(agent.started) for agent in system.agents) == 3
         assert len(await system.rows("SELECT 1 FROM abandoned")) == 3
+        # A call may be over before its host has read it.
+        assert sum(len(agent.started) for agent in system.agents) <= 3
         await system.nothing_is_left()
 
 

@@ -1,0 +1,35 @@
+"""How long a host is given for an attempt: a share of what the caller waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane import claims, starts
+from tests.controlplane.system import System
+from tests.controlplane.test_warm_pools import keep
+
+PATIENCE = 600.0
+
+
+async def test_a_caller_who_waits_longer_has_hosts_that_may_take_longer(tmp_path: Path) -> None:
+    given: list[float] = []
+
+    async def look(_: Any, context: Any) -> None:
+        given.append(context.time_remaining())
+
+    async with System(tmp_path, start_timeout=PATIENCE) as system:
+        system.agent.before_start = system.agent.before_claim = look
+        await system.make_application()
+        assert (await system.start()).status == 201
+        await keep(system, size=1)
+        assert (await system.start()).status == 201
+        assert (len(system.agent.started), len(system.agent.claimed)) == (1, 1)
+    cold, warm = given
+    # A minute is for a machine that stands still; gRPC rounds up what it sends.
+    assert cold == pytest.approx(PATIENCE * starts.CALL_SHARE, abs=60)
+    assert warm == pytest.approx(PATIENCE * claims.CALL_SHARE, abs=60)
+    assert starts.CALL_SHARE <= 1 / 2
+    assert starts.CALL_SHARE + claims.MAX_SILENT * claims.CALL_SHARE <= 1

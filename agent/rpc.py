@@ -38,7 +38,8 @@ from tiltyard.agent.v1 import agent_pb2_grpc
 HEARTBEAT_SECONDS = 2.0
 REST = 9.0
 """At least so many times as long as some news took to make, the next waits, and is of more: what a
-host lends is counted over all that lives, and a busy one changes a hundred times a second."""
+host lends is counted over all that lives, and a busy one changes a hundred times a second. Half
+a heartbeat at most: it may have been the machine that stood still, and silence costs sessions."""
 BATCH_BYTES = 1024 * 1024
 """Of sessions in one message, however many were asked for."""
 PAGE_DEFAULT = 100
@@ -94,7 +95,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             while not (changes := await subscription.take(HEARTBEAT_SECONDS)).end:
                 reached, began = messages[-1].sequence, clock.monotonic()
                 messages = self._news(changes)
-                rest = REST * (clock.monotonic() - began)
+                rest = min(REST * (clock.monotonic() - began), HEARTBEAT_SECONDS / 2)
                 for message in messages[:-1]:
                     # Whoever is cut off in between must not take the rest for heard.
                     message.sequence = message.sequence if changes.snapshot else reached

@@ -5,6 +5,8 @@ stopped, what hosts have said meanwhile still waits to be read: that time is nob
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from controlplane.clock import Clock
 
@@ -36,3 +38,28 @@ class ListeningClock:
         while True:
             self.look()
             await asyncio.sleep(TICK)
+
+
+@asynccontextmanager
+async def listening_timeout(seconds: float, listened: Callable[[], float]) -> AsyncIterator[None]:
+    """Raise TimeoutError after so many seconds in which this program listened.
+
+    As asyncio.timeout does by any clock; `listened` tells how long that has been.
+    """
+    loop, until = asyncio.get_running_loop(), listened() + seconds
+    timer: asyncio.TimerHandle
+
+    def look() -> None:
+        nonlocal timer
+        rest = until - listened()
+        if rest > 0:
+            timer = loop.call_later(rest, look)
+        else:
+            limit.reschedule(loop.time())
+
+    async with asyncio.timeout(None) as limit:
+        timer = loop.call_later(seconds, look)
+        try:
+            yield
+        finally:
+            timer.cancel()

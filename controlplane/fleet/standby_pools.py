@@ -45,7 +45,8 @@ GATHER = 0.2
 """Seconds for which reports of hosts are gathered; what callers change is looked at at once."""
 
 REST = 4.0
-"""At least so many times as long as a round took nothing is planned, unless callers change it."""
+"""At least so many times as long as a round took nothing is planned, unless callers change it. At
+most MAX_BACK_OFF: it may have been the database or the machine that stood still."""
 
 REVIEW_INTERVAL = 2.0
 """Seconds after which all is planned anew, should nothing have been a reason to."""
@@ -160,7 +161,7 @@ class StandbyPools:
                     _log.warning("cannot keep the warm pools", error=str(error))
                     await back_off.wait()
                 else:
-                    rest = REST * (self._clock.monotonic() - began)
+                    rest = min(REST * (self._clock.monotonic() - began), MAX_BACK_OFF)
                     await _wait(self._wake, REVIEW_INTERVAL)
                     await _wait(self._at_once, max(GATHER, rest))
         finally:

@@ -26,6 +26,7 @@ from controlplane.fleet.held_claims import HeldClaims
 from controlplane.fleet.host_drain import HostDrain
 from controlplane.fleet.host_link import HostLink
 from controlplane.fleet.host_silence import HostSilence
+from controlplane.fleet.listening import listening_timeout
 from controlplane.metrics.agents import FleetMetrics
 from controlplane.storage.report_store import ReportStore
 from controlplane.storage.settling import Verdict
@@ -146,7 +147,7 @@ class HostWatch:
         stream = self._link.client.watch(self._link.incarnation, self._acked)
         try:
             while True:
-                async with asyncio.timeout(MESSAGE_TIMEOUT):
+                async with listening_timeout(MESSAGE_TIMEOUT, self._listened):
                     message = await anext(stream)
                 await self._take_in(message)
                 back_off.reset()

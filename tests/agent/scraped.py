@@ -89,7 +89,7 @@ async def scraped(
         images=agent.images,
         conntrack=conntrack,
         firewall=firewall,
-        describe=lambda: _report(agent),
+        describe=lambda: host_report(agent),
     )
     registry = agent.host.metrics.registry
     state = HostState(parts)
@@ -113,7 +113,8 @@ async def scraped(
         await asyncio.gather(work, return_exceptions=True)
 
 
-def _report(agent: Agent) -> HostReport:
+def host_report(agent: Agent) -> HostReport:
+    """What the host says of itself, as the daemon makes it of the same parts."""
     host = agent.host
     return HostReport(
         agent_id=host.settings.agent_id,

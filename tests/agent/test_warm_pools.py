@@ -16,7 +16,7 @@ from agent.errors import EngineError, InvalidArgument, StaleRevision
 from agent.policy import Policy
 from agent.sessions.pool_files import REMOVED_KEPT
 from agent.sessions.session import EndReason, PortRequest, Protocol, Resources, State
-from agent.sessions.warm_pools import REST
+from agent.sessions.warm_pools import PASS_SECONDS, REST
 from tests.agent.hosts import Agent, an_agent, assert_nothing_is_left
 from tests.agent.pools import (
     OTHER,
@@ -402,21 +402,24 @@ async def test_a_standby_that_cannot_be_removed_is_removed_later(
         await assert_nothing_is_left(agent)
 
 
+@pytest.mark.parametrize(
+    ("took", "rest"), [(1.0, REST), (30.0, PASS_SECONDS)], ids=["long", "stood-still"]
+)
 async def test_looks_that_take_long_leave_the_loop_to_others(
-    agent: Agent, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, took: float, rest: float
 ) -> None:
     looks = 0
 
     def look() -> None:
         nonlocal looks
         looks += 1
-        clock._monotonic += 1.0
+        clock._monotonic += took
 
     monkeypatch.setattr(agent.warm_pools, "look", look)
     async with kept_full(agent):
         assert looks == 1
         agent.host.feed.tell_host()
-        await clock.advance(REST - 0.1)
+        await clock.advance(rest - 0.1)
         assert looks == 1
         await clock.advance(0.1)
         assert looks == 2

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from controlplane.app import ControlPlane
 from controlplane.clock import Clock
-from controlplane.fleet.listening import LONGEST, TICK, ListeningClock
-from tests.controlplane.system import System
+from controlplane.fleet.listening import LONGEST, TICK, ListeningClock, listening_timeout
+from tests.controlplane.system import System, eventually
 
 
 def test_it_stands_still_while_nobody_looks() -> None:
@@ -24,6 +27,17 @@ def test_it_stands_still_while_nobody_looks() -> None:
     assert clock.now() == 3 * TICK + LONGEST
 
 
+async def test_a_time_out_counts_what_was_listened() -> None:
+    listened = 0.0
+    async with listening_timeout(0.01, lambda: listened):
+        await asyncio.sleep(0.1)
+    with pytest.raises(TimeoutError):
+        async with listening_timeout(0.01, lambda: listened):
+            await asyncio.sleep(0.05)
+            listened = 0.01
+            await asyncio.Event().wait()
+
+
 class Standing(System):
     """A control plane that can be made to have stood still."""
 
@@ -35,7 +49,7 @@ class Standing(System):
 
 
 async def test_a_control_plane_that_stood_still_goes_on_at_once(tmp_path: Path) -> None:
-    async with Standing(tmp_path, placement_silence=3.0) as system:
+    async with Standing(tmp_path, placement_silence=5.0) as system:
         await system.make_application()
         assert (await system.start(id="x")).status == 201
         system.agent.beat = 3600.0
@@ -43,3 +57,20 @@ async def test_a_control_plane_that_stood_still_goes_on_at_once(tmp_path: Path) 
         system.stood = 3600.0
         assert (await system.start(id="y")).status == 201
         assert await system.status_of("x") == "running"
+
+
+async def test_a_control_plane_that_stood_still_dials_nobody_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "controlplane")
+    monkeypatch.setattr("controlplane.fleet.listening.TICK", 0.05)
+    monkeypatch.setattr("controlplane.fleet.listening.LONGEST", 0.1)
+    monkeypatch.setattr("controlplane.fleet.watch.MESSAGE_TIMEOUT", 0.5)
+    system = System(tmp_path)
+    system.agent.beat = 0.1
+    async with system:
+        [link] = system.control_plane.fleet.links
+        time.sleep(1.0)  # noqa: ASYNC251  what nobody may do
+        heard = link.heard_at or 0
+        await eventually(lambda: (link.heard_at or 0) > heard)
+    assert not [each for each in caplog.messages if "stream broke" in each]

@@ -23,7 +23,7 @@ from controlplane.storage.standby_order_store import OrderRow, StandbyOrderStore
 from controlplane.storage.warm_pool_store import WarmPool
 
 POOLS = 50
-SECONDS_EACH = 0.25
+SECONDS_EACH = 0.02
 """That planning one pool takes by the clock of these tests."""
 
 
@@ -131,6 +131,14 @@ async def test_after_a_long_round_comes_a_long_rest(monkeypatch: pytest.MonkeyPa
     assert keeping.waits[-1] == standby_pools.REST * POOLS * SECONDS_EACH
     keeping = await one_round([], monkeypatch)
     assert keeping.waits[-1] == standby_pools.GATHER
+
+
+async def test_a_round_in_which_the_machine_stood_still_keeps_the_pools_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keeping = await one_round([a_wanted_pool() for _ in range(20 * POOLS)], monkeypatch)
+    assert 20 * POOLS * SECONDS_EACH > standby_pools.MAX_BACK_OFF
+    assert keeping.waits[-1] == standby_pools.MAX_BACK_OFF
 
 
 async def test_a_pool_without_standbys_is_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,7 +133,10 @@ class Claiming:
     async def tell(self, host: Host, life: Claimed) -> None:
         """Tell the game of a claim that it was not told of, and then whoever claimed it."""
         session = life.session
-        if session.standby is None or session.claim is None or session.claim.told:
+        if session.standby is None or session.claim is None:
+            return
+        if session.claim.told:
+            self._settle(None)  # whoever repeated it before that was recorded
             return
         signal, process = session.standby.claim_signal, session.process
         told = await life.publish()

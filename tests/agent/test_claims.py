@@ -328,6 +328,28 @@ async def test_a_repeat_waits_until_the_next_agent_has_told_the_game(
         assert signals(agent, standby) == 1
 
 
+async def test_a_repeat_while_it_is_recorded_that_the_game_was_told_has_its_answer(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standby = await a_standby(agent, claim_signal="SIGUSR1")
+    saving, go_on, save = asyncio.Event(), asyncio.Event(), agent.records.save
+
+    async def slowly(session: Session) -> None:
+        if session.claim is not None and session.claim.told:
+            saving.set()
+            await go_on.wait()
+        await save(session)
+
+    monkeypatch.setattr(agent.records, "save", slowly)
+    await agent.warm_pools.claim(standby.internal_id, a_claim())
+    await saving.wait()
+    again = claiming(agent, standby, a_claim(again=True))
+    await settle()
+    go_on.set()
+    assert (await again).spec.identity.session_id == "m1"
+    assert signals(agent, standby) == 1
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_a_repeat_tries_to_tell_the_game_again_unless_it_ends(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, *, stopped: bool

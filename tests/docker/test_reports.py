@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.deployment import REGION, application, enable_tag
+from tests.deployment import application, enable_tag
 from tests.docker.stack import Stack, eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 MEBIBYTE = 2**20
+MOST_MISSED = 5
+"""Ends for want of memory of which nobody learns why, in a row: the engine removes a container's
+group within moments, and a busy host may look too late (docs/api.md)."""
 
 
 def report_of(stack: Stack, session_id: str) -> dict[str, Any]:
@@ -34,7 +37,8 @@ def report_file(stack: Stack) -> Path:
 
 
 def test_a_game_that_fails_tells_its_exit_code_its_log_and_what_it_used(stack: Stack) -> None:
-    made = stack.start(args=["--exit-after", "2", "--exit-code", "7", "--flood", "0"])
+    flood = ["--flood", "0", "--flood-bytes", str(4 * MEBIBYTE)]
+    made = stack.start(args=["--exit-after", "2", "--exit-code", "7", *flood])
     stack.client.get(f"/session/{made['id']}/report").expect(409)
     report = report_of(stack, made["id"])
     assert (report["id"], report["status"], report["end_reason"]) == (
@@ -48,7 +52,7 @@ def test_a_game_that_fails_tells_its_exit_code_its_log_and_what_it_used(stack: S
     assert 0 < report["cpuSeconds"] < 60
     assert 0 < report["peakMemoryBytes"] <= 64 * MEBIBYTE
     log = stack.client.get("/logs", id=made["id"]).expect(200).body
-    assert report["logTruncated"] is (len(log) > MEBIBYTE)
+    assert report["logTruncated"] is True
     assert report["log"].encode() == log[-len(report["log"]) :]
     assert len(report["log"]) > MEBIBYTE - 200
 
@@ -62,11 +66,12 @@ def test_a_game_that_wants_too_much_memory_tells_so(stack: Stack) -> None:
     # It lives for a second or two before: of shorter runs the cause may never be known.
     asked = ["--write-file", "/dev/null", f"{4 * 10**12}"]
     asked += ["--write-file", "/dev/shm/much", str(60 * MEBIBYTE)]
-    body = {"location": REGION, "image": "small", "args": asked}
-    made = stack.client.post("/session", body).expect(201).json()
-    report = report_of(stack, made["id"])
+    for _ in range(MOST_MISSED):
+        report = report_of(stack, stack.start(image="small", args=asked)["id"])
+        assert (report["exitCode"], report["signal"]) == (137, 9)
+        if report["oomKilled"]:
+            break
     assert (report["end_reason"], report["oomKilled"]) == ("oom", True)
-    assert (report["exitCode"], report["signal"]) == (137, 9)
     peak = report["peakMemoryBytes"]
     assert peak is None or 20 * MEBIBYTE < peak <= 24 * MEBIBYTE
 

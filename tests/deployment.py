@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from types import FrameType
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import click
 
@@ -28,6 +28,9 @@ from tests.harness import (
 REGION = "local"
 APPLICATION = "demo-game"
 REGISTRY_NAME = "local"
+PATIENT: Mapping[str, Any] = {"start_timeout": 28.0, "placement_silence": 15.0}
+"""Settings with which no start is refused because its host stood still for some seconds: it has
+half of the first to answer. That is below what a client waits."""
 
 _PULLED_TIMEOUT = 60.0
 """Seconds until a tag that was enabled must be pulled."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread
 import heapq
 import itertools
 import sys
@@ -42,14 +43,16 @@ def _progress() -> dict[int, list[int]]:
 
 def _threads_at_work() -> bool:
     """Tell whether a thread of a pool works, or has work that it has not taken up yet."""
+    pools = list(concurrent.futures.thread._threads_queues.items())
+    if any(queue.qsize() for thread, queue in pools if thread.is_alive()):
+        return True
     for top in sys._current_frames().values():
         frame: Any = top
         while frame is not None and frame.f_code.co_name != "_worker":
             frame = frame.f_back
         if frame is None:
             continue
-        waits = frame is top and frame.f_locals.get("work_item") is None
-        if not waits or frame.f_locals["work_queue"].qsize():
+        if frame is not top or frame.f_locals.get("work_item") is not None:
             return True
     return False
 

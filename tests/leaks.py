@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from blockbuster import blockbuster_ctx
 
-_GRACE = 2.0
-"""Seconds for tasks that were cancelled and threads that were told to end."""
+_LOOKS, _PAUSE = 200, 0.01
+"""So often, and so many seconds apart, it is looked whether tasks that were cancelled and threads
+that were told to end have ended: a machine that stands still meanwhile takes nothing of that."""
 _NOT_OURS = ("_poll_wrapper", "asyncio_", "Dummy-")
 """Threads of grpc's and asyncio's own, which end with the loop, after this check.
 
@@ -26,9 +27,10 @@ def no_leaked_threads() -> Iterator[None]:
     """Fail a test that leaves a thread behind."""
     before = set(threading.enumerate())
     yield
-    deadline = time.monotonic() + _GRACE
-    while (left := _ours(set(threading.enumerate()) - before)) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    for _ in range(_LOOKS):
+        if not (left := _ours(set(threading.enumerate()) - before)):
+            break
+        time.sleep(_PAUSE)
     assert not left, f"the test left threads behind: {left}"
 
 
@@ -47,8 +49,9 @@ async def _guarded_loop() -> AsyncIterator[None]:
         found.functions["threading.Lock.acquire"].deactivate()
         yield
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
-    if left:
-        _, left = await asyncio.wait(left, timeout=_GRACE)
+    for _ in range(_LOOKS):
+        if left:
+            _, left = await asyncio.wait(left, timeout=_PAUSE)
     assert not left, f"the test left tasks behind: {[task.get_name() for task in left]}"
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent.artifacts.fetching import Artifacts
 from agent.failpoints import STEPS
 from agent.feed import Feed
-from agent.host import Host, HostSettings
+from agent.host import Host, HostReport, HostSettings
 from agent.images import Images
 from agent.metrics.instruments import Metrics
 from agent.metrics.measured_engine import MeasuredEngine
@@ -19,6 +20,7 @@ from agent.network.ports import PortPool
 from agent.network.tls_certificate import CertificateFiles
 from agent.network.tls_ports import TlsPorts
 from agent.policy import Policy
+from agent.rpc import AgentService, Services
 from agent.sessions.adoption import Reconciler, Timekeeper
 from agent.sessions.capacity import Capacity
 from agent.sessions.deadlines import Deadlines
@@ -99,6 +101,26 @@ class Agent:
     cgroups: FakeCgroups
     flows_forgotten: list[tuple[Port, ...]]
     """The ports of each time that flows were forgotten; who does so can be held at "flows"."""
+
+    def service(
+        self, describe_host: Callable[[], HostReport], artifacts: Artifacts | None = None
+    ) -> AgentService:
+        """What callers reach by gRPC, but for certificates; artifacts only if they are given."""
+        nothing: Any = None
+        services = Services(
+            sessions=self.sessions,
+            warm_pools=self.warm_pools,
+            images=self.images,
+            artifacts=artifacts or nothing,
+            engine=self.engine,
+            records=self.records,
+            clock=self.clock,
+            feed=self.host.feed,
+            describe_host=describe_host,
+            identity=nothing,
+            metrics=self.host.metrics,
+        )
+        return AgentService(services)
 
     async def ready(self, internal_id: str) -> None:
         """Wait until a session is ready: for the time being nothing more of it is recorded."""

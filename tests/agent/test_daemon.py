@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.config import AgentConfig
-from agent.daemon import Daemon
+from agent.daemon import Daemon, _bounded
 from agent.images import Images
+from agent.race import comes_first
 from agent.sessions.record import Records
 from tests.agent.hosts import let_go, nobody_else
 from tests.agent.samples import IMAGE, an_id
@@ -47,7 +48,8 @@ async def _served(
     """An agent that serves, and a stub that speaks to it."""
     daemon = Daemon(config, engine, CLOCK, nobody_else)
     work = asyncio.create_task(daemon.run(), name="agent")
-    await daemon.serving.wait()
+    if not await comes_first(daemon.serving.wait(), asyncio.wait({work}), "serving"):
+        await work  # it tells why
     try:
         async with grpc.aio.insecure_channel(f"unix:{config.socket}") as channel:
             yield agent_pb2_grpc.AgentServiceStub(channel), work
@@ -113,7 +115,11 @@ async def test_a_silent_stream_beats(
         watch.cancel()
 
 
-async def test_an_agent_that_stops_ends_its_streams(tmp_path: Path, engine: FakeEngine) -> None:
+async def test_an_agent_that_stops_ends_its_streams(
+    tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.daemon.GRACE_SECONDS", 20.0)
+    monkeypatch.setattr("agent.daemon.STAGE_SECONDS", 25.0)
     async with _served(_config(tmp_path), engine) as (stub, work):
         await _reconciled(stub)
         watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
@@ -133,15 +139,21 @@ async def test_a_part_that_does_not_let_go_holds_up_the_stop_of_the_agent_for_a_
     caplog: pytest.LogCaptureFixture,
     part: str,
 ) -> None:
-    monkeypatch.setattr("agent.daemon.STAGE_SECONDS", 0.01)
     hung: Any = {"engine": FakeEngine, "images": Images, "records": Records}[part]
     close = hung.close
 
     async def hang(self: Any) -> None:
-        await close(self)
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await close(self)
+
+    async def hasty(name: str, end: Callable[[], Awaitable[object]]) -> None:
+        monkeypatch.setattr("agent.daemon.STAGE_SECONDS", 0.01 if name == part else 20.0)
+        await _bounded(name, end)
 
     monkeypatch.setattr(hung, "close", hang)
+    monkeypatch.setattr("agent.daemon._bounded", hasty)
     async with _served(_config(tmp_path), engine) as (stub, work):
         await _reconciled(stub)
         work.cancel()

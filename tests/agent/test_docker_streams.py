@@ -142,7 +142,7 @@ async def test_a_log_is_let_go_of_in_time_by_a_reader_who_stalls(
 ) -> None:
     silent = asyncio.Event()
     script.answer("GET /containers/x/logs", streams(FIRST_PIECE["logs"], forever=silent))
-    async with engine.logs("x", longest=0.05) as answer:
+    async with engine.logs("x", longest=1.0) as answer:
         await anext(answer)
         transport = script.requests[-1].transport
         while transport is not None and not transport.is_closing():

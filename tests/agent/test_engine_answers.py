@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from pathlib import Path
 
@@ -230,6 +231,8 @@ async def test_f12_five_hundred_lost_events_are_made_up_for_by_one_pass(
 ) -> None:
     """What the ring of the engine has dropped, the list has (M7)."""
     caplog.set_level(logging.ERROR)
+    gc.collect()
+    caplog.clear()  # of what earlier tests left
     sessions = [await agent.sessions.start(an_id(), a_spec(ports=())) for _ in range(100)]
     for session in sessions:
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)

@@ -162,6 +162,7 @@ async def test_a_pull_that_takes_too_long_gives_its_slot_back(engine: FakeEngine
         with pytest.raises(RegistryTimeout, match=r"given up after 0\.01 s"):
             await pulled(images, reference(digit))
     engine.release("pull")
+    images._pull_timeout = 30.0
     await pulled(images, reference("a"))
     await images.close()
 

@@ -97,8 +97,9 @@ async def test_each_phase_of_a_cold_start_is_timed(
 
 
 async def test_the_wait_for_a_slot_is_the_phase_of_the_queue(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("agent.sessions.starting.START_WAIT_SECONDS", None)
     async with (
         an_agent(tmp_path, engine, clock, start_slots=1) as agent,
         scraped(agent) as scrape,

@@ -372,6 +372,7 @@ async def test_who_does_not_shake_hands_is_let_go(
                     pass  # an alert may say why
         await served.all_gone()
         assert served.game.connections == 0
+        object.__setattr__(served.tls._shared, "limits", Limits())  # a player may take longer
         async with served.player() as player:  # who does, is served
             await player.send(b"x")
             assert await player.exactly(1) == b"x"
@@ -446,7 +447,7 @@ async def test_a_thousand_connections_leave_nothing_behind(tmp_path: Path) -> No
                     if number % 3:
                         await loop.sock_sendall(made, os.urandom(number))
         await served.all_gone()
-        await until(lambda: _open_files() == before)
+        await until(lambda: _open_files() <= before)  # files of earlier tests may close
 
 
 def _open_files() -> int:

@@ -31,7 +31,7 @@ _POLL = 0.05
 def measure(effort: int, steps: Steps) -> list[Result]:
     """Read a log in all ways, then follow another."""
     size, rounds = effort * LOG_BYTES // 100, max(3, effort * 5 // 100)
-    followers, seconds = max(4, effort * FOLLOWERS // 100), max(2, effort * SECONDS // 100)
+    followers, seconds = max(4, effort * FOLLOWERS // 100), max(5, effort * SECONDS // 100)
     with Deployment(steps) as deployment:
         with steps.step(f"logs, {size / _MB:g} MB are written"):
             session = play(

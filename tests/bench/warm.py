@@ -44,6 +44,8 @@ _POOL = f"/warm-pool/{APPLICATION}/{REGION}"
 _CLAIM = Ask("POST", "/session", 201, json.dumps({"location": REGION, "image": APPLICATION}))
 _TIMEOUT = 300.0
 _UNLIMITED = {"start_rate": 1e6, "start_burst": 10**6}
+_PATIENT = {"start_timeout": 60.0, "placement_silence": 60.0}
+"""A claim that comes too late would go on as a cold start, for which there is no room."""
 
 
 def measure(effort: int, steps: Steps) -> list[Result]:
@@ -139,7 +141,9 @@ def _a_fleet(deployment: Deployment, size: int) -> Iterator[_Fleet]:
             AgentSpec(f"h{number}", host.address, REGION) for number, host in enumerate(hosts)
         ]
         registries = {REGISTRY_NAME: deployment.registry.address}
-        control_plane = stack.enter_context(ControlPlaneProcess(agents, registries, **_UNLIMITED))
+        control_plane = stack.enter_context(
+            ControlPlaneProcess(agents, registries, **_UNLIMITED, **_PATIENT)
+        )
         client = control_plane.client()
         one_port = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]
         client.post("/application", application(ports=one_port)).expect(201)

@@ -17,6 +17,7 @@ from agent.engine import Container, ContainerSpec, Engine, container_name
 from agent.sessions.session import NetworkMode, Port, Process, Protocol, Resources
 from tests.contract.images import PAYLOAD, SAVE
 from tests.fakes import FakeEngine
+from tests.harness import free_port
 
 MEBIBYTE = 2**20
 EXIT_CODE = 3
@@ -167,7 +168,7 @@ class DockerStage:
     def occupied(self, protocol: Protocol) -> Iterator[int]:
         kind = socket.SOCK_STREAM if protocol is Protocol.TCP else socket.SOCK_DGRAM
         with socket.socket(socket.AF_INET, kind) as other:
-            other.bind(("127.0.0.1", 0))
+            other.bind(("127.0.0.1", free_port()))
             if protocol is Protocol.TCP:
                 other.listen()
             yield other.getsockname()[1]

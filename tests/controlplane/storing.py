@@ -31,7 +31,7 @@ LOGIN = {"address": "r.example", "username": "robot", "password": PASSWORD, "pri
 async def store(folder: Path) -> None:
     """Play the story and keep what it leaves in a folder."""
     with tempfile.TemporaryDirectory() as scratch:
-        system = Enrolling(Path(scratch), regions=("local", "elsewhere"), start_timeout=1.5)
+        system = Enrolling(Path(scratch), regions=("local", "elsewhere"))
         system.agents = [FakeAgent(Path(scratch), "a0")]
         async with system:
             known = await _play(system)
@@ -101,6 +101,7 @@ async def _start_sessions(system: Enrolling) -> None:
     # An attempt whose end nobody knows, on a host that does not answer any more.
     system.agent.before_start = system.agent.hang
     system.agent.before_stop = system.agent.hang
+    system.control_plane._starts.start_timeout = 4.0
     assert (await system.start(id="unknown")).status == 420
     [(owed,)] = await system.rows("SELECT count(*) FROM abandoned WHERE stopped_ms IS NULL")
     assert owed == 1

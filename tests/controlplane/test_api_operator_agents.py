@@ -19,9 +19,9 @@ from tests.controlplane.fake_agent import FakeAgent
 from tests.controlplane.system import Answer, System, assert_error, eventually
 
 SHORT_SPANS: dict[str, Any] = {
-    "placement_silence": 1.0,
-    "unreachable_after": 1.0,
-    "lost_after": 1.5,
+    "placement_silence": 3.0,
+    "unreachable_after": 3.0,
+    "lost_after": 3.5,
 }
 UNKNOWN_YET = {
     "version": None,

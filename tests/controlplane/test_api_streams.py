@@ -62,14 +62,17 @@ async def test_a_follower_does_not_hold_up_the_end_of_the_process(system: System
     async with system.http.get(url, headers=headers) as response:
         await response.content.readline()
         await system.stop_serving()
-    assert system.agent.log_cancelled.is_set()
+    await eventually(system.agent.log_cancelled.is_set)
 
 
 @pytest.mark.parametrize(
     ("reason", "status"),
     [("SESSION_NOT_FOUND", 404), ("LOG_GONE", 404), ("ENGINE_UNAVAILABLE", 503)],
 )
-async def test_a_refused_log_is_told(system: System, reason: str, status: int) -> None:
+async def test_a_refused_log_is_told(
+    system: System, monkeypatch: pytest.MonkeyPatch, reason: str, status: int
+) -> None:
+    monkeypatch.setattr("controlplane.api.streams.FIRST_BYTE_WAIT", None)
     system.agent.before_logs = refusing(reason)
     assert_error(await system.call("GET", "/logs?id=s&follow=1"), status)
 

@@ -124,7 +124,10 @@ async def test_who_can_be_drained_and_how(system: Draining) -> None:
     assert not system.agent.drains
 
 
-async def test_placement_leaves_a_host_before_it_has_answered(tmp_path: Path) -> None:
+async def test_placement_leaves_a_host_before_it_has_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.fleet.agents.TOLD_WAIT", 60.0)
     system = Draining(tmp_path, agents=2)
     system.prefer(system.agent)
     async with system:

@@ -226,6 +226,7 @@ async def test_a_refusal_names_the_path_and_quotes_nothing(
     system: System, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
+    system.control_plane._listeners._servers[-1]._edge._limits = Limits()
     answer = await answered(system, data)
     assert answer is not None
     assert answer.status == 400

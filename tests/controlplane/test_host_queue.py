@@ -161,7 +161,7 @@ async def test_who_finds_no_room_is_told_when_sessions_are_to_end(system: System
         refused = await system.start()
         assert_error(refused, 420)
         waits.append(int(refused.headers["Retry-After"]))
-    assert waits == pytest.approx([20, 40, LONGEST], abs=1)
+    assert waits == pytest.approx([20, 40, LONGEST], abs=5)
 
 
 async def test_hosts_that_were_slow_once_are_waited_for_again(system: System) -> None:
@@ -220,12 +220,14 @@ async def test_who_waits_is_told_when_the_room_is_gone(system: System) -> None:
 
 
 async def test_the_time_for_a_start_bounds_its_wait(tmp_path: Path) -> None:
-    async with System(tmp_path, start_timeout=1.5) as system:
+    async with System(tmp_path, start_timeout=60.0) as system:
         await system.make_application()
         system.agent.change_host(start_slots=1)
         await eventually(lambda: _link(system).host.start_slots == 1)
         gate = Gate(system.agent)
-        first, second = await _begin(system, gate), await _join(system, "second")
+        first = await _begin(system, gate)
+        system.control_plane._starts.start_timeout = 4.0
+        second = await _join(system, "second")
         assert_error(await second, 420)
         gate.open()
         await first

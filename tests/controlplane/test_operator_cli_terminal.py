@@ -62,26 +62,27 @@ async def at_a_terminal(
     """Run a command that has a terminal, which is not its input: its end, what is seen, errors."""
     ours, theirs = os.openpty()
     try:
-        os.write(ours, keys.encode())
-        start = [sys.executable, "-c", AT_A_TERMINAL, str(theirs), *MODULE]
-        status, _, errors = await finished(
-            *start,
-            *command.split(),
-            typed=stdin,
-            pass_fds=(theirs,),
-            env=environment(api, folder),
-        )
+        try:
+            os.write(ours, keys.encode())
+            start = [sys.executable, "-c", AT_A_TERMINAL, str(theirs), *MODULE]
+            status, _, errors = await finished(
+                *start,
+                *command.split(),
+                typed=stdin,
+                pass_fds=(theirs,),
+                env=environment(api, folder),
+            )
+        finally:
+            os.close(theirs)
         return status, await asyncio.to_thread(_seen, ours), errors
     finally:
         os.close(ours)
-        os.close(theirs)
 
 
 def _seen(terminal: int) -> str:
-    """Read what a terminal shows by now."""
-    os.set_blocking(terminal, False)
+    """Read all that a terminal shows, whose other end nobody has open any more."""
     found = b""
-    with suppress(OSError):  # nothing more, or nobody has it open
+    with suppress(OSError):  # that is how it ends
         while part := os.read(terminal, 65536):
             found += part
     return found.decode()

@@ -248,6 +248,7 @@ async def test_what_is_found_while_its_id_is_started_again_waits_for_that(
     first.beat = second.beat = 0.05
     await lose_database(pair)
     outcome = refusing("IMAGE_CANNOT_RUN")
+    pair.control_plane._starts.start_timeout = 60.0
 
     async def after_it_was_found(request: Any, context: Any) -> None:
         await first.restart()

@@ -127,6 +127,7 @@ async def test_whatever_fails_no_quota_leaks(tmp_path: Path) -> None:
 
         for agent in system.agents:
             agent.before_start = agent.after_start = None
+        system.control_plane._starts.start_timeout = 8.0
         assert _statuses(await _race(system)) == {201: most, 402: CALLERS - most}
 
 

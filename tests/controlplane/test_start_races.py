@@ -68,6 +68,8 @@ async def test_a_delete_whose_caller_hangs_up_during_a_start_still_stops_it(
 async def test_a_start_that_is_refused_after_its_caller_hung_up_is_no_defect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    gc.collect()
+    caplog.clear()  # of what earlier tests left
     async with System(tmp_path) as system:
         await system.make_application()
         gate, asked, refuse = asyncio.Event(), asyncio.Event(), refusing("IMAGE_CANNOT_RUN")
@@ -224,7 +226,6 @@ async def test_a_stop_that_takes_long_is_answered_while_it_goes_on(tmp_path: Pat
     async with System(tmp_path) as system:
         await system.make_application()
         assert (await system.start(id="x")).status == 201
-        system.control_plane._stops._stop_wait = 0.2
         gate = asyncio.Event()
 
         async def slow(request: Any, _: Any) -> None:
@@ -232,9 +233,13 @@ async def test_a_stop_that_takes_long_is_answered_while_it_goes_on(tmp_path: Pat
             await gate.wait()
 
         system.agent.before_stop = slow
+        first = asyncio.create_task(system.call("DELETE", "/session/x"))
+        await system.becomes("x", "shuttingdown")
+        system.control_plane._stops._stop_wait = 0.05
         assert (await system.call("DELETE", "/session/x")).status == 204
         assert await system.status_of("x") == "shuttingdown"
         gate.set()
+        assert (await first).status == 204
         await system.becomes("x", "exited")
 
 

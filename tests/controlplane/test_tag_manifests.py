@@ -174,7 +174,7 @@ async def test_what_a_list_names_has_the_same_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.registries.http.TIMEOUT", ClientTimeout(total=None))
-    monkeypatch.setattr("controlplane.registries.client.RESOLVE_TIMEOUT", 1.0)
+    monkeypatch.setattr("controlplane.registries.client.RESOLVE_TIMEOUT", 3.0)
     async with System(tmp_path, agents=0) as system:
         await system.make_application(tag=None)
         named = push_listed(system.registry, image())

@@ -227,6 +227,7 @@ async def test_no_standby_is_kept_before_a_host_has_the_image(tmp_path: Path) ->
 async def test_hosts_come_go_and_are_drained(tmp_path: Path) -> None:
     system = System(tmp_path, agents=2, placement_silence=1.0, unreachable_after=1.0)
     first, second = system.agents
+    first.beat = second.beat = 0.05
     system.prefer(first, second)
     async with system:
         await system.make_application()

@@ -5,7 +5,8 @@
  * a line and echoes what follows, and prints numbered lines with the time on stdout from its first
  * moment, every second one on stderr if asked, so that a reader of the log can see gaps, doubles and
  * stalls. At SIGTERM it prints a line, writes save.json and ends with code 0; at SIGUSR1 it prints what
- * it may know of its session. It needs nothing from its image but a folder to write to.
+ * it may know of its session, and begins a flood if asked. It needs nothing from its image but a folder
+ * to write to.
  *
  * One thread. Writing to stdout blocks as it does in real games: who does not read, stalls it.
  */
@@ -38,6 +39,7 @@ enum {
     FLOOD_BURST = 512,    /* lines between two looks at the sockets */
 };
 static const double NEVER = 1e18;
+static const double PATIENCE = 2; /* seconds that a game which is to end waits for a reader */
 
 struct file {
     const char *path;
@@ -49,7 +51,7 @@ enum flood { LINES, ONE_LINE, BYTES };
 static struct {
     double exit_after, crash_after, open_port_late, lines_per_second, flood, flood_bytes;
     int exit_code;
-    bool flooding, ignore_sigterm, ports_from_env, stderr_too;
+    bool flooding, flood_at_signal, ignore_sigterm, ports_from_env, stderr_too;
     enum flood flood_with;
     const char *data;
     struct file files[FILES];
@@ -88,23 +90,33 @@ static bool told_to_end(void) {
     return terminations > 0 && !options.ignore_sigterm;
 }
 
-/* Write all of it. Gives up only when told to end while nobody reads. */
-static void write_out(int target, const char *text, size_t length) {
+/* Write all of it. Gives up only when told to end while nobody reads; answers whether it has not. */
+static bool write_out(int target, const char *text, size_t length) {
+    static double patient_until; /* for all lines in a row that nobody reads; 0 for none */
     while (length > 0) {
         ssize_t written = write(target, text, length);
         if (written >= 0) {
             text += written;
             length -= (size_t)written;
-        } else if (errno != EINTR || told_to_end()) {
-            return;
+            patient_until = 0;
+        } else if (errno != EINTR) {
+            return false;
+        } else if (told_to_end()) {
+            if (patient_until == 0)
+                patient_until = now() + PATIENCE;
+            if (now() >= patient_until)
+                return false;
         }
     }
+    return true;
 }
 
+/* A line that was given up takes no number. */
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
     char line[LINE], when[64];
+    const unsigned long next = lines + 1;
     wall_time(when, sizeof when);
-    int length = snprintf(line, sizeof line, "%06lu %s ", ++lines, when);
+    int length = snprintf(line, sizeof line, "%06lu %s ", next, when);
     va_list arguments;
     va_start(arguments, format);
     length += vsnprintf(line + length, sizeof line - (size_t)length, format, arguments);
@@ -112,7 +124,9 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
     if (length > (int)sizeof line - 1)
         length = (int)sizeof line - 1;
     line[length++] = '\n';
-    write_out(options.stderr_too && lines % 2 ? STDERR_FILENO : STDOUT_FILENO, line, (size_t)length);
+    int target = options.stderr_too && next % 2 ? STDERR_FILENO : STDOUT_FILENO;
+    if (write_out(target, line, (size_t)length))
+        lines = next;
 }
 
 __attribute__((noreturn)) static void fail(const char *what, const char *which) {
@@ -205,9 +219,10 @@ static void handle_signals(void) {
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Prints, at each claim, what it has become. */
-static void read_session(void) {
+/* Prints, at each claim, what it has become. Answers whether there was one. */
+static bool read_session(void) {
     static int seen;
+    const int before = seen;
     while (seen < claims) {
         seen++;
         char text[LINE / 2] = "";
@@ -219,6 +234,7 @@ static void read_session(void) {
         text[strcspn(text, "\n")] = 0;
         say("SIGUSR1: %s", text);
     }
+    return seen > before;
 }
 
 /* Answers whether it is time to end. */
@@ -324,15 +340,19 @@ static void echo_connection(struct pollfd *slot) {
 
 /* ---- the loop ------------------------------------------------------------------------------- */
 
-static double flood_next;
+static double flood_next = NEVER, flood_left;
+
+static void begin_flood(double time) {
+    flood_next = time;
+    flood_left = options.flood_bytes;
+}
 
 /* The flood is over behind its last byte: then there is no next. */
 static void flooded(size_t bytes) {
     flood_next += options.flood > 0 ? (double)bytes / options.flood : 0;
-    options.flood_bytes -= (double)bytes;
-    if (options.flood_bytes <= 0) {
+    flood_left -= (double)bytes;
+    if (flood_left <= 0) {
         flood_next = NEVER;
-        options.flooding = false;
         say("flood over");
     }
 }
@@ -365,10 +385,12 @@ static int play(void) {
     for (int i = 0; i < FIRST + CONNECTIONS; i++)
         fds[i] = (struct pollfd){.fd = -1, .events = POLLIN};
     fds[WAKE].fd = wake[0];
-    flood_next = start;
+    if (!options.flood_at_signal)
+        begin_flood(start);
     for (;;) {
         double time = now();
-        read_session();
+        if (read_session() && options.flood_at_signal)
+            begin_flood(time);
         if (terminate()) {
             save();
             return 0;
@@ -420,7 +442,8 @@ __attribute__((noreturn)) static void usage(void) {
             "usage: game [--exit-after SECONDS] [--exit-code N] [--crash-after SECONDS]\n"
             "            [--ignore-sigterm] [--open-port-late SECONDS] [--ports-from-env]\n"
             "            [--lines-per-second N] [--flood BYTES_PER_SECOND (0: no limit)]\n"
-            "            [--flood-with lines|one-line|bytes] [--flood-bytes BYTES] [--stderr-too]\n"
+            "            [--flood-with lines|one-line|bytes] [--flood-bytes BYTES]\n"
+            "            [--flood-at-signal (so many bytes at each SIGUSR1)] [--stderr-too]\n"
             "            [--write-file PATH SIZE]... [--data FOLDER]\n");
     exit(2);
 }
@@ -445,7 +468,7 @@ static enum flood flood_of(const char *text) {
 
 static void parse(int count, char **values) {
     enum { EXIT_AFTER = 1, EXIT_CODE, CRASH_AFTER, IGNORE, LATE, ENV, RATE, FLOOD, WITH, BYTES_OF,
-           ERR, WRITE, DATA };
+           AT_SIGNAL, ERR, WRITE, DATA };
     static const struct option known[] = {
         {"exit-after", required_argument, NULL, EXIT_AFTER},
         {"exit-code", required_argument, NULL, EXIT_CODE},
@@ -457,6 +480,7 @@ static void parse(int count, char **values) {
         {"flood", required_argument, NULL, FLOOD},
         {"flood-with", required_argument, NULL, WITH},
         {"flood-bytes", required_argument, NULL, BYTES_OF},
+        {"flood-at-signal", no_argument, NULL, AT_SIGNAL},
         {"stderr-too", no_argument, NULL, ERR},
         {"write-file", required_argument, NULL, WRITE},
         {"data", required_argument, NULL, DATA},
@@ -475,6 +499,7 @@ static void parse(int count, char **values) {
         case FLOOD: options.flooding = true; options.flood = number(optarg); break;
         case WITH: options.flood_with = flood_of(optarg); break;
         case BYTES_OF: options.flood_bytes = number(optarg); break;
+        case AT_SIGNAL: options.flood_at_signal = true; break;
         case ERR: options.stderr_too = true; break;
         case WRITE:
             if (optind >= count || options.file_count == FILES)

@@ -2,8 +2,8 @@
  *
  * Usage: binder [--child] PROTOCOL ADDRESS PORT...
  *
- * SIGUSR1 has it bind the sockets and say "bound". PORT may be the name of a variable of the
- * environment. With --child a child process does all that. */
+ * It says "waits" once SIGUSR1 has it bind the sockets, and "bound" when it has. PORT may be the name
+ * of a variable of the environment. With --child a child process does the binding. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <err.h>
@@ -20,6 +20,11 @@ enum { SOCKETS = 16 };
 
 static struct pollfd sockets[SOCKETS];
 static nfds_t count;
+
+static void say(const char *what) {
+    puts(what);
+    fflush(stdout);
+}
 
 static void bind_one(const char *protocol, const char *address, const char *port) {
     const char *value = getenv(port);
@@ -59,6 +64,7 @@ int main(int values, char **value) {
     sigaddset(&told, SIGUSR1);
     sigaddset(&told, SIGCHLD);
     sigprocmask(SIG_BLOCK, &told, NULL);
+    say("waits");
     int at = 1;
     if (values > 1 && !strcmp(value[1], "--child")) {
         at++;
@@ -70,8 +76,7 @@ int main(int values, char **value) {
         const struct timespec now = {0};
         if (at < values && sigtimedwait(&told, NULL, &now) == SIGUSR1) {
             for (; at + 2 < values; at += 3) bind_one(value[at], value[at + 1], value[at + 2]);
-            puts("bound");
-            fflush(stdout);
+            say("bound");
         }
         if (poll(sockets, count, 10) > 0)
             for (nfds_t i = 0; i < count; i++)

@@ -23,7 +23,7 @@ from tests.agent.samples import an_id
 from tests.demo_game import UDP_PORT, build_image
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.published_ports import led_to_containers, published
-from tests.faults.real_host import RealHost
+from tests.faults.real_host import RealHost, remove_container
 from tests.harness import AgentProcess, Registry
 from tests.private_engine import PrivateEngine, cgroups
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -133,8 +133,7 @@ class Agent(AgentProcess):
             port_range=f"{first}-{first + ports - 1}",
             public_address=machine.engine.engine_address,
             bind_address="0.0.0.0",
-            stop_grace=1,
-            **settings,
+            **{"stop_grace": 10, **settings},
         )
         self.machine = machine
         self.ports = ports
@@ -165,7 +164,7 @@ class Agent(AgentProcess):
                 self.assert_survived()
         finally:
             for container in self.containers():
-                container.remove(force=True)
+                remove_container(container)
             self._channel.close()
             super().__exit__(kind, error, trace)
 

@@ -16,20 +16,21 @@ from agent.sessions.session import Session
 from tests.api_client import Answer, ApiClient
 from tests.chaos_registry import ChaosRegistry
 from tests.demo_game import UDP_PORT
-from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
 from tests.docker.machine import Machine
 from tests.docker.operator_commands import Operator
 from tests.docker.stack import eventually
 from tests.faults.callers import assert_callers_served
-from tests.faults.real_host import RealHost
+from tests.faults.real_host import RealHost, remove_container
 from tests.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
 from tests.private_engine import PrivateEngine
 from tests.pushed_image import push_image
 
 RPC_PORT = 7444
 TAG = "v1"
-SILENCE: Mapping[str, Any] = {"placement_silence": 3.0, "unreachable_after": 6.0}
-"""Settings with which a host is soon missed; heartbeats come every 2 s."""
+SILENCE: Mapping[str, Any] = {"placement_silence": 6.0, "unreachable_after": 10.0}
+"""Settings with which a host is soon missed, but not when it stands still for some seconds;
+heartbeats come every 2 s."""
 BOTH_WAYS = ("INPUT", "OUTPUT")
 TO_THE_HOST = ("INPUT",)
 FROM_THE_HOST = ("OUTPUT",)
@@ -214,7 +215,10 @@ def a_fleet(
     plane: type[ControlPlaneProcess] = ControlPlaneProcess,
     **settings: object,
 ) -> Iterator[Fleet]:
-    """Hosts that were enrolled by a control plane with these settings, with the game to start."""
+    """Hosts that were enrolled by a control plane, with the game to start.
+
+    It has these settings, and is patient where they do not say otherwise.
+    """
     enrol_port = free_port()
     with ExitStack() as stack:
         hosts = [
@@ -222,7 +226,12 @@ def a_fleet(
             for number, machine in enumerate(machines, 1)
         ]
         control_plane = stack.enter_context(
-            plane([], {"local": registry}, enrol_listen=f":{enrol_port}", **settings)
+            plane(
+                [],
+                {"local": registry},
+                enrol_listen=f":{enrol_port}",
+                **{**PATIENT, **settings},
+            )
         )
         near = machines[0].engine.host_address  # every one of them reaches it
         operator = Operator(control_plane, f"https://{near}:{enrol_port}")
@@ -245,4 +254,4 @@ def _cleaned(host: RemoteHost) -> Iterator[RemoteHost]:
             yield host
         finally:
             for container in host.machine.client.containers.list(all=True, ignore_removed=True):
-                container.remove(force=True)
+                remove_container(container)

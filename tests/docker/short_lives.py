@@ -1,6 +1,7 @@
 """The control plane with certificates that last for seconds: `python -m tests.docker.short_lives`.
 
-Nothing else is another than in `tiltyard-controlplane`, whose certificates last for 30 days.
+Nothing else is another than in `tiltyard-controlplane`, whose certificates last for 30 days, and
+which dials silent hosts anew sooner.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from unittest import mock
 
 from controlplane.authority import Authority
 from controlplane.cli.main import main
-from tests.harness import ControlPlaneProcess
+from tests.docker.long_streams import LongStreams, long_streams
 
 LIFE = timedelta(seconds=15)
 LOOK_EVERY_SECONDS = 0.2
 _READ = Authority.from_pem
 
 
-class ShortLived(ControlPlaneProcess):
+class ShortLived(LongStreams):
     """Makes certificates anew after 10 s, which expire after 15."""
 
     program = "tests.docker.short_lives"
@@ -27,5 +28,6 @@ if __name__ == "__main__":
     with (
         mock.patch.object(Authority, "from_pem", lambda text: _READ(text, LIFE)),
         mock.patch("controlplane.fleet.renewal.INTERVAL", LOOK_EVERY_SECONDS),
+        long_streams(),
     ):
         main()

@@ -14,9 +14,9 @@ import docker
 
 from tests.api_client import ApiClient
 from tests.demo_game import Image
-from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
 from tests.faults.callers import assert_callers_served
-from tests.faults.real_host import RealHost
+from tests.faults.real_host import RealHost, remove_container
 from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
 
 PATIENCE = 30.0
@@ -86,7 +86,7 @@ def a_stack(
     with (
         AgentProcess(docker_engine, cpu=16, ram=8192, stop_grace=3, **settings) as agent,
         ControlPlaneProcess(
-            [AgentSpec("host-1", agent.address)], {"local": registry.address}
+            [AgentSpec("host-1", agent.address)], {"local": registry.address}, **PATIENT
         ) as control_plane,
     ):
         stack = Stack(agent, control_plane, engine, image)
@@ -99,7 +99,7 @@ def a_stack(
             assert_callers_served(control_plane, host.sessions())
         finally:
             for container in stack.containers().values():
-                container.remove(force=True)
+                remove_container(container)
             engine.close()
 
 

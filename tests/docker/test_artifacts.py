@@ -269,20 +269,22 @@ async def test_f10_an_archive_that_hangs_harms_only_its_container(
     engine: CountingEngine, records: Records, make: MakeTree, docker_engine: Path
 ) -> None:
     hung, sound = make("none"), make("none")
-    for container in (hung, sound):
-        assert container.put_archive("/tree", tar_of([Entry(b"noise", content=NOISE)]))
-    artifacts = a_few(engine, records, pack=1.0)
+    for container, content in ((hung, NOISE), (sound, b"quiet")):
+        assert container.put_archive("/tree", tar_of([Entry(b"noise", content=content)]))
+    artifacts = a_few(engine, records, pack=5.0)
     with socket.socket(socket.AF_UNIX) as unread:
         await asyncio.to_thread(unread.connect, str(docker_engine))
         ask = f"GET /v1.41/containers/{hung.name}/archive?path=/tree HTTP/1.1\r\nHost: x\r\n\r\n"
         await asyncio.to_thread(unread.sendall, ask.encode())
         await asyncio.to_thread(unread.recv, 1)  # from now on the engine holds its lock (M9)
         late = asyncio.create_task(fetched(artifacts, hung, "/tree"))
-        assert len(await fetched(artifacts, sound, "/tree")) > len(NOISE)
+        [quiet] = read(await fetched(artifacts, sound, "/tree/noise"))
+        assert quiet.content == b"quiet"
         await engine.remove(sound.name)
         with pytest.raises(EngineTimeout):
             await late
-    assert len(await fetched(artifacts, hung, "/tree")) > len(NOISE)
+    patient = a_few(engine, records)
+    assert len(await fetched(patient, hung, "/tree")) > len(NOISE)
 
 
 # Through the public API, with both programs as processes.

@@ -42,7 +42,7 @@ AT_ONCE = {"start.created"}
 """Steps that `make test` has time for."""
 KILLED_AFTER = (1.5, 7.5)
 """Seconds between two kills, as Nomad's test of a crash loop has them."""
-LONGEST_STOP = 5.0
+LONGEST_STOP = 15.0
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +52,9 @@ def machine() -> Iterator[Machine]:
 
 
 @contextlib.contextmanager
-def beside_others(machine: Machine) -> Iterator[PoolAgent]:
+def beside_others(machine: Machine, *, stop_grace: float = 10) -> Iterator[PoolAgent]:
     """An agent with two sessions that must not notice what becomes of a third."""
-    with PoolAgent(machine, ports=4) as agent:
+    with PoolAgent(machine, ports=4, stop_grace=stop_grace) as agent:
         others = [agent.play(), agent.play(restart=True)]
         before = agent.processes()
         yield agent
@@ -79,6 +79,7 @@ def while_it_starts(agent: KilledAgent, step: str) -> None:
     else:
         eventually(lambda: internal_id not in agent.processes(), "no container is left")
         eventually(lambda: internal_id not in agent.directories(), "no directory is left")
+        eventually(lambda: internal_id not in agent.known(), "it is forgotten")
     again = agent.play(internal_id=internal_id)
     assert again.state == pb.STATE_RUNNING
     assert agent.processes()[internal_id] == again.pid
@@ -109,6 +110,7 @@ def while_it_restarts(agent: KilledAgent, step: str) -> None:
 def while_it_stops(agent: KilledAgent, step: str) -> None:
     agent.break_at(step)
     session = agent.play("--lines-per-second", "200", restart=True)
+    eventually(lambda: bool(agent.log(session)), "it writes: from now on SIGTERM has it save")
     with or_else(grpc.StatusCode.UNAVAILABLE):
         agent.end(session)
     agent.await_kill(step)
@@ -241,12 +243,18 @@ def test_f03_an_agent_killed_while_it_removes_an_image_knows_which_there_are(
             agent.kill()
             removing.exception(PATIENCE)
             agent.come_back()
-            there = {
-                tag for each in machine.client.images.list() for tag in each.attrs["RepoDigests"]
-            }
-            assert (image in agent.images()) == (image in there)
+            eventually(
+                lambda: (image in agent.images()) == _has(machine, image),
+                "it knows whether the image is there, which the engine may just be removing",
+            )
             agent.remove_image(image)
             assert image not in agent.images()
+
+
+def _has(machine: Machine, image: str) -> bool:
+    """Whether the engine lists an image; asked for each by itself, one might be gone by then."""
+    listed = machine.client.api.images()
+    return any(image in (each["RepoDigests"] or ()) for each in listed)
 
 
 @pytest.mark.slow
@@ -255,19 +263,18 @@ def test_f04_a_crash_loop_goes_on_while_the_agent_is_killed_again_and_again(
     machine: Machine, rounds: Rounds, chance: Random
 ) -> None:
     with KilledAgent(machine, ports=3) as agent:
-        begin = time.monotonic()
         session = agent.play("--crash-after", "0.3", restart=True)
-        counts = [0]
+        counts, up = [0], 0.0
         for _ in range(rounds(3, 66)):
-            kill = time.monotonic() + chance.uniform(*KILLED_AFTER)
-            while time.monotonic() < kill:
+            begin, lives = time.monotonic(), chance.uniform(*KILLED_AFTER)
+            while time.monotonic() < begin + lives:
                 counts.append(agent.restarts(session))
                 time.sleep(0.02)
+            up += lives
             agent.come_back()
         counts.append(agent.restarts(session))
-        lasted = time.monotonic() - begin
         assert counts == sorted(counts)
-        assert counts[-1] >= _restarts_within(lasted / 2)
+        assert counts[-1] >= _restarts_within(up / 2)
         agent.end(session)
         found = agent.until_sealed(session)
         assert (found.state, found.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
@@ -298,12 +305,13 @@ def _restarts_within(seconds: float) -> int:
 def test_f05_an_agent_told_to_end_answers_what_is_under_way_and_leaves_its_games(
     machine: Machine,
 ) -> None:
-    with beside_others(machine) as agent:
+    with beside_others(machine, stop_grace=0.3) as agent:
         session = agent.play("--ignore-sigterm")
-        following, stopping = agent.following(session), agent.stopping(session)
-        next(following)
-        state = pb.STATE_SHUTTINGDOWN
-        eventually(lambda: agent.session(session).state == state, "its stop is under way")
+        following = agent.following(session)
+        told = next(following).data
+        stopping = agent.stopping(session)
+        while b"SIGTERM ignored" not in told:
+            told += next(following).data
         end = os.pidfd_open(agent.process.pid)
         try:
             signal.pidfd_send_signal(end, signal.SIGTERM)

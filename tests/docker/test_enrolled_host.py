@@ -15,6 +15,7 @@ from tests.demo_game.player import udp_round_trip
 from tests.deployment import APPLICATION, REGION, application, enable_tag
 from tests.docker.operator_commands import Operator
 from tests.docker.stack import Stack, eventually
+from tests.faults.real_host import remove_container
 from tests.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.slow]
@@ -60,7 +61,7 @@ def an_enrolled_host(
             yield stack
         finally:
             for container in stack.containers().values():
-                container.remove(force=True)
+                remove_container(container)
             engine.close()
 
 

@@ -18,7 +18,7 @@ from tests.api_client import ApiClient
 from tests.chaos_registry import ChaosRegistry
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
-from tests.deployment import REGION, application
+from tests.deployment import PATIENT, REGION, application
 from tests.faults.callers import assert_callers_served
 from tests.faults.real_host import RealHost
 from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
@@ -119,7 +119,7 @@ def product(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Ite
             engine.socket, bind_address="0.0.0.0", public_address=engine.engine_address
         ) as agent,
         ControlPlaneProcess(
-            [AgentSpec("local", agent.address)], {"local": chaos.address}
+            [AgentSpec("local", agent.address)], {"local": chaos.address}, **PATIENT
         ) as control_plane,
     ):
         engine.lead_to_host(int(chaos.address.rpartition(":")[2]))
@@ -207,4 +207,5 @@ def test_f43_a_pull_whose_engine_goes_away_is_tried_again(product: Product) -> N
     product.chaos.heal()
     product.engine.start()
     product.until_there(image)
+    eventually(lambda: not product.obstacles(image), "the host takes sessions again")
     assert product.start(image) == "v1"

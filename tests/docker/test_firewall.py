@@ -60,7 +60,7 @@ def knock(target):
     kind, address, port = target
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM) as one:
-        one.settimeout(1)
+        one.settimeout(5)
         try:
             one.bind((source, 0))
             one.connect((address, port))

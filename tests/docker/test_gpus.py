@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker.machine import Agent, Machine, a_machine
+from tests.docker.stack import eventually
 from tests.private_engine import PrivateEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 
@@ -39,10 +40,20 @@ def with_driver(tmp_path: Path) -> Iterator[Machine]:
 
 
 def device_of(agent: Agent, session: pb.Session) -> str | None:
-    """The device that the engine has told a session's process of."""
+    """The device that the engine has told a session's process of.
+
+    Just after the start that process may still have the environment of the engine's own program.
+    """
     pid = agent.processes()[session.internal_id]
-    entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
-    environment = dict(entry.partition("=")[::2] for entry in entries)
+    environment: dict[str, str] = {}
+
+    def is_its_own() -> bool:
+        entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
+        environment.clear()
+        environment.update(entry.partition("=")[::2] for entry in entries)
+        return "TILTYARD_SESSION_ID" in environment
+
+    eventually(is_its_own, "the process has the environment of its container")
     return environment.get("NVIDIA_VISIBLE_DEVICES")
 
 

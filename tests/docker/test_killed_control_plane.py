@@ -9,7 +9,8 @@ import pytest
 
 from controlplane.failpoints import START_STEPS
 from tests.demo_game import Image
-from tests.deployment import APPLICATION, REGION
+from tests.deployment import APPLICATION, PATIENT, REGION
+from tests.docker.operator_commands import Operator
 from tests.docker.stack import a_stack, eventually
 from tests.faults.plugin import Rounds
 from tests.harness import Registry
@@ -32,17 +33,21 @@ def test_f38_a_start_whose_control_plane_is_killed_is_there_for_who_asks_again_o
 ) -> None:
     with a_stack(docker_engine, registry, demo_image) as stack:
         control_plane = stack.control_plane
+        control_plane.settings |= PATIENT
+        operator = Operator(control_plane, enrol_url="")
         for number in range(rounds(1, 20)):
             session_id = f"match-{number}"
             before = set(stack.containers())
             control_plane.settings["failpoint"] = f"{step}:kill"
             control_plane.restart()
+            eventually(lambda: operator.is_ready("host-1"), "the host is heard")
             with pytest.raises((OSError, http.client.HTTPException)):
                 stack.start(id=session_id)
             eventually(lambda: control_plane.process.returncode == -9, f"it is killed at {step}")
             control_plane.kill()
             control_plane.settings["failpoint"] = ""
             control_plane.start()
+            eventually(lambda: operator.is_ready("host-1"), "the host is heard again")
             again = control_plane.client().post(
                 "/session", {"location": REGION, "image": APPLICATION, "id": session_id}
             )

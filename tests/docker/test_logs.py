@@ -16,11 +16,11 @@ import pytest
 from agent.clock import SystemClock
 from agent.docker import container_config
 from agent.docker.engine import DockerEngine
-from agent.engine import ContainerSpec, LogPiece
+from agent.engine import LOG_BYTES, ContainerSpec, LogPiece
 from agent.errors import LogGone
 from agent.logs import follower as log_follower
 from agent.logs import reading as logs
-from agent.logs.follower import MISSING
+from agent.logs.follower import MISSING, TAIL_PIECES
 from agent.logs.sealed import DROPPED
 from agent.sessions.record import Records
 from agent.sessions.session import NetworkMode, Process, Resources, Session, State
@@ -31,8 +31,12 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry]
 
 FILE_BYTES = 2**20
 """With what is streamed live, what was read ahead must fit, 850 kB at most."""
+STEP_BYTES = FILE_BYTES // 3
+"""A flood that followers wait for the end of: the engine keeps it all, however slow they are."""
 CLOCK = SystemClock()
 LINE = re.compile(rb"(\d{6,}) \S+ .*")
+FLOOD_OVER = b" flood over\n"
+ENDED = b" SIGTERM: saving\n"
 
 
 class Game:
@@ -62,14 +66,28 @@ class Game:
     async def end(self) -> None:
         """Wait until it has ended and the engine has seen so."""
         await self.engine.wait_end(self.process)
-        while (await self.engine.inspect(self.container)).process is not None:
+        while (await self.engine.inspect(self.container)).is_running:
             continue
         self.session = dataclasses.replace(self.session, state=State.EXITED, process=None)
         self._ended.set()
 
-    async def log(self) -> list[LogPiece]:
-        """All that the engine has."""
-        async with self.engine.logs(self.container) as answer:
+    async def stop(self) -> None:
+        """Have it end by itself, and wait until it has."""
+        await self.engine.kill(self.container, "SIGTERM")
+        await self.end()
+
+    async def flood(self) -> None:
+        """Have it begin to write as much as it was told to, once more."""
+        await self.engine.kill(self.container, "SIGUSR1")
+
+    async def flooded(self) -> None:
+        """Wait until the engine has all of a flood."""
+        while not any(FLOOD_OVER in piece.data for piece in await self.log(TAIL_PIECES)):
+            continue
+
+    async def log(self, tail: int | None = None) -> list[LogPiece]:
+        """All that the engine has, or the last pieces."""
+        async with self.engine.logs(self.container, tail=tail) as answer:
             return [piece async for pieces in answer for piece in pieces]
 
     def followed(self) -> AsyncGenerator[bytes]:
@@ -144,20 +162,55 @@ async def all_of(chunks: AsyncGenerator[bytes]) -> bytes:
     return b"".join([chunk async for chunk in chunks])
 
 
+class Reader:
+    """One who follows a game and reads as fast as it comes."""
+
+    def __init__(self, game: Game) -> None:
+        self._log = bytearray()
+        self._game = game
+        self._more = asyncio.Event()
+        self._task = asyncio.create_task(self._read())
+        self._task.add_done_callback(lambda _: self._more.set())
+
+    async def until(self, words: bytes, times: int = 1) -> None:
+        """Return once it has read these words so often."""
+        while self._log.count(words) < times:
+            assert not self._task.done(), "the log has ended"
+            self._more.clear()
+            await self._more.wait()
+
+    async def whole(self) -> bytes:
+        """The log to its end."""
+        await self._task
+        return bytes(self._log)
+
+    async def _read(self) -> None:
+        async for chunk in self._game.followed():
+            self._log += chunk
+            self._more.set()
+
+
+@pytest.mark.timeout(240)
 @pytest.mark.part_alone
 @pytest.mark.usefixtures("small_files")
 async def test_f32_each_line_once_and_in_order_while_the_engine_drops_files(
     engine: DockerEngine, demo_image: Image, tmp_path: Path
 ) -> None:
-    game_args = ("--flood", "600000", "--lines-per-second", "0", "--exit-after", "6")
-    async with playing(engine, demo_image, tmp_path, *game_args, "--stderr-too") as game:
-        followers = [asyncio.create_task(all_of(game.followed())) for _ in range(3)]
+    flood = ("--flood", "1000000", "--flood-bytes", str(STEP_BYTES), "--flood-at-signal")
+    game_args = (*flood, "--lines-per-second", "0", "--stderr-too")
+    async with playing(engine, demo_image, tmp_path, *game_args) as game:
+        readers = [Reader(game) for _ in range(3)]
         slow = game.followed()
         begin = await anext(slow)  # and nothing more until the game is over
-        await game.end()
+        for step in range(1, 3 * FILE_BYTES // STEP_BYTES):
+            await game.flood()
+            for reader in readers:
+                await reader.until(FLOOD_OVER, step)
+        await game.stop()
         # The two streams are put in order by the engine, as it reads them.
         last = max(int(piece.data.split()[0]) for piece in await game.log())
-        for log in await asyncio.gather(*followers):
+        for reader in readers:
+            log = await reader.whole()
             told = numbers(log)
             for stream in (0, 1):
                 half = [number for number in told if number % 2 == stream]
@@ -196,18 +249,21 @@ async def test_f31_a_flood_of_anything_is_followed_and_sealed(
 ) -> None:
     """One line that does not end, or every byte there is: zero, and what is no UTF-8."""
     records = Records(tmp_path / "state")
-    game_args = ("--flood", "6000000", "--flood-with", what, "--exit-after", "1.2")
-    async with playing(engine, demo_image, tmp_path, *game_args) as game:
-        follower = asyncio.create_task(all_of(game.followed()))
-        await game.end()
-        log = await follower
+    flood = ("--flood", "6000000", "--flood-bytes", "6000000", "--flood-with", what)
+    async with playing(engine, demo_image, tmp_path, *flood, "--flood-at-signal") as game:
+        reader = Reader(game)
+        await reader.until(b"\n")  # later its beginning may have been dropped
+        await game.flood()
+        await game.flooded()
+        await game.stop()
+        log = await reader.whole()
         records.directory(game.session.internal_id).mkdir(parents=True)
         await logs.seal(engine, records, game.session, lambda _: asyncio.sleep(0))
         await records.close()
     sealed = records.log_path(game.session.internal_id).read_bytes()
     assert log.startswith(b"000001 ")
-    assert log.endswith(b" exit 0\n")
-    assert sealed.endswith(b" exit 0\n")
+    assert log.endswith(ENDED)
+    assert sealed.endswith(ENDED)
     pattern = b"x" * 512 if what == "one-line" else bytes(range(256)) * 2
     assert pattern in log
     assert pattern in sealed
@@ -221,12 +277,11 @@ async def test_a_hundred_followers_of_one_session_take_no_thread(
         begun = await asyncio.gather(*(anext(follower) for follower in followers))
         before = threading.active_count()
         more = await asyncio.gather(*(anext(follower) for follower in followers))
-        assert threading.active_count() == before <= 40
-        await engine.kill(game.container, "SIGTERM")
-        await game.end()
+        assert threading.active_count() <= before <= 40
+        await game.stop()
         rest = await asyncio.gather(*map(all_of, followers))
     [log] = {b"".join(parts) for parts in zip(begun, more, rest, strict=True)}
-    assert log.endswith(b"SIGTERM: saving\n")
+    assert log.endswith(ENDED)
     told = numbers(log)
     assert told == list(range(1, len(told) + 1))
 
@@ -237,9 +292,10 @@ async def test_a_log_is_counted_as_the_engine_counts_it(
     engine: DockerEngine, demo_image: Image, tmp_path: Path, docker_engine: Path, what: str
 ) -> None:
     """Never less: what it has dropped was more than what we keep, and the log says so."""
-    game_args = ("--flood", "1000000", "--flood-with", what, "--exit-after", "0.5")
-    async with playing(engine, demo_image, tmp_path, *game_args) as game:
-        await game.end()
+    flood = ("--flood", "1000000", "--flood-bytes", "500000", "--flood-with", what)
+    async with playing(engine, demo_image, tmp_path, *flood) as game:
+        await game.flooded()
+        await game.stop()
         counted = sum(piece.size for piece in await game.log())
         with contextlib.closing(docker.DockerClient(f"unix://{docker_engine}")) as client:
             root = Path(client.info()["DockerRootDir"])
@@ -254,9 +310,10 @@ async def test_a_log_that_is_too_long_is_sealed_with_a_line_that_says_so(
 ) -> None:
     """With the engine's real files: more than two of them are written."""
     records = Records(tmp_path / "state")
-    game_args = ("--flood", "0", "--exit-after", "12")
-    async with playing(engine, demo_image, tmp_path, *game_args) as game:
-        await game.end()
+    flood = ("--flood", "0", "--flood-bytes", str(2 * LOG_BYTES))
+    async with playing(engine, demo_image, tmp_path, *flood) as game:
+        await game.flooded()
+        await game.stop()
         records.directory(game.session.internal_id).mkdir(parents=True)
         await logs.seal(engine, records, game.session, lambda _: asyncio.sleep(0))
         await records.close()

@@ -30,8 +30,8 @@ MOST_SESSIONS = 20
 FLOOD = 1_000_000
 """Bytes that a chatty game writes in a second, in lines of 128."""
 LINES_PER_SECOND = FLOOD // 128
-LONGEST_STALL = 1.0
-"""Seconds that a game may have to wait to write a line, whatever becomes of the agent."""
+LONGEST_STALL = 5.0
+"""Seconds that a busy machine may have a game wait; an agent that blocks it does so for ten."""
 WATCHDOG = 2.0
 """Shorter than that of the unit: an agent that is blocked is blocked for ten seconds."""
 POOLS = 24
@@ -88,14 +88,13 @@ def test_f48_a_chatty_game_never_waits_for_an_agent_that_is_stopped(
 ) -> None:
     with KilledAgent(machine, ports=2) as agent:
         session = agent.play("--flood", str(FLOOD))
-        undisturbed = wait_for_lines(agent, session, seconds=3)
         for _ in range(rounds(1, 5)):
             os.kill(agent.process.pid, signal.SIGSTOP)
             try:
                 wait_for_lines(agent, session, seconds=5)
             finally:
                 os.kill(agent.process.pid, signal.SIGCONT)
-        assert_never_held_up(agent, session, undisturbed)
+        assert_never_held_up(agent, session)
 
 
 @pytest.mark.timeout(600)
@@ -105,36 +104,31 @@ def test_f48_a_chatty_game_never_waits_for_an_event_loop_that_is_blocked(
     with KilledAgent(machine, ports=3) as agent:
         session = agent.play("--flood", str(FLOOD))
         agent.break_at("start.created", "block")
-        undisturbed = wait_for_lines(agent, session, seconds=3)
+        wait_for_lines(agent, session, seconds=1)
         for _ in range(rounds(1, 3)):
             other = agent.play()  # is answered once the loop turns again
             agent.discard(other)
-        assert_never_held_up(agent, session, undisturbed)
+        assert_never_held_up(agent, session)
 
 
-def wait_for_lines(agent: KilledAgent, session: pb.Session, *, seconds: int) -> int:
-    """Wait until the game has written what it writes in so long; the number of its last line."""
+def wait_for_lines(agent: KilledAgent, session: pb.Session, *, seconds: int) -> None:
+    """Wait until the game has written what it writes in so long."""
     container = agent.container_of(session)
     until = _last_line(container.logs(tail=1)) + seconds * LINES_PER_SECOND
     eventually(lambda: _last_line(container.logs(tail=1)) >= until, "the game writes")
-    return until
 
 
 def _last_line(tail: bytes) -> int:
     return int(tail.split(maxsplit=1)[0]) if tail else 0
 
 
-def assert_never_held_up(agent: KilledAgent, session: pb.Session, undisturbed: int) -> None:
-    """The game is stopped, and its own time stamps tell that no line of it had to wait.
-
-    What held up its first lines, the `undisturbed` ones, was this machine and not the agent.
-    """
+def assert_never_held_up(agent: KilledAgent, session: pb.Session) -> None:
+    """The game is stopped, and its own time stamps tell that no line of it waited for an agent."""
     agent.end(session)
     agent.until_sealed(session)
     lines = agent.log(session)
     assert_complete(lines)
-    noise = longest_gap(lines[:undisturbed])
-    assert longest_gap(lines[undisturbed:]) < LONGEST_STALL + noise
+    assert longest_gap(lines) < LONGEST_STALL
 
 
 def longest_gap(lines: Iterable[LogLine]) -> float:

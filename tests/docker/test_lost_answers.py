@@ -68,8 +68,8 @@ def test_f12_what_happens_while_no_event_arrives_is_found_within_one_period(
     eventually(lambda: not any(agent.processes().values()), "what was revived is ended")
     assert proxy.count(LIST) <= passes + 2  # one may have begun before
     assert agent.session(ended).state == pb.STATE_EXITED
-    proxy.heal()
     listened = proxy.count(EVENTS)
+    proxy.heal()
     eventually(lambda: proxy.count(EVENTS) > listened, "it listens again")
     agent.assert_ports_agree()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,8 @@ from tests.docker.machine import (
     port_of,
     ports_of,
 )
-from tests.docker.stack import PATIENCE, eventually
+from tests.docker.stack import eventually
+from tests.private_engine import PrivateEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -171,16 +173,33 @@ def test_f22_without_the_capability_sessions_start_and_the_host_says_so(machine:
         assert agent.process.log.read_text().count(warning) == 1
 
 
-def test_f23_a_start_waits_for_a_firewall_in_others_hands(machine: Machine) -> None:
-    with Agent(machine, ports=1) as agent, ThreadPoolExecutor(1) as pool:
-        machine.run("iptables", "-t", "nat", "-E", "DOCKER", "AWAY")
-        try:
-            start = pool.submit(agent.play)
-            eventually(lambda: "trying again" in agent.process.log.read_text(), "it tries again")
-        finally:
-            machine.run("iptables", "-t", "nat", "-E", "AWAY", "DOCKER")
-        session = start.result(PATIENCE)
-        with Player(machine, FIRST) as player:
+IPTABLES = """#!/bin/sh
+case "$*" in
+*"-A DOCKER "*DNAT*) rm {folder}/failure-1 || rm {folder}/failure-2 && exit 4 ;;
+esac 2>/dev/null
+exec {iptables} "$@"
+"""
+
+
+@pytest.fixture
+def busy_machine(tmp_path: Path) -> Iterator[Machine]:
+    """A machine whose engine finds the firewall in others' hands at its first two tries."""
+    iptables = tmp_path / "iptables"
+    iptables.write_text(IPTABLES.format(folder=tmp_path, iptables=shutil.which("iptables")))
+    iptables.chmod(0o755)
+    for number in (1, 2):
+        (tmp_path / f"failure-{number}").touch()
+    with PrivateEngine({"userland-proxy": False}, programs=tmp_path) as engine:
+        machine = Machine(engine)
+        yield machine
+        machine.client.close()
+
+
+def test_f23_a_start_waits_for_a_firewall_in_others_hands(busy_machine: Machine) -> None:
+    with Agent(busy_machine, ports=1) as agent:
+        session = agent.play()
+        assert agent.process.log.read_text().count("trying again") == 2
+        with Player(busy_machine, FIRST) as player:
             assert player.seen_as(session) == player.address
         agent.assert_ports_agree(session)
         agent.end(session)

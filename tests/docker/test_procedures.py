@@ -9,9 +9,10 @@ import pytest
 
 from agent.identity import FILE, Identity
 from tests.demo_game import Image
-from tests.deployment import APPLICATION, REGION
+from tests.deployment import APPLICATION, PATIENT, REGION
 from tests.docker.operated_host import an_operated_host, an_operators_shell, assert_played, play
 from tests.docker.procedures import Shell
+from tests.docker.remote_hosts import SILENCE
 from tests.docker.stack import eventually
 from tests.docker.test_enrolled_host import Enrolled
 from tests.harness import Registry
@@ -23,15 +24,14 @@ pytestmark = [
     pytest.mark.timeout(240),
 ]
 
-SOON_MISSED = {"unreachable_after": 5.0, "placement_silence": 3.0}
-SOON_LOST = pytest.mark.parametrize("stack", [{"lost_after": 6.0}], indirect=True, ids=["lost"])
+SOON_LOST = pytest.mark.parametrize("stack", [{"lost_after": 15.0}], indirect=True, ids=["lost"])
 
 
 @pytest.fixture
 def stack(
     docker_engine: Path, registry: Registry, demo_image: Image, request: pytest.FixtureRequest
 ) -> Iterator[Enrolled]:
-    settings = {**SOON_MISSED, **getattr(request, "param", {})}
+    settings = {**PATIENT, **SILENCE, **getattr(request, "param", {})}
     with an_operated_host(docker_engine, registry, demo_image, **settings) as stack:
         yield stack
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from agent.sessions.session import NetworkMode, Port, Process, Protocol
 from tests.api_client import Answer
 from tests.demo_game import TCP_PORT, UDP_PORT, Image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
-from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
 from tests.docker.stack import Stack, a_stack, eventually
 from tests.harness import Registry, free_port
 from tests.pushed_image import push_image
@@ -45,6 +46,8 @@ def stack(
     push_image(registry.address, "binder", program=program.read_bytes())
     listen = f"127.0.0.1:{free_port()}"
     with a_stack(docker_engine, registry, demo_image, metrics_listen=listen) as made:
+        made.control_plane.settings |= PATIENT
+        made.control_plane.restart()
         games = [(f"binder-{mode}", "binder", mode, PORTS) for mode in MODES]
         both = application()["ports"]
         games.append((f"{APPLICATION}-host", "demo-game", "host", both))  # type: ignore[arg-type]
@@ -75,8 +78,23 @@ def container_of(stack: Stack, session_id: str) -> Any:
 def tell_to_bind(stack: Stack, session_id: str) -> None:
     """Have the binder bind its sockets, and wait until it has."""
     container = container_of(stack, session_id)
+    until_said(container, "waits")  # before, the signal would end it
     container.kill(signal.SIGUSR1)
-    eventually(lambda: b"bound\n" in container.logs(), "it has bound")
+    until_said(container, "bound")
+
+
+def until_said(container: Any, text: str) -> None:
+    """Wait until a program has written a line with this end."""
+    end = f"{text}\n".encode()
+    eventually(lambda: end in container.logs(), f"it says {text!r}")
+
+
+def game_began(stack: Stack, session_id: str) -> float:
+    """When the demo game began to run, by its own first line."""
+    container = container_of(stack, session_id)
+    until_said(container, "demo game starts")
+    _, written, *_ = container.logs().decode().split()
+    return datetime.fromisoformat(written).timestamp()
 
 
 def ready_time(stack: Stack, session_id: str) -> float | None:
@@ -155,7 +173,7 @@ def test_a_player_reaches_what_was_answered_as_ready(stack: Stack, image: str) -
     assert tcp_greeting(made["host"], ports[TCP_PORT]) == f"demo game {made['id']}"
     udp_round_trip(made["host"], ports[UDP_PORT])
     record = stack.record(made["id"])
-    assert record["ready_time"] >= record["start_time"] + 0.6
+    assert record["ready_time"] >= game_began(stack, image) + 0.6
     for phase in ("queue", "create", "start", "ready"):
         assert phase_count(stack, phase) >= 1, phase
     stack.client.delete_session(made["id"]).expect(204)

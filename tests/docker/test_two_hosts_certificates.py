@@ -15,6 +15,7 @@ from cryptography import x509
 
 from agent.identity import FILE, Identity
 from tests.certificates import CALLS, CONTROL_PLANE, Party, Signer
+from tests.docker.long_streams import LongStreams
 from tests.docker.machine import Machine, Player
 from tests.docker.operator_commands import run
 from tests.docker.remote_hosts import (
@@ -145,12 +146,17 @@ def test_f42_a_host_whose_certificate_has_expired_is_refused_until_it_enrols_aga
     with a_fleet(*machines, plane=ShortLived, **SILENCE) as fleet:
         kept = fleet.start(id="kept")
         far = fleet.host_of(kept)
-        before = far.games()
+        before, breaks = far.games(), len(fleet.logged(BROKEN))
+
+        def broke(why: str = "") -> bool:
+            return any(why in line for line in fleet.logged(BROKEN)[breaks:])
+
         with Player(far.machine, udp_port_of(kept)) as player:
             with far.cut_off(BOTH_WAYS):
+                eventually(broke, "it is to be dialled anew")
                 eventually(lambda: has_expired(identity_of(far).certificate.decode()), "expired")
                 fleet.until("kept", "server_unreachable")
-            eventually(lambda: "expired" in fleet.logged(BROKEN)[-1], "it is refused")
+            eventually(lambda: broke("expired"), "it is refused")
             assert fleet.status("kept") == "server_unreachable"
             assert fleet.start()["host"] == fleet.other_than(far).ip
             fleet.enrol(far, "--agent", far.name)
@@ -161,7 +167,7 @@ def test_f42_a_host_whose_certificate_has_expired_is_refused_until_it_enrols_aga
 
 
 def test_f42_the_authority_is_rotated_and_nothing_that_is_open_ends(machines: Machines) -> None:
-    with a_fleet(*machines, **SILENCE) as fleet:
+    with a_fleet(*machines, plane=LongStreams, **SILENCE) as fleet:
         kept = fleet.start(id="kept")
         far = fleet.host_of(kept)
         before, broken = far.games(), fleet.logged(BROKEN)

@@ -13,7 +13,7 @@ import pytest
 from tests.api_client import Answer
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
-from tests.deployment import APPLICATION, REGION
+from tests.deployment import APPLICATION, PATIENT, REGION
 from tests.docker.stack import Stack, eventually
 from tests.faults.plugin import Rounds
 
@@ -22,6 +22,14 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 POOL = f"/warm-pool/{APPLICATION}/{REGION}"
 CALLERS = 50
 LARGE = 20
+
+
+@pytest.fixture
+def stack(stack: Stack) -> Stack:
+    """A host whose claims are waited for: none is given up, and its start a cold one."""
+    stack.control_plane.settings |= PATIENT
+    stack.control_plane.restart()
+    return stack
 
 
 def keep(stack: Stack, size: int) -> None:
@@ -56,7 +64,7 @@ def at_once(stack: Stack, callers: int) -> list[Answer]:
 
     def start() -> Answer:
         together.wait()
-        return client.post("/session", {"location": REGION, "image": APPLICATION})
+        return client.request("POST", "/session", body=_body(), timeout=90)
 
     with ThreadPoolExecutor(callers) as pool:
         return [call.result() for call in [pool.submit(start) for _ in range(callers)]]

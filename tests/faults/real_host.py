@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ class RealHost:
         wrong = [log_violations(who, log, may_lack=lacks) for who, log in logs.items()]
         assert list(itertools.chain(*wrong)) == []
         for container in self._containers():
-            container.remove(force=True)
+            remove_container(container)
         _settled(self._left)
         ledger.checked = True
 
@@ -178,6 +179,22 @@ class RealHost:
         ours = {container.id for container in self._containers()}
         there = self._engine.containers.list(ignore_removed=True)
         return {port for each in there if each.id not in ours for port in published(each)}
+
+
+def remove_container(container: Any, *, volumes: bool = False) -> None:
+    """Remove a container; its agent may be about it too. It is gone when this returns."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            container.remove(force=True, v=volumes)
+        except docker.errors.NotFound:
+            return
+        except docker.errors.APIError as error:
+            if error.status_code != HTTPStatus.CONFLICT or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _listed(stub: Any, *, live_only: bool = False) -> list[pb.Session]:

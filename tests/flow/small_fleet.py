@@ -18,7 +18,6 @@ from typing import Any, TypeVar, cast
 from sqlite_utils import Database
 
 from agent.host import HostReport
-from agent.rpc import AgentService, Services
 from agent.sessions.session import Protocol, Session
 from controlplane.claims import Claims
 from controlplane.config import AgentConfig, Config
@@ -158,21 +157,8 @@ class Box:
         agent = await self._stack.enter_async_context(
             hosts.an_agent(self._folder, self.engine, self._clock, max_sessions=20)
         )
-        services = Services(
-            sessions=agent.sessions,
-            warm_pools=agent.warm_pools,
-            images=agent.images,
-            artifacts=cast("Any", None),
-            engine=self.engine,
-            records=agent.records,
-            clock=self._clock,
-            feed=agent.host.feed,
-            describe_host=lambda: _report(agent),
-            identity=cast("Any", None),
-            metrics=agent.host.metrics,
-        )
         self._agent = agent
-        self.line.connect(AgentService(services), self)
+        self.line.connect(agent.service(lambda: _report(agent)), self)
 
 
 def _report(agent: hosts.Agent) -> HostReport:

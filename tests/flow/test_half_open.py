@@ -46,8 +46,9 @@ async def test_f41_a_host_is_heard_again_though_its_connection_is_dead(
     async with a_relay(tmp_path / "relay.sock", socket) as relay, system:
         link = system.control_plane.fleet.link(system.agent.name)
         assert link is not None
+        before = relay.connections
         relay.go_dumb()
-        await eventually(lambda: relay.connections == 2)
+        await eventually(lambda: relay.connections > before)
         heard_at = link.heard_at
         await eventually(lambda: link.heard_at != heard_at)
         await system.make_application()

@@ -57,8 +57,13 @@ async def test_a_session_from_its_start_to_what_it_leaves(whole: WholeBehind) ->
     whole.engine.put_file(container, "/data/replay", b"replay")
     assert (await whole.call("GET", "/logs?id=duel")).body == b"one\n"
     assert (await whole.call("DELETE", "/session/duel")).status == 204
-    report = (await whole.call("GET", "/session/duel/report")).json
-    assert (report["end_reason"], report["log"]) == ("stopped", "one\n")
+
+    async def log_is_kept() -> bool:
+        report = (await whole.call("GET", "/session/duel/report")).json
+        assert report["end_reason"] == "stopped"
+        return bool(report["log"] == "one\n")
+
+    await eventually(log_is_kept)
     artifact = await whole.call("GET", "/artifacts?session=duel&path=/data")
     assert artifact.status == 200
     with tarfile.open(fileobj=BytesIO(artifact.body)) as tar:

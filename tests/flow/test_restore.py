@@ -34,6 +34,7 @@ HELD = 2
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.transport.RETRY_SECONDS", 0.02)
     monkeypatch.setattr("agent.rpc.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("controlplane.fleet.renewal.INTERVAL", 0.5)
 
 
 class Kept(Enrolling):

@@ -134,8 +134,9 @@ async def starting(system: Rotating) -> AsyncIterator[list[int]]:
 
 
 async def test_hosts_move_under_load_and_nothing_is_interrupted(
-    system: Rotating, caplog: pytest.LogCaptureFixture
+    system: Rotating, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr("controlplane.fleet.watch.MESSAGE_TIMEOUT", 60.0)  # nor by a slow machine
     hosts = [await system.joined(name) for name in ("host-1", "host-2")]
     await system.make_game()
     assert (await system.start(id="kept")).status == 201

@@ -53,7 +53,10 @@ class Warm(Whole):
 @pytest.fixture
 async def warm(tmp_path: Path) -> AsyncIterator[Warm]:
     agent = {"cpu": 64, "ram": 65536}
-    async with Warm(tmp_path, agent=agent, start_rate=1000.0, start_burst=1000) as running:
+    # However slow the machine is: a claim that takes too long goes on as a cold start.
+    patient = {"start_timeout": 60.0, "placement_silence": 60.0}
+    unlimited = {"start_rate": 1000.0, "start_burst": 1000}
+    async with Warm(tmp_path, agent=agent, **patient, **unlimited) as running:
         await running.make_game()
         yield running
 
@@ -108,7 +111,7 @@ async def test_f18_fifty_callers_share_what_is_ready(warm: Warm) -> None:
     assert _statuses(answers) <= {201, 420}
     started = sorted(a.json["id"] for a in answers if a.status == 201)
     await warm.becomes_ready(1)
-    assert sorted(_names(warm.claimed)) == started
+    await eventually(lambda: sorted(_names(warm.claimed)) == started)
     assert sum(s.claim is not None for s in warm.claimed) >= 1
 
 
@@ -131,7 +134,7 @@ async def test_f18_a_claimed_standby_without_its_directory_is_never_handed_out_t
     await warm.becomes("first", "running")
     await warm.becomes_ready(1)
     started = [a.json["id"] for a in answers if a.status == 201]
-    assert sorted(_names(warm.claimed)) == sorted(["first", *started])
+    await eventually(lambda: sorted(_names(warm.claimed)) == sorted(["first", *started]))
 
 
 async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
@@ -165,7 +168,11 @@ async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
     monkeypatch.undo()
     await warm.becomes_ready(10)
     await eventually(lambda: sorted(_names(warm.claimed)) == sorted(started))
-    assert await warm.rows("SELECT 1 FROM abandoned WHERE stopped_ms IS NULL") == []
+
+    async def all_are_stopped() -> bool:
+        return await warm.rows("SELECT 1 FROM abandoned WHERE stopped_ms IS NULL") == []
+
+    await eventually(all_are_stopped)
 
 
 def _statuses(answers: list[Answer]) -> set[int]:

@@ -13,6 +13,9 @@ _T = TypeVar("_T")
 EPOCH = 1_800_000_000.0
 """Unix time when a loop begins."""
 
+MOMENT = 1e-9
+"""Seconds that pass at least: a clock that stands still never reaches what is a rounding away."""
+
 owner: contextvars.ContextVar[object] = contextvars.ContextVar("owner", default=None)
 """The program that a task belongs to; tasks inherit it."""
 
@@ -75,7 +78,7 @@ class _Selector(selectors.SelectSelector):
         ready = super().select(0)
         if not ready:
             assert timeout is not None, "everybody waits for what will never come"
-            self._loop.now += timeout
+            self._loop.now += max(timeout, MOMENT)
         return ready
 
 

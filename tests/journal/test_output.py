@@ -62,6 +62,7 @@ def test_nothing_is_written_before_somebody_says_where(capfd: pytest.CaptureFixt
 
 def test_who_reads_late_holds_up_nobody_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "MOST_WAITING", 100)
+    monkeypatch.setattr(output, "LAST_SECONDS", 30.0)
     pipe = Pipe()
     with ThreadPoolExecutor(1) as pool:
         with written("info", "logfmt", descriptor=pipe.theirs):
@@ -76,7 +77,8 @@ def test_who_reads_late_holds_up_nobody_and_is_told(monkeypatch: pytest.MonkeyPa
     assert len(came) + sum(told) == 2_000
 
 
-def test_who_has_the_file_not_block_loses_no_line() -> None:
+def test_who_has_the_file_not_block_loses_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "LAST_SECONDS", 30.0)
     pipe = Pipe()
     os.set_blocking(pipe.theirs, False)
     with ThreadPoolExecutor(1) as pool:

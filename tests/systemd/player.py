@@ -12,7 +12,9 @@ from tests.docker.stack import eventually
 _PAUSE = 0.02
 """Seconds between two datagrams: fifty a second, as games send."""
 _LATE = 0.5
-"""Seconds that the answer to the last one may take."""
+"""Seconds without an answer, after which it looks whether all are there."""
+_LOOKS = 20
+"""So often it does so once nothing more is sent; what is missing then is lost."""
 
 
 class SteadyPlayer:
@@ -24,17 +26,17 @@ class SteadyPlayer:
         self._socket.settimeout(_LATE)
         self._session_id = session_id
         self._over = threading.Event()
-        self._threads = [
+        self._sender, self._reader = (
             threading.Thread(target=target, name="player") for target in (self._send, self._read)
-        ]
+        )
         self.sent = 0
         self._answered: set[int] = set()
         self.strangers: list[str] = []
         """Answers that are no answers of this session."""
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
+        self._sender.start()
+        self._reader.start()
         return self
 
     def __exit__(
@@ -44,8 +46,8 @@ class SteadyPlayer:
         trace: TracebackType | None,
     ) -> None:
         self._over.set()
-        for thread in self._threads:
-            thread.join()
+        self._sender.join()
+        self._reader.join()
         self._socket.close()
 
     @property
@@ -67,11 +69,13 @@ class SteadyPlayer:
             self.sent += 1
 
     def _read(self) -> None:
-        while True:
+        looks = 0
+        while looks < _LOOKS:
             try:
                 answer = self._socket.recv(1024).decode()
             except TimeoutError:
-                if self._over.is_set():
+                looks += not self._sender.is_alive()
+                if looks and not self.lost:
                     return
                 continue
             except ConnectionRefusedError:

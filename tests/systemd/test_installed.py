@@ -178,10 +178,11 @@ def test_the_agent_has_the_capabilities_that_it_needs(host: Installed) -> None:
     host.system.run("kill", "-STOP", engine)
     try:
         host.client.delete_session(made["id"]).expect(204)
-        assert host.games() == []
+        eventually(lambda: host.games() == [], "the game has ended")
     finally:
         host.system.run("kill", "-CONT", engine)
     eventually(lambda: host.status(made["id"]) == "exited", "its end is told")
+    host.until_ready()  # the engine may have been held for away
 
 
 def test_an_upgrade_of_the_agent_disturbs_no_session(host: Installed) -> None:

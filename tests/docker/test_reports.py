@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 MEBIBYTE = 2**20
 MOST_MISSED = 5
-"""Ends for want of memory of which nobody learns why, in a row: the engine removes a container's
-group within moments, and a busy host may look too late (docs/api.md)."""
+"""Ends for want of memory in a row at which a busy host looks too late, as it may (docs/api.md):
+the engine removes a container's group within moments."""
 
 
 def report_of(stack: Stack, session_id: str) -> dict[str, Any]:
@@ -57,6 +57,7 @@ def test_a_game_that_fails_tells_its_exit_code_its_log_and_what_it_used(stack: S
     assert len(report["log"]) > MEBIBYTE - 200
 
 
+@pytest.mark.timeout(180)
 def test_a_game_that_wants_too_much_memory_tells_so(stack: Stack) -> None:
     small = {"cpu": 1, "ram": 24}
     stack.client.post(
@@ -69,11 +70,11 @@ def test_a_game_that_wants_too_much_memory_tells_so(stack: Stack) -> None:
     for _ in range(MOST_MISSED):
         report = report_of(stack, stack.start(image="small", args=asked)["id"])
         assert (report["exitCode"], report["signal"]) == (137, 9)
-        if report["oomKilled"]:
+        assert 0 < report["peakMemoryBytes"] <= 24 * MEBIBYTE
+        if report["oomKilled"] and report["peakMemoryBytes"] > 20 * MEBIBYTE:
             break
     assert (report["end_reason"], report["oomKilled"]) == ("oom", True)
-    peak = report["peakMemoryBytes"]
-    assert peak is None or 20 * MEBIBYTE < peak <= 24 * MEBIBYTE
+    assert report["peakMemoryBytes"] > 20 * MEBIBYTE
 
 
 @pytest.mark.slow

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -225,17 +228,20 @@ async def test_a_claim_that_cannot_be_recorded_is_none(
     assert found.spec.identity.session_id == "m2"
 
 
+@contextlib.contextmanager
+def unpublished() -> Iterator[None]:
+    """Have no game read what it becomes meanwhile, for want of room."""
+    error = DiskFull("session.json", "no space left on device")
+    with mock.patch.object(Records, "publish", side_effect=error):
+        yield
+
+
 async def test_what_its_game_could_not_read_it_is_told_by_the_next_agent(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:
         standby = await a_standby(agent, claim_signal="SIGUSR1")
-
-        async def full(*_: object) -> None:
-            raise DiskFull("session.json", "no space left on device")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(Records, "publish", full)
+        with unpublished():
             await agent.warm_pools.claim(standby.internal_id, a_claim())
         await settle()
         assert (told(agent, standby)["standby"], signals(agent, standby)) == (True, 0)
@@ -352,15 +358,10 @@ async def test_a_repeat_while_it_is_recorded_that_the_game_was_told_has_its_answ
 
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_a_repeat_tries_to_tell_the_game_again_unless_it_ends(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch, *, stopped: bool
+    agent: Agent, *, stopped: bool
 ) -> None:
     standby = await a_standby(agent, claim_signal="SIGUSR1")
-
-    async def full(*_: object) -> None:
-        raise DiskFull("session.json", "no space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Records, "publish", full)
+    with unpublished():
         await agent.warm_pools.claim(standby.internal_id, a_claim())
     again = claiming(agent, standby, a_claim(again=True))
     await asyncio.sleep(0)  # it has begun; the game is not told yet

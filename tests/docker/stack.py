@@ -81,7 +81,7 @@ class Stack:
 def a_stack(
     docker_engine: Path, registry: Registry, image: Image, **settings: object
 ) -> Iterator[Stack]:
-    """A host with these settings and its control plane, with the demo game ready to start."""
+    """A host with these settings and a patient control plane; the demo game is ready to start."""
     engine = docker.DockerClient(f"unix://{docker_engine}")
     with (
         AgentProcess(docker_engine, cpu=16, ram=8192, stop_grace=3, **settings) as agent,

@@ -9,7 +9,7 @@ import pytest
 
 from controlplane.failpoints import START_STEPS
 from tests.demo_game import Image
-from tests.deployment import APPLICATION, PATIENT, REGION
+from tests.deployment import APPLICATION, REGION
 from tests.docker.operator_commands import Operator
 from tests.docker.stack import a_stack, eventually
 from tests.faults.plugin import Rounds
@@ -33,7 +33,6 @@ def test_f38_a_start_whose_control_plane_is_killed_is_there_for_who_asks_again_o
 ) -> None:
     with a_stack(docker_engine, registry, demo_image) as stack:
         control_plane = stack.control_plane
-        control_plane.settings |= PATIENT
         operator = Operator(control_plane, enrol_url="")
         for number in range(rounds(1, 20)):
             session_id = f"match-{number}"

@@ -20,7 +20,7 @@ from agent.sessions.session import NetworkMode, Port, Process, Protocol
 from tests.api_client import Answer
 from tests.demo_game import TCP_PORT, UDP_PORT, Image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
-from tests.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
+from tests.deployment import APPLICATION, REGION, application, enable_tag
 from tests.docker.stack import Stack, a_stack, eventually
 from tests.harness import Registry, free_port
 from tests.pushed_image import push_image
@@ -46,8 +46,6 @@ def stack(
     push_image(registry.address, "binder", program=program.read_bytes())
     listen = f"127.0.0.1:{free_port()}"
     with a_stack(docker_engine, registry, demo_image, metrics_listen=listen) as made:
-        made.control_plane.settings |= PATIENT
-        made.control_plane.restart()
         games = [(f"binder-{mode}", "binder", mode, PORTS) for mode in MODES]
         both = application()["ports"]
         games.append((f"{APPLICATION}-host", "demo-game", "host", both))  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import pytest
 from tests.api_client import Answer
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
-from tests.deployment import APPLICATION, PATIENT, REGION
+from tests.deployment import APPLICATION, REGION
 from tests.docker.stack import Stack, eventually
 from tests.faults.plugin import Rounds
 
@@ -22,14 +22,6 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 POOL = f"/warm-pool/{APPLICATION}/{REGION}"
 CALLERS = 50
 LARGE = 20
-
-
-@pytest.fixture
-def stack(stack: Stack) -> Stack:
-    """A host whose claims are waited for: none is given up, and its start a cold one."""
-    stack.control_plane.settings |= PATIENT
-    stack.control_plane.restart()
-    return stack
 
 
 def keep(stack: Stack, size: int) -> None:

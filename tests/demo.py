@@ -14,7 +14,15 @@ import tarfile
 from tests.api_client import ApiClient
 from tests.demo_game import TCP_PORT, UDP_PORT
 from tests.demo_game.player import tcp_greeting, udp_round_trip
-from tests.deployment import APPLICATION, REGION, Deployment, StepFailed, Steps, exit_on_signals
+from tests.deployment import (
+    APPLICATION,
+    PATIENT,
+    REGION,
+    Deployment,
+    StepFailed,
+    Steps,
+    exit_on_signals,
+)
 
 _LINES = 10
 """Lines of the log to follow: one second of the game."""
@@ -62,7 +70,7 @@ def main() -> int:
     exit_on_signals(130)
     steps = Steps()
     try:
-        with Deployment(steps) as deployment:
+        with Deployment(steps, **PATIENT) as deployment:
             play(deployment.client, steps)
     except StepFailed:
         return 1

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.bench.played import download, in_turn, play, to_nowhere
 from tests.bench.report import Result
-from tests.deployment import Deployment, Steps
+from tests.deployment import PATIENT, Deployment, Steps
 
 BYTES = 90_000_000
 FILES_OF_A_KIND = 3
@@ -24,7 +24,7 @@ _MB = 1_000_000
 def measure(effort: int, steps: Steps) -> list[Result]:
     """Fetch the same folder in both ways, in turn."""
     size, rounds = effort * BYTES // 100, max(3, effort * 9 // 100)
-    with Deployment(steps) as deployment:
+    with Deployment(steps, **PATIENT) as deployment:
         with steps.step(f"artifact, {size / _MB:g} MB of files"):
             each = size // (3 * FILES_OF_A_KIND)
             written = [

@@ -14,7 +14,7 @@ import time
 
 from tests.bench.played import Played, download, in_turn, play, to_nowhere
 from tests.bench.report import Result
-from tests.deployment import Deployment, Steps
+from tests.deployment import PATIENT, Deployment, Steps
 from tests.harness import ROOT
 
 LOG_BYTES = 60_000_000
@@ -32,7 +32,7 @@ def measure(effort: int, steps: Steps) -> list[Result]:
     """Read a log in all ways, then follow another."""
     size, rounds = effort * LOG_BYTES // 100, max(3, effort * 5 // 100)
     followers, seconds = max(4, effort * FOLLOWERS // 100), max(5, effort * SECONDS // 100)
-    with Deployment(steps) as deployment:
+    with Deployment(steps, **PATIENT) as deployment:
         with steps.step(f"logs, {size / _MB:g} MB are written"):
             session = play(
                 deployment, "--flood=0", f"--flood-bytes={size}", "--lines-per-second=0"

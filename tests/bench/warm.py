@@ -52,7 +52,7 @@ def measure(effort: int, steps: Steps) -> list[Result]:
     """Run all rounds and return the medians."""
     rounds, alone = max(2, effort * ROUNDS // 100), max(1, effort * ROUNDS_OF_ONE // 100)
     size = max(20, effort * POOL // 100)
-    with Deployment(steps) as deployment:
+    with Deployment(steps, **_PATIENT) as deployment:
         with steps.step("warm, real Docker"):
             on_docker = _on_docker(deployment, max(3, effort * ON_DOCKER // 100))
         with ExitStack() as stack:

@@ -25,7 +25,7 @@ from agent.errors import ArtifactTooLarge, EngineTimeout, PathNotFound
 from agent.sessions.record import Records
 from tests.agent.tars import Entry, folder, read, tar_of
 from tests.demo_game import Image
-from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
 from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
@@ -297,7 +297,7 @@ def stack(
     with (
         AgentProcess(docker_engine, cpu=4, ram=1024, artifact_spool_bytes=101 * MEGABYTE) as agent,
         ControlPlaneProcess(
-            [AgentSpec("host-1", agent.address)], {"local": registry.address}
+            [AgentSpec("host-1", agent.address)], {"local": registry.address}, **PATIENT
         ) as control_plane,
     ):
         client = control_plane.client()

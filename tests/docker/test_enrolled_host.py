@@ -12,7 +12,7 @@ import pytest
 
 from tests.demo_game import UDP_PORT, Image
 from tests.demo_game.player import udp_round_trip
-from tests.deployment import APPLICATION, REGION, application, enable_tag
+from tests.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
 from tests.docker.operator_commands import Operator
 from tests.docker.stack import Stack, eventually
 from tests.faults.real_host import remove_container
@@ -68,7 +68,7 @@ def an_enrolled_host(
 def test_a_host_joins_plays_and_is_revoked(
     docker_engine: Path, registry: Registry, demo_image: Image
 ) -> None:
-    with an_enrolled_host(docker_engine, registry, demo_image) as stack:
+    with an_enrolled_host(docker_engine, registry, demo_image, **PATIENT) as stack:
         assert "enrolled as host-1 in region local" in stack.enrol("--region", REGION)
         eventually(stack.is_ready, "the enrolled host is heard")
         stack.client.post("/application", application()).expect(201)

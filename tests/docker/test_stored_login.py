@@ -15,7 +15,7 @@ from tests.controlplane.secured_registry import (
 )
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
-from tests.deployment import REGION, application
+from tests.deployment import PATIENT, REGION, application
 from tests.docker.stack import eventually
 from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
 from tests.private_engine import PrivateEngine
@@ -36,7 +36,7 @@ def test_a_session_runs_an_image_that_needs_a_login(registry: Registry, tmp_path
         AgentProcess(
             engine.socket, bind_address="0.0.0.0", public_address=engine.engine_address
         ) as agent,
-        ControlPlaneProcess([AgentSpec("local", agent.address)], {}) as control_plane,
+        ControlPlaneProcess([AgentSpec("local", agent.address)], {}, **PATIENT) as control_plane,
     ):
         operator = ApiClient(control_plane.base_url, control_plane.operator_token)
         login = {

@@ -9,7 +9,7 @@ import pytest
 
 from tests.controlplane.system import APPLICATION
 from tests.demo_game import Image
-from tests.deployment import application
+from tests.deployment import PATIENT, application
 from tests.flow.generated import Game, generate, imported, play
 from tests.flow.whole import Whole
 from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
@@ -58,7 +58,7 @@ def test_a_session_is_played_with_a_generated_client_on_docker(
     with (
         AgentProcess(docker_engine, cpu=2, ram=512, stop_grace=10) as agent,
         ControlPlaneProcess(
-            [AgentSpec("host-1", agent.address)], {"local": registry.address}
+            [AgentSpec("host-1", agent.address)], {"local": registry.address}, **PATIENT
         ) as control_plane,
     ):
         client = control_plane.client()

@@ -11,6 +11,19 @@ SUSPEND_CHECK_SECONDS = 1.0
 """Timers run on CLOCK_MONOTONIC, which stands still while a machine sleeps: look this often."""
 
 
+REST = 9.0
+"""At least so many times as long as some work took, the next of its kind waits."""
+
+
+def rest_after(took: float, longest: float) -> float:
+    """Seconds to leave the loop to others after work that went over all that lives.
+
+    A busy host changes a hundred times a second, each a cause for it. Never more than `longest`:
+    it may have been the machine that stood still.
+    """
+    return min(REST * took, longest)
+
+
 class Clock(Protocol):
     """Wall time for people and reboots, boot time for lifetimes, monotonic time for intervals."""
 

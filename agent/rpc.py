@@ -12,7 +12,7 @@ from typing import Any
 
 from agent import wire
 from agent.artifacts.fetching import Artifacts, checked_path
-from agent.clock import Clock
+from agent.clock import Clock, rest_after
 from agent.engine import Credentials, Engine, name_of
 from agent.errors import (
     ContainerGone,
@@ -36,10 +36,6 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
 HEARTBEAT_SECONDS = 2.0
-REST = 9.0
-"""At least so many times as long as some news took to make, the next waits, and is of more: what a
-host lends is counted over all that lives, and a busy one changes a hundred times a second. Half
-a heartbeat at most: it may have been the machine that stood still, and silence costs sessions."""
 BATCH_BYTES = 1024 * 1024
 """Of sessions in one message, however many were asked for."""
 PAGE_DEFAULT = 100
@@ -95,7 +91,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             while not (changes := await subscription.take(HEARTBEAT_SECONDS)).end:
                 reached, began = messages[-1].sequence, clock.monotonic()
                 messages = self._news(changes)
-                rest = min(REST * (clock.monotonic() - began), HEARTBEAT_SECONDS / 2)
+                # What a host lends is counted over all that lives; silence costs it sessions.
+                rest = rest_after(clock.monotonic() - began, HEARTBEAT_SECONDS / 2)
                 for message in messages[:-1]:
                     # Whoever is cut off in between must not take the rest for heard.
                     message.sequence = message.sequence if changes.snapshot else reached

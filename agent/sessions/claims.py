@@ -102,7 +102,7 @@ class Claiming:
             _check_whose(session.spec.identity, request)
             if session.claim is None or session.claim.told or not _runs(life):
                 return
-            now = self._begin(request)  # an earlier run of the agent recorded it, and told nobody
+            now = self._begin(request)  # it is recorded, but the game was not told
         error = await asyncio.shield(now.answer)
         if error is not None:
             raise error

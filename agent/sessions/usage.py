@@ -9,6 +9,7 @@ since the last reading is missing: SAMPLE_SECONDS at most, YOUNG_SAMPLE_SECONDS 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -132,19 +133,18 @@ class UsageMeter:
 
     async def run(self) -> None:
         """Read all again and again, and the young more often, for ever."""
-        rounds = round(SAMPLE_SECONDS / YOUNG_SAMPLE_SECONDS)
-        while True:
-            for number in range(1, rounds + 1):
-                await self._clock.sleep(YOUNG_SAMPLE_SECONDS)
-                young_since = self._clock.monotonic() - SAMPLE_SECONDS
-                counters = {
-                    process: run.counters
-                    for process, run in self._watched.items()
-                    if number == rounds or run.since > young_since
-                }
-                if counters:
-                    for process, usage in (await self._do(partial(_read_all, counters))).items():
-                        self._note(process, usage)
+        all_each = round(SAMPLE_SECONDS / YOUNG_SAMPLE_SECONDS)
+        for number in itertools.count(1):
+            await self._clock.sleep(YOUNG_SAMPLE_SECONDS)
+            young_since = self._clock.monotonic() - SAMPLE_SECONDS
+            counters = {
+                process: run.counters
+                for process, run in self._watched.items()
+                if number % all_each == 0 or run.since > young_since
+            }
+            if counters:
+                for process, usage in (await self._do(partial(_read_all, counters))).items():
+                    self._note(process, usage)
 
     async def watch(self, process: Process) -> None:
         """Read what this run uses from now on; nothing happens when it has ended already."""

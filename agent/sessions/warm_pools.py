@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from agent.back_off import BackOff
+from agent.clock import rest_after
 from agent.errors import (
     AgentError,
     Draining,
@@ -40,10 +41,6 @@ log = get_logger(__name__)
 
 PASS_SECONDS = 10.0
 """Between two looks at the latest; each change of the host is cause for one."""
-REST = 9.0
-"""At least so many times as long as a look took, the next one waits: a look goes over all that
-lives, and a host that is busy changes a hundred times a second. At most PASS_SECONDS: it may have
-been the machine that stood still."""
 
 
 class WarmPools:
@@ -115,8 +112,8 @@ class WarmPools:
             except Exception:
                 log.exception("the warm pools cannot be kept full by a defect")
                 await self._host.clock.sleep(PASS_SECONDS)
-            rest = REST * (self._host.clock.monotonic() - began)
-            await self._host.clock.sleep(min(rest, PASS_SECONDS))
+            took = self._host.clock.monotonic() - began
+            await self._host.clock.sleep(rest_after(took, PASS_SECONDS))
             wait = self._host.clock.sleep(self._seconds_to_next())
             await comes_first(changed.wait(), wait, "warm-pools-look")
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from agent.clock import REST
 from agent.host import HostReport
-from agent.rpc import HEARTBEAT_SECONDS, REST
+from agent.rpc import HEARTBEAT_SECONDS
 from tests.agent.hosts import Agent
 from tests.agent.scraped import host_report
 from tests.fakes import FakeClock

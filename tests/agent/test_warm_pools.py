@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from agent.clock import REST
 from agent.engine import container_name
 from agent.errors import EngineError, InvalidArgument, StaleRevision
 from agent.policy import Policy
 from agent.sessions.pool_files import REMOVED_KEPT
 from agent.sessions.session import EndReason, PortRequest, Protocol, Resources, State
-from agent.sessions.warm_pools import PASS_SECONDS, REST
+from agent.sessions.warm_pools import PASS_SECONDS
 from tests.agent.hosts import Agent, an_agent, assert_nothing_is_left
 from tests.agent.pools import (
     OTHER,

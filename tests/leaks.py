@@ -28,7 +28,7 @@ def no_leaked_threads() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     for _ in range(_LOOKS):
-        if not (left := _ours(set(threading.enumerate()) - before)):
+        if not (left := ours(set(threading.enumerate()) - before)):
             break
         time.sleep(_PAUSE)
     assert not left, f"the test left threads behind: {left}"
@@ -50,10 +50,11 @@ async def _guarded_loop() -> AsyncIterator[None]:
         yield
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     for _ in range(_LOOKS):
-        if left:
-            _, left = await asyncio.wait(left, timeout=_PAUSE)
+        if not left:
+            break
+        _, left = await asyncio.wait(left, timeout=_PAUSE)
     assert not left, f"the test left tasks behind: {[task.get_name() for task in left]}"
 
 
-def _ours(threads: set[threading.Thread]) -> list[str]:
+def ours(threads: set[threading.Thread]) -> list[str]:
     return sorted(t.name for t in threads if not any(part in t.name for part in _NOT_OURS))

@@ -176,31 +176,30 @@ def test_what_a_test_leaves_behind_fails_it(tmp_path: Path, leak: str) -> None:
     assert COMPLAINTS[leak] in output
 
 
-@pytest.mark.slow
-def test_a_test_may_end_its_tasks_and_threads_in_its_own_time(tmp_path: Path) -> None:
-    code = (
-        "import asyncio, threading, time\n"
-        "async def test_it():\n"
-        "    asyncio.create_task(asyncio.sleep(0.05))\n"
-        "    threading.Thread(target=time.sleep, args=(0.05,)).start()\n"
-        "    await asyncio.to_thread(time.sleep, 0)\n"
-    )
-    status, output = run_pytest(tmp_path, code, plugin="tests.leaks")
-    assert status == 0, output
+NO_LEAKS = {
+    "what ends in its own time": """
+import asyncio, threading, time
+async def test_it():
+    asyncio.create_task(asyncio.sleep(0.05))
+    threading.Thread(target=time.sleep, args=(0.05,)).start()
+    await asyncio.to_thread(time.sleep, 0)
+""",
+    "a thread that C code began": """
+import _thread, threading, time
+def foreign():
+    threading.current_thread()
+    time.sleep(30)
+def test_it():
+    _thread.start_new_thread(foreign, ())
+    while not any('Dummy-' in thread.name for thread in threading.enumerate()):
+        time.sleep(0.01)
+""",
+}
 
 
 @pytest.mark.slow
-def test_a_thread_that_c_code_began_is_not_left_by_a_test(tmp_path: Path) -> None:
-    code = (
-        "import _thread, threading, time\n"
-        "def foreign():\n"
-        "    threading.current_thread()\n"
-        "    time.sleep(30)\n"
-        "def test_it():\n"
-        "    _thread.start_new_thread(foreign, ())\n"
-        "    while not any('Dummy-' in thread.name for thread in threading.enumerate()):\n"
-        "        time.sleep(0.01)\n"
-    )
+@pytest.mark.parametrize("code", NO_LEAKS.values(), ids=NO_LEAKS.keys())
+def test_what_a_test_may_leave_behind(tmp_path: Path, code: str) -> None:
     status, output = run_pytest(tmp_path, code, plugin="tests.leaks")
     assert status == 0, output
 

@@ -15,7 +15,7 @@ from agent.sessions.session import EndReason
 from tests.agent.hosts import Agent, assert_nothing_is_left
 from tests.agent.samples import a_spec, an_id
 from tests.faults.plugin import Rounds
-from tests.leaks import _ours
+from tests.leaks import ours
 
 AT_ONCE = 10
 KEPT_SECONDS = 3700
@@ -45,7 +45,7 @@ def _held(agent: Agent) -> dict[str, int]:
     return {
         "files": len(list(Path("/proc/self/fd").iterdir())),
         "tasks": len(asyncio.all_tasks()),
-        "threads": len(_ours(set(threading.enumerate()))),
+        "threads": len(ours(set(threading.enumerate()))),
         **tables,
     }
 

@@ -2,7 +2,7 @@
 # it installs what is missing, says so, and stops what it starts.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help lint test test-ci test-faults demo up bench fuzz clean lock install
+.PHONY: help lint test test-ci test-faults mutants demo up bench fuzz clean lock install
 .PHONY: wheel install-agent install-controlplane uninstall-agent uninstall-controlplane
 .DELETE_ON_ERROR:
 
@@ -40,6 +40,9 @@ test-ci: everything ## the slow tests; PYTEST_ARGS=...
 
 test-faults: everything ## every fault as often as promised, half an hour or more; docs/evidence.md
 	@exec $(PYTEST) $(BESIDE) --faults --long --evidence=docs/evidence.md $(PYTEST_ARGS)
+
+mutants: everything ## put defects in one by one and see tests fail; ONLY=<part of name or file>
+	@exec .venv/bin/python -m tests.mutants $(if $(ONLY),--only '$(ONLY)')
 
 demo: everything ## play one session through the public API, step by step
 	@exec .venv/bin/python -m tests.demo

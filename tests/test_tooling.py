@@ -29,7 +29,7 @@ from tests.up import announced
 
 TARGETS = [
     *("bench", "clean", "demo", "fuzz", "help", "install", "install-agent"),
-    *("install-controlplane", "lint", "lock", "test", "test-ci", "test-faults"),
+    *("install-controlplane", "lint", "lock", "mutants", "test", "test-ci", "test-faults"),
     *("uninstall-agent", "uninstall-controlplane", "up", "wheel"),
 ]
 

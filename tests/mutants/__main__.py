@@ -1,0 +1,104 @@
+"""`python -m tests.mutants`: what `make mutants ONLY=…` runs.
+
+Every mutation is applied alone, to a copy of the working tree. Each test that its row names has to
+fail there; the same tests have to pass in the copy without a mutation.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from tests.harness import copy_sources
+from tests.mutants.table import Mutant, load
+
+LONGEST_SECONDS = 600
+"""One run of pytest; a test that takes longer counts as one that failed."""
+PASSED, FAILED = 0, 1
+"""Exit codes of pytest; others say that the tests could not be run."""
+
+
+def run_tests(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
+    """Run tests in a source tree; return pytest's exit code and output.
+
+    Skipped tests of the real parts count as failed, as in CI.
+    """
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    path = f"{tree}:{tree / 'protos'}"
+    environment = {**os.environ, "CI": "true", "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(
+            command,
+            cwd=tree,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=LONGEST_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return FAILED, f"still running after {LONGEST_SECONDS} s"
+    return done.returncode, done.stdout
+
+
+def survived(tree: Path, mutant: Mutant) -> list[str]:
+    """Apply a mutation, run its tests, restore the file; return the tests that did not fail.
+
+    Raises click.ClickException when the mutation does not fit or a test cannot be run.
+    """
+    path = tree / mutant.file
+    original = path.read_text("utf-8")
+    try:
+        mutated = mutant.applied(original)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    path.write_text(mutated, "utf-8")
+    passed = []
+    try:
+        for test in mutant.tests:
+            code, output = run_tests(tree, [test])
+            if code not in {PASSED, FAILED}:
+                raise click.ClickException(f"cannot run {test}:\n{output}")
+            if code == PASSED:
+                passed.append(test)
+    finally:
+        path.write_text(original, "utf-8")
+    return passed
+
+
+@click.command()
+@click.option("--only", default="", help="Part of a mutant's name or file.")
+def main(only: str) -> None:
+    """Apply the mutations one by one and report which the tests do not find."""
+    mutants = [each for each in load() if only in each.name or only in each.file]
+    if not mutants:
+        raise click.ClickException(f"no mutant has {only!r} in its name or file")
+    survivors = 0
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        tree = Path(folder)
+        copy_sources(tree)
+        code, output = run_tests(tree, sorted({test for each in mutants for test in each.tests}))
+        if code != PASSED:
+            raise click.ClickException(f"the tests fail without a mutation:\n{output}")
+        for mutant in mutants:
+            begin = time.monotonic()
+            passed = survived(tree, mutant)
+            survivors += bool(passed)
+            state = "SURVIVED" if passed else "killed"
+            click.echo(f"{state:8} {time.monotonic() - begin:5.0f} s  {mutant.name}")
+            for test in passed:
+                click.echo(f"         passes: {test}")
+    click.echo(f"{len(mutants)} mutants: {survivors} survived")
+    sys.exit(1 if survivors else 0)
+
+
+if __name__ == "__main__":
+    main()

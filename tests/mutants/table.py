@@ -1,0 +1,86 @@
+"""The tables of mutations: one TOML file per area beside this module.
+
+A row of a table:
+
+    [[mutant]]
+    name = "lifetime-of-another-boot"       # unique in all files
+    file = "agent/sessions/deadlines.py"
+    old = '''exact text, found once in the file'''
+    new = '''what takes its place'''
+    tests = ["tests/agent/test_x.py::test_y"]  # each of them must fail
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+TABLES = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One row."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def applied(self, text: str) -> str:
+        """Return the text of its file with the mutation.
+
+        Raises ValueError unless the old text occurs exactly once.
+        """
+        found = text.count(self.old)
+        if found != 1 or self.old == self.new:
+            raise ValueError(f"cannot apply mutant {self.name}: its old text occurs {found} times")
+        return text.replace(self.old, self.new)
+
+
+def load(folder: Path = TABLES) -> list[Mutant]:
+    """Return the rows of all tables.
+
+    Raises ValueError for two rows of one name, TypeError for a row of another form.
+    """
+    mutants = [
+        Mutant(**{**row, "tests": tuple(row["tests"])})
+        for path in sorted(folder.glob("*.toml"))
+        for row in tomllib.loads(path.read_text("utf-8"))["mutant"]
+    ]
+    names = [mutant.name for mutant in mutants]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"cannot load mutants: two of one name: {', '.join(twice)}")
+    return mutants
+
+
+def mistakes(mutant: Mutant, root: Path) -> list[str]:
+    """Return what is wrong with a row: text that does not fit, tests that are not there."""
+    found = []
+    try:
+        ast.parse(mutant.applied((root / mutant.file).read_text("utf-8")))
+    except (OSError, ValueError, SyntaxError) as error:
+        found.append(str(error))
+    if not mutant.tests:
+        found.append("it names no test")
+    return found + [f"there is no {test}" for test in mutant.tests if not _exists(test, root)]
+
+
+def _exists(test: str, root: Path) -> bool:
+    """Tell whether `path::[Class::]function[case]` is defined; the case is not looked at."""
+    path, *names = test.partition("[")[0].split("::")
+    if not names or not (root / path).is_file():
+        return False
+    inside: ast.AST = ast.parse((root / path).read_text("utf-8"))
+    for name in names:
+        for node in ast.iter_child_nodes(inside):
+            is_definition = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            if is_definition and getattr(node, "name", "") == name:
+                inside = node
+                break
+        else:
+            return False
+    return True

@@ -1,0 +1,71 @@
+"""The tables fit the code, and the runner tells survivors from killed mutants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.harness import ROOT
+from tests.mutants.__main__ import run_tests, survived
+from tests.mutants.table import Mutant, load, mistakes
+
+MUTANTS = load()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_mutant_fits_the_code_once_and_its_tests_exist(mutant: Mutant) -> None:
+    assert mistakes(mutant, ROOT) == []
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small source tree: a module, a test that looks at it, and one that does not."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    (tmp_path / "least.py").write_text("def least(a, b):\n    return min(a, b)\n")
+    (tmp_path / "test_least.py").write_text(
+        "import least\n\n"
+        "def test_finds_it():\n    assert least.least(1, 2) == 1\n\n"
+        "class TestMore:\n"
+        "    def test_sees_nothing(self):\n        assert least.least(1, 1) == 1\n"
+    )
+    return tmp_path
+
+
+FOUND = Mutant("max", "least.py", "min(", "max(", ("test_least.py::test_finds_it",))
+UNSEEN = replace(FOUND, tests=("test_least.py::TestMore::test_sees_nothing",))
+
+
+def test_reports_the_tests_that_pass_in_spite_of_a_mutation(tree: Path) -> None:
+    assert run_tests(tree, [*FOUND.tests, *UNSEEN.tests])[0] == 0
+    assert survived(tree, FOUND) == []
+    assert survived(tree, UNSEEN) == list(UNSEEN.tests)
+    assert "min(" in (tree / "least.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        replace(FOUND, old="maximum("),
+        replace(FOUND, old="a"),
+        replace(FOUND, new="min("),
+        replace(FOUND, new="max(("),
+        replace(FOUND, file="most.py"),
+        replace(FOUND, tests=()),
+        replace(FOUND, tests=("test_least.py::test_of_old",)),
+        replace(FOUND, tests=("test_most.py::test_finds_it",)),
+        replace(FOUND, tests=("test_least.py::TestMore::test_finds_it",)),
+        replace(FOUND, tests=("test_least.py",)),
+    ],
+    ids=str,
+)
+def test_finds_a_row_that_no_longer_fits(tree: Path, mutant: Mutant) -> None:
+    assert mistakes(replace(FOUND, tests=FOUND.tests + UNSEEN.tests), tree) == []
+    assert len(mistakes(mutant, tree)) == 1
+
+
+def test_does_not_count_a_test_that_cannot_be_run_as_failed(tree: Path) -> None:
+    with pytest.raises(click.ClickException, match="cannot run"):
+        survived(tree, replace(FOUND, tests=("test_least.py::test_of_old",)))

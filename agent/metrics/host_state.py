@@ -150,10 +150,16 @@ class HostState(Collector):
             yield _one("tls_certificate_expiry_timestamp_seconds", text, ends)
         free = _gauge("disk_free_bytes", "Free bytes at the last look.", ("path",))
         reserve = _gauge("disk_reserve_bytes", "Bytes that shall be free.", ("path",))
+        free_inodes = _gauge("disk_free_inodes", "Free inodes at the last look.", ("path",))
+        reserve_inodes = _gauge("disk_reserve_inodes", "Inodes that shall be free.", ("path",))
         for disk in parts.host.disks.seen:
-            free.add_metric((str(disk.path),), disk.free_bytes)
-            reserve.add_metric((str(disk.path),), disk.reserve_bytes)
-        yield from (free, reserve)
+            path = (str(disk.path),)
+            free.add_metric(path, disk.free_bytes)
+            reserve.add_metric(path, disk.reserve_bytes)
+            if disk.free_inodes is not None:
+                free_inodes.add_metric(path, disk.free_inodes)
+                reserve_inodes.add_metric(path, disk.reserve_inodes)
+        yield from (free, reserve, free_inodes, reserve_inodes)
 
     def _work(self) -> Iterator[Metric]:
         parts = self._parts

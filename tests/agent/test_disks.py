@@ -16,7 +16,7 @@ from agent.errors import DiskFull, EngineError, LogGone
 from agent.logs import reading as logs
 from agent.logs.sealed import SealedLog
 from agent.sessions import durable, sealed_report
-from agent.sessions.disks import Disk, Disks, measured
+from agent.sessions.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
 from agent.sessions.lifecycle import Lifecycle
 from agent.sessions.record import decode_session
 from agent.sessions.session import EndReason, Session, State
@@ -37,6 +37,7 @@ class Filling:
 
     def __init__(self) -> None:
         self.free: dict[str, int] = {}
+        self.free_inodes: dict[str, int] = {}
         self.shared = False
         self.read_only: set[str] = set()
 
@@ -47,6 +48,8 @@ class Filling:
             reserve_bytes,
             device=0 if self.shared else hash(path),
             is_read_only=path.name in self.read_only,
+            free_inodes=self.free_inodes.get(path.name, 10 * RESERVE),
+            reserve_inodes=RESERVE,
         )
 
 
@@ -65,6 +68,7 @@ async def agent(
         yield agent
         if ledger.wants_checks and not ledger.checked:
             filling.free.clear()
+            filling.free_inodes.clear()
             filling.read_only.clear()
             await assert_survived(agent)
 
@@ -88,6 +92,38 @@ async def test_f34_a_disk_that_is_short_refuses_starts_until_there_is_room(
     await agent.pass_over()
     assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
     assert agent.host.disks.warnings == ()
+
+
+async def test_a_disk_without_inodes_refuses_starts_and_removes_what_can_be_spared(
+    agent: Agent, filling: Filling
+) -> None:
+    ended = await _ended(agent)
+    filling.free_inodes["docker"] = RESERVE - 1
+    await agent.pass_over()
+    with pytest.raises(DiskFull, match="999 inodes are free, and 1000 shall be"):
+        await agent.sessions.start(an_id(), a_spec())
+    assert agent.host.disks.short is not None
+    assert agent.sessions.life(ended).session.container_removed
+
+
+@pytest.mark.parametrize(
+    ("inodes", "free", "reserve_bytes", "is_short", "is_low"),
+    [
+        (0, 0, 1, False, False),  # btrfs reports none at all
+        (10**7, 2 * RESERVE_INODES, 1, False, False),
+        (10**7, 2 * RESERVE_INODES - 1, 1, False, True),
+        (10**7, RESERVE_INODES - 1, 1, True, True),
+        (1000, 100, 1, False, False),  # a small disk reserves a twentieth
+        (1000, 49, 1, True, True),
+        (10**7, 0, 0, False, False),  # disk_reserve = 0
+    ],
+)
+def test_inodes_count_as_room(
+    inodes: int, free: int, reserve_bytes: int, is_short: bool, is_low: bool
+) -> None:
+    found = os.statvfs_result((4096, 4096, 10**6, 10**6, 10**6, inodes, free + 1, free, 0, 255))
+    disk = disk_of(Path("/disk"), found, 1, reserve_bytes)
+    assert (disk.is_short, disk.is_low) == (is_short, is_low)
 
 
 @pytest.mark.parametrize("disk", ["state", "docker"])

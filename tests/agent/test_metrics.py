@@ -52,7 +52,13 @@ def engine(clock: FakeClock) -> FakeEngine:
 
 @pytest.fixture
 async def agent(tmp_path: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIterator[Agent]:
-    disks = Disks(MEBIBYTE, tmp_path, lambda path, reserve: Disk(path, 7 * MEBIBYTE, reserve))
+    disks = Disks(
+        MEBIBYTE,
+        tmp_path,
+        lambda path, reserve: Disk(
+            path, 7 * MEBIBYTE, reserve, free_inodes=9000, reserve_inodes=5000
+        ),
+    )
     async with an_agent(tmp_path, engine, clock, cores=8, disks=disks) as agent:
         yield agent
 
@@ -335,6 +341,8 @@ async def test_the_state_of_the_host_is_read_when_it_is_asked(
     now = await scrape()
     assert now("disk_free_bytes", path=str(tmp_path)) == 7 * MEBIBYTE
     assert now("disk_reserve_bytes", path=str(tmp_path)) == MEBIBYTE
+    assert now("disk_free_inodes", path=str(tmp_path)) == 9000
+    assert now("disk_reserve_inodes", path=str(tmp_path)) == 5000
     assert (now("firewall_intact"), now("conntrack_flush_failures_total")) == (1, 0)
     assert (now("warnings"), now("watch_streams"), now("tls_connections")) == (1, 0, 0)
     scrape.firewall.warnings, scrape.conntrack.failures = ("rules are gone",), 3

@@ -212,7 +212,7 @@ class ControlPlane:
             ready_starts=self._ready_starts,
             sessions=sessions,
             all_sessions=AllSessions(stores.session_pages, sessions),
-            players=Players(stores.players, clock, reach),
+            players=Players(stores.players, reach),
             fleet=self.fleet,
             fleet_store=stores.fleet,
             fleet_admin=FleetAdmin(stores.fleet_admin, self.fleet, self._logins, declared, clock),

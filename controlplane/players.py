@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from controlplane.clock import Clock
 from controlplane.errors import InvalidRequestError, NotFoundError, Violation
 from controlplane.failpoints import Reach, go_on
 from controlplane.storage.account_store import Caller
@@ -12,10 +11,9 @@ from controlplane.storage.player_store import MAX_PLAYERS, PlayerStore, SessionF
 class Players:
     """Use cases on players. Each is one transaction, so calls at the same time add up."""
 
-    def __init__(self, store: PlayerStore, clock: Clock, reach: Reach = go_on) -> None:
+    def __init__(self, store: PlayerStore, reach: Reach = go_on) -> None:
         """Call `reach` at the named steps of `failpoints.py`."""
         self._store = store
-        self._clock = clock
         self._reach = reach
 
     async def join(self, caller: Caller, session_id: str, players: Sequence[str]) -> list[str]:
@@ -27,8 +25,7 @@ class Players:
             NotFoundError: The account has no session of that id that has not ended.
             InvalidRequestError: It would have too many players; none of these joined.
         """
-        now_ms = self._clock.now_ms()
-        joined = await self._store.join(caller.account, session_id, players, caller.actor, now_ms)
+        joined = await self._store.join(caller.account, session_id, players)
         if joined is None:
             raise NotFoundError("session", session_id)
         if isinstance(joined, SessionFull):
@@ -47,11 +44,10 @@ class Players:
             NotFoundError: The account has no such session; or, without one, none of the players
                 is joined to a live session.
         """
-        account, actor, now_ms = caller.account, caller.actor, self._clock.now_ms()
         if session_id is None:
-            left = await self._store.leave_all(account, players, actor, now_ms)
+            left = await self._store.leave_all(caller.account, players)
         else:
-            left = await self._store.leave(account, session_id, players, actor, now_ms)
+            left = await self._store.leave(caller.account, session_id, players)
         if left is None:
             kind, name = ("player", players[0]) if session_id is None else ("session", session_id)
             raise NotFoundError(kind, name)

@@ -10,7 +10,7 @@ from sqlite_utils import Database
 
 from controlplane.storage.session_ids import own_id
 from controlplane.storage.session_store import Session, read_session
-from controlplane.storage.store import Actor, Event, Store, record_event
+from controlplane.storage.store import Store
 
 MAX_PLAYERS = 10_000
 """Of one session: every join answers with all of them."""
@@ -65,15 +65,14 @@ class PlayerStore:
         return session, await self.joined(account, session.id) if players is None else players
 
     async def join(
-        self, account: str, session_id: str, players: Sequence[str], actor: Actor, now_ms: int
+        self, account: str, session_id: str, players: Sequence[str]
     ) -> list[str] | SessionFull | None:
         """Add players that are not joined yet; return all that are; None when nothing lives."""
 
         def transaction(db: Database) -> _Joined | list[str] | SessionFull | None:
             nonlocal session_id
             session_id = own_id(db, account, session_id)
-            event = Event(now_ms, "players.joined", account, actor, session_id)
-            return _join(db, account, session_id, players, event)
+            return _join(db, account, session_id, players)
 
         added = await self._store.run(transaction)
         if not isinstance(added, _Joined):
@@ -85,9 +84,7 @@ class PlayerStore:
         found = await self._store.read(sql, (account, session_id, last), _numbered)
         return [player for _, player in sorted({*found, *named})]
 
-    async def leave(
-        self, account: str, session_id: str, players: Sequence[str], actor: Actor, now_ms: int
-    ) -> int | None:
+    async def leave(self, account: str, session_id: str, players: Sequence[str]) -> int | None:
         """Remove players from a session; return how many are left; None when it is unknown."""
 
         def transaction(db: Database) -> int | None:
@@ -97,14 +94,12 @@ class PlayerStore:
                 " AND player IN (SELECT value FROM json_each(?))",
                 (account, name, json.dumps(players)),
             )
-            _count(db, Event(now_ms, "players.left", account, actor, name), -removed.rowcount)
+            _count(db, account, name, -removed.rowcount)
             return _left(db, account, [name])
 
         return await self._store.run(transaction)
 
-    async def leave_all(
-        self, account: str, players: Sequence[str], actor: Actor, now_ms: int
-    ) -> int | None:
+    async def leave_all(self, account: str, players: Sequence[str]) -> int | None:
         """Remove players from every live session; return how many are left in those they left.
 
         None when no live session had any of them.
@@ -118,14 +113,14 @@ class PlayerStore:
             ).fetchall()
             removed = Counter(session_id for (session_id,) in rows)
             for session_id, count in removed.items():
-                _count(db, Event(now_ms, "players.left", account, actor, session_id), -count)
+                _count(db, account, session_id, -count)
             return _left(db, account, list(removed))
 
         return await self._store.run(transaction)
 
 
 def _join(
-    db: Database, account: str, session_id: str, players: Sequence[str], event: Event
+    db: Database, account: str, session_id: str, players: Sequence[str]
 ) -> _Joined | list[str] | SessionFull | None:
     """Add players, and return all that are joined where these are few."""
     live = db.execute(
@@ -144,7 +139,7 @@ def _join(
         " SELECT ?1, ?2, value FROM json_each(?3) ORDER BY key",
         values,
     )
-    _count(db, event, inserted.rowcount)
+    _count(db, account, session_id, inserted.rowcount)
     few = _few(db, account, session_id, live[0] + inserted.rowcount)
     if few is not None:
         return few
@@ -178,14 +173,10 @@ def _left(db: Database, account: str, session_ids: Sequence[str]) -> int | None:
     return None if row[0] is None else int(row[0])
 
 
-def _count(db: Database, event: Event, change: int) -> None:
-    """Write on the session and in the audit how many players came or went.
-
-    Never who: the audit outlives the session.
-    """
+def _count(db: Database, account: str, session_id: str, change: int) -> None:
+    """Add to the number of players of a session; no audit line, since games call all the time."""
     if change:
         db.execute(
             "UPDATE session SET player_count = player_count + ? WHERE account=? AND id=?",
-            (change, event.account, event.object),
+            (change, account, session_id),
         )
-        record_event(db, event, {"count": abs(change)})

@@ -30,10 +30,9 @@ from controlplane.storage.session_list_store import (
     portion_query,
 )
 from controlplane.storage.session_store import NewSession, SessionStore, _reserve, session_of
-from controlplane.storage.store import Actor, Store
+from controlplane.storage.store import Store
 from tests.controlplane.system import System, assert_error
 
-ACTOR = Actor("test")
 NEW = NewSession("alice", "", "game", "v1", "local", {}, "", Resources(1, 1), 0)
 
 
@@ -352,9 +351,9 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
             lambda: end(session_id),
             lambda: sessions.forget_ended(chance.randrange(9)),
             lambda: reserve(session_id),
-            lambda: players.leave_all("alice", some, ACTOR, 0),
-            lambda: players.leave("alice", session_id, some, ACTOR, 0),
-            lambda: players.join("alice", session_id, some, ACTOR, 0),
+            lambda: players.leave_all("alice", some),
+            lambda: players.leave("alice", session_id, some),
+            lambda: players.join("alice", session_id, some),
         ]
         return chance.choices(deeds, weights=(1, 1, 2, 1, 3, 4))[0]()
 
@@ -377,12 +376,12 @@ async def test_what_leaves_answer_is_what_is_left(store: Store) -> None:
     sessions, players = SessionStore(store), PlayerStore(store)
     for session_id in ('a"b', "c"):
         await sessions.reserve_session(replace(NEW, id=session_id))
-        await players.join("alice", session_id, ["p", "q", "r"], ACTOR, 0)
-    assert await players.leave("alice", 'a"b', ["p", "x"], ACTOR, 0) == 2
-    assert await players.leave("alice", 'a"b', ["p"], ACTOR, 0) == 2
-    assert await players.leave_all("alice", ["q", "x"], ACTOR, 0) == 3
-    assert await players.leave_all("alice", ["x"], ACTOR, 0) is None
-    assert await players.leave("alice", "none", ["p"], ACTOR, 0) is None
+        await players.join("alice", session_id, ["p", "q", "r"])
+    assert await players.leave("alice", 'a"b', ["p", "x"]) == 2
+    assert await players.leave("alice", 'a"b', ["p"]) == 2
+    assert await players.leave_all("alice", ["q", "x"]) == 3
+    assert await players.leave_all("alice", ["x"]) is None
+    assert await players.leave("alice", "none", ["p"]) is None
 
 
 def test_an_older_database_gets_its_counts() -> None:

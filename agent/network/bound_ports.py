@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import sys
+from collections.abc import Container
 
 from agent.sessions.session import Protocol
 
@@ -25,12 +26,26 @@ _IN_USE = r"^{}: inuse (\d+)"
 _WORD_DIGITS = 8
 
 
-def bound_ports(table: str, protocol: Protocol) -> frozenset[int]:
-    """The ports that players can reach, by the text of `udp`, `udp6`, `tcp` or `tcp6`."""
+class TooManySockets(OSError):
+    """A look ended without a result: there are more sockets than one look may read."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"its network has more than {most} sockets")
+
+
+def bound_ports(
+    table: str, protocol: Protocol, wanted: Container[int] = range(1 << 16)
+) -> frozenset[int]:
+    """Those of the wanted ports that players can reach, by lines of `udp`, `udp6`, `tcp`, `tcp6`.
+
+    The address of a socket is read only where its port is wanted.
+    """
     return frozenset(
-        int(port, 16)
+        number
         for address, port, state in _SOCKET.findall(table)
-        if state == _STATES[protocol] and is_reachable(_address(address))
+        if state == _STATES[protocol]
+        and (number := int(port, 16)) in wanted
+        and is_reachable(_address(address))
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.network import netlink
-from agent.network.bound_ports import is_local, is_reachable
+from agent.network.bound_ports import TooManySockets, is_local, is_reachable
 from agent.sessions.session import Protocol
 
 ANSWER_SECONDS = 2.0
@@ -53,19 +53,27 @@ class BoundSocket:
 
 
 def is_bound_by(
-    group: int | None, protocol: Protocol, port: int, *, loopback: bool = False
+    group: int | None,
+    protocol: Protocol,
+    port: int,
+    *,
+    loopback: bool = False,
+    most: int | None = None,
 ) -> bool:
     """Tell whether a socket of a control group has a port of this network. Blocks.
 
     It must be where players reach it, or, with `loopback`, where the agent does. Where the kernel
     does not tell groups, whoever has the port is taken for its owner: nobody else had it when the
-    session was given it. Raises OSError.
+    session was given it. Raises OSError, and TooManySockets when none of the first `most` sockets
+    of the port is the one: any number of them can share a port.
     """
     is_there = is_local if loopback else is_reachable
-    return any(
-        is_there(found.address) and (None in {group, found.group} or found.group == group)
-        for found in sockets_on(protocol, port)
-    )
+    for seen, found in enumerate(sockets_on(protocol, port)):
+        if most is not None and seen >= most:
+            raise TooManySockets(most)
+        if is_there(found.address) and (None in {group, found.group} or found.group == group):
+            return True
+    return False
 
 
 def sockets_on(protocol: Protocol, port: int) -> Iterator[BoundSocket]:

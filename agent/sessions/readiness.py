@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from agent.clock import rest_after
 from agent.errors import AgentError
 from agent.host import Host
 from agent.race import comes_first
@@ -22,7 +23,10 @@ FIRST_SECONDS = 0.005
 GROWTH = 1.1
 """Each wait is a tenth longer than the last: what took t to bind is seen within t/10 of that."""
 LONGEST_SECONDS = 2.0
-"""Reached after 20 s: 1,000 sessions that never bind take 8 % of a core then."""
+"""Reached after 20 s: 1,000 sessions that never bind take 8 % of a core then.
+
+A session whose looks take long rests in proportion to them, up to the same time.
+"""
 
 
 class Running(Protocol):
@@ -53,6 +57,7 @@ async def watch(host: Host, life: Running, process: Process) -> None:
 async def _ready(host: Host, session: Session, process: Process) -> None:
     wait, told = FIRST_SECONDS, ""
     while session.ports:
+        began = host.clock.monotonic()
         try:
             if await host.engine.has_bound(process, session.spec.network_mode, session.ports):
                 return
@@ -64,7 +69,8 @@ async def _ready(host: Host, session: Session, process: Process) -> None:
                     error=str(error),
                 )
             told = str(error)
-        await host.clock.sleep(wait)
+        took = host.clock.monotonic() - began
+        await host.clock.sleep(max(wait, rest_after(took, LONGEST_SECONDS)))
         wait = min(wait * GROWTH, LONGEST_SECONDS)
 
 

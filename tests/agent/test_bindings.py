@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import socket
@@ -9,10 +10,12 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from agent.network.bindings import Bindings
+from agent.network.bindings import LONG_LOOK_SOCKETS, SHORT_LOOK_SOCKETS, Bindings
+from agent.network.bound_ports import TooManySockets
 from agent.network.socket_diag import BoundSocket, group_of, is_bound_by, sockets_on
 from agent.processes import live_process
 from agent.sessions.session import NetworkMode, Port, Process, Protocol
@@ -113,6 +116,92 @@ async def test_before_a_tls_port_of_the_host_the_process_is_reached_by_the_agent
         found = await bindings.all_bound(me, NetworkMode.HOST, [tls])
         assert found is (address != "::1")
     assert not await bindings.all_bound(me, NetworkMode.HOST, [tls])
+
+
+def udp_table(first: int, sockets: int) -> str:
+    """The text of `udp` for sockets bound to every address, the first to port `first`."""
+    rest = "00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 1 2 0 0"
+    return "  sl  local_address rem_address   st tx_queue rx_queue\n" + "".join(
+        f"{first + at:5d}: 00000000:{first + at:04X} {rest}\n" for at in range(sockets)
+    )
+
+
+def net_folder(proc: Path, process: Process) -> Path:
+    """An empty folder `net` about a process, in place of the kernel's."""
+    net = proc / str(process.pid) / "net"
+    net.mkdir(parents=True)
+    (net / "sockstat").write_text("UDP: inuse 3 mem 0\n")
+    return net
+
+
+def bytes_read() -> int:
+    """What all threads of this process have read so far."""
+    [line] = [each for each in Path("/proc/self/io").read_text().splitlines() if "rchar" in each]
+    return int(line.split()[1])
+
+
+async def test_a_look_at_very_many_sockets_is_cut_short(tmp_path: Path, me: Process) -> None:
+    """It ends once all ports are found, and at a bound when one is not."""
+    udp = net_folder(tmp_path, me) / "udp"
+    udp.write_text(udp_table(1, 60_000))
+    bindings = Bindings(tmp_path)
+    before = bytes_read()
+    assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1, 2))
+    assert bytes_read() - before < 2**18
+    with pytest.raises(TooManySockets, match="more than 8192 sockets"):
+        await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1, 60_001))
+    assert bytes_read() - before < udp.stat().st_size / 3
+    udp.write_text(udp_table(1, LONG_LOOK_SOCKETS))
+    assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, LONG_LOOK_SOCKETS))
+    await bindings.close()
+
+
+async def test_a_look_at_few_sockets_does_not_wait_for_one_at_many(
+    tmp_path: Path, me: Process
+) -> None:
+    other = await asyncio.to_thread(live_process, os.getppid())
+    assert other is not None
+    (net_folder(tmp_path, me) / "udp").write_text(udp_table(1, SHORT_LOOK_SOCKETS - 1))
+    table = net_folder(tmp_path, other) / "udp"
+    os.mkfifo(table)
+    kernel = os.open(table, os.O_RDWR | os.O_NONBLOCK)
+    bindings, many = Bindings(tmp_path), 2 * SHORT_LOOK_SOCKETS
+    # What the short look reads, and nothing more: the long look waits for it.
+    os.write(kernel, udp_table(1, SHORT_LOOK_SOCKETS + 1).encode())
+    long = asyncio.create_task(
+        bindings.all_bound(other, NetworkMode.BRIDGE, ports(Protocol.UDP, many))
+    )
+    try:
+        async with asyncio.timeout(30):
+            assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1))
+        assert not long.done()
+    finally:
+        os.write(kernel, udp_table(1, many)[:60_000].encode())
+        os.write(kernel, udp_table(many, 1).encode())
+        assert await long
+        await bindings.close()
+        os.close(kernel)
+
+
+@pytest.mark.parametrize("sockets", [SHORT_LOOK_SOCKETS // 2, 2 * SHORT_LOOK_SOCKETS])
+async def test_many_sockets_on_one_port_of_the_host_are_not_all_listed(
+    bindings: Bindings, me: Process, monkeypatch: pytest.MonkeyPatch, sockets: int
+) -> None:
+    listed = 0
+
+    def others(*_: object) -> Iterator[BoundSocket]:
+        nonlocal listed
+        for _each in range(100 * LONG_LOOK_SOCKETS):
+            listed += 1
+            yield BoundSocket(bytes(4), 20000, 1 if listed < sockets else group_of(me.pid))
+
+    monkeypatch.setattr("agent.network.socket_diag.sockets_on", others)
+    assert await bindings.all_bound(me, NetworkMode.HOST, ports(Protocol.UDP, 20000))
+    monkeypatch.setattr("agent.network.bindings.group_of", lambda _: -1)
+    listed = -1_000_000
+    with pytest.raises(TooManySockets):
+        await bindings.all_bound(me, NetworkMode.HOST, ports(Protocol.UDP, 20000))
+    assert listed + 1_000_000 < 2 * LONG_LOOK_SOCKETS
 
 
 def test_the_kernel_tells_address_port_and_group() -> None:

@@ -204,3 +204,22 @@ async def test_watching_costs_little_when_nothing_is_ever_bound(
         assert begun <= 100
         assert looked <= 60 / LONGEST_SECONDS + 1
         await asyncio.sleep(0)
+
+
+async def test_looks_that_take_long_are_made_less_often(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a session takes a tenth at most of the thread that it shares with others."""
+    looked = 0
+
+    async def slow(*_: object) -> bool:
+        nonlocal looked
+        looked += 1
+        await clock.sleep(0.1)
+        return False
+
+    monkeypatch.setattr(engine, "has_bound", slow)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await started(agent)
+        await clock.advance(20)
+        assert 10 <= looked <= 21

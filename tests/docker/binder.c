@@ -1,9 +1,10 @@
 /* Binds sockets when it is told to, and answers every datagram with itself.
  *
- * Usage: binder [--child] PROTOCOL ADDRESS PORT...
+ * Usage: binder [--child] [--many COUNT] PROTOCOL ADDRESS PORT...
  *
  * It says "waits" once SIGUSR1 has it bind the sockets, and "bound" when it has. PORT may be the name
- * of a variable of the environment. With --child a child process does the binding. */
+ * of a variable of the environment. With --child a child process does the binding. With --many it binds that many
+ * UDP ports from 20001 upwards first, before it says "waits". */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <err.h>
@@ -42,6 +43,14 @@ static void bind_one(const char *protocol, const char *address, const char *port
     sockets[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
 }
 
+static void bind_many(int number) {
+    for (int at = 1; at <= number; at++) {
+        struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((in_port_t)(20000 + at))};
+        int fd = socket(AF_INET, SOCK_DGRAM, 0);
+        if (fd < 0 || bind(fd, (struct sockaddr *)&v4, sizeof v4)) err(1, "socket %d", at);
+    }
+}
+
 static void echo(int fd) {
     static char data[65536];
     struct sockaddr_storage from;
@@ -64,10 +73,15 @@ int main(int values, char **value) {
     sigaddset(&told, SIGUSR1);
     sigaddset(&told, SIGCHLD);
     sigprocmask(SIG_BLOCK, &told, NULL);
-    say("waits");
     int at = 1;
-    if (values > 1 && !strcmp(value[1], "--child")) {
-        at++;
+    const int has_child = values > at && !strcmp(value[at], "--child");
+    at += has_child;
+    if (values > at + 1 && !strcmp(value[at], "--many")) {
+        bind_many(atoi(value[at + 1]));
+        at += 2;
+    }
+    say("waits");
+    if (has_child) {
         pid_t child = fork();
         if (child > 0) hand_on(child, &told);
     }

@@ -15,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.network.bindings import Bindings
+from agent.network.bound_ports import TooManySockets
 from agent.processes import live_process
 from agent.sessions.session import NetworkMode, Port, Process, Protocol
 from tests.api_client import Answer
@@ -156,6 +157,25 @@ def test_in_the_hosts_network_only_its_own_processes_count(stack: Stack) -> None
     assert is_bound(stack, first)
     assert not is_bound(stack, first, of=second)
     for each in (first, second):
+        stack.client.delete_session(each).expect(204)
+
+
+def test_games_with_thousands_of_sockets_do_not_hold_up_their_neighbours(stack: Stack) -> None:
+    """Two that are never ready, one for want of its port, one since it has too many sockets."""
+    ids = []
+    for sockets in ("6000", "12000"):
+        args = ["--many", sockets, "udp", "0.0.0.0", str(UDP_PORT)]
+        made = post(stack, "binder-bridge", args=args).expect(201).json()
+        ids.append(made["id"])
+        until_said(container_of(stack, made["id"]), "waits")
+    answer = post(stack, APPLICATION, "wait=ready; wait=30", id="neighbour").expect(201)
+    assert answer.headers["preference-applied"] == "wait=ready"
+    with pytest.raises(TooManySockets):
+        is_bound(stack, ids[1])
+    assert not is_bound(stack, ids[0])
+    tell_to_bind(stack, ids[0])
+    eventually(lambda: ready_time(stack, ids[0]) is not None, "the agent has seen it")
+    for each in (*ids, "neighbour"):
         stack.client.delete_session(each).expect(204)
 
 

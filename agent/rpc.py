@@ -259,12 +259,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     @answers
     async def SetDrain(self, request: pb.SetDrainRequest, context: Context) -> pb.SetDrainResponse:
         """Begin or call off a drain."""
-        expire_time = None
-        if request.HasField("deadline_time"):
-            expire_time = request.deadline_time.ToNanoseconds() / 1e9
-        empty_time, sessions = await self._parts.sessions.set_drain(
-            request.revision, draining=request.draining, expire_time=expire_time
-        )
+        order = wire.drain_order_from_proto(request)
+        empty_time, sessions = await self._parts.sessions.set_drain(order)
         response = pb.SetDrainResponse(sessions=sessions)
         if empty_time is not None:
             response.empty_time.FromNanoseconds(round(empty_time * 1e9))

@@ -13,6 +13,7 @@ from agent.errors import InvalidArgument
 from agent.host import HostReport
 from agent.images import checked_reference
 from agent.sessions.claims import ClaimRequest, checked_request
+from agent.sessions.drain import DrainOrder
 from agent.sessions.history import Run
 from agent.sessions.pool import WarmPool
 from agent.sessions.report import Report
@@ -35,6 +36,9 @@ FORMAT = 1
 """Of the messages in agent.proto."""
 LONGEST_ID = 256
 LONGEST_TTL_SECONDS = 8760 * 3600
+LONGEST_DRAIN_SECONDS = 100 * LONGEST_TTL_SECONDS
+LAST_TIMESTAMP = 253_402_300_799
+"""The end of the year 9999, which no Timestamp may pass."""
 LARGEST_PORT = 65535
 
 _STATES = {state: pb.State.Value(f"STATE_{state.name}") for state in State}
@@ -185,10 +189,24 @@ def images_to_proto(
     )
 
 
+def drain_order_from_proto(request: pb.SetDrainRequest) -> DrainOrder:
+    """Read an order to drain; InvalidArgument names the field that does not fit."""
+    if not request.HasField("remaining"):
+        return DrainOrder(request.revision, request.draining)
+    remaining = request.remaining.seconds + request.remaining.nanos / 1e9
+    if not 0 <= remaining <= LONGEST_DRAIN_SECONDS:
+        raise InvalidArgument("remaining", "it is negative, or longer than 100 years")
+    ordered_time = None
+    if request.HasField("deadline_time"):
+        ordered_time = request.deadline_time.seconds + request.deadline_time.nanos / 1e9
+        if not 0 <= ordered_time <= LAST_TIMESTAMP:
+            raise InvalidArgument("deadline_time", "it is not a time from 1970 to 9999")
+    return DrainOrder(request.revision, request.draining, remaining, ordered_time)
+
+
 def host_to_proto(report: HostReport) -> pb.Host:
     """Write a host."""
     first, last = report.port_range
-    deadline = report.drain.deadline
     return pb.Host(
         format=FORMAT,
         agent_id=report.agent_id,
@@ -213,7 +231,7 @@ def host_to_proto(report: HostReport) -> pb.Host:
         warnings=report.warnings,
         draining=report.drain.draining,
         drain_revision=report.drain.revision,
-        drain_time=_timestamp(deadline.expire_time if deadline else None),
+        drain_time=_timestamp(report.drain.drain_time),
         warm_pools=[
             pb.WarmPool(pool_id=pool.pool, revision=pool.revision, size=pool.size)
             for pool in report.warm_pools

@@ -106,11 +106,11 @@ class AgentClient:
         for progress in self._stub.PullImage(request, timeout=PULL_SECONDS):
             yield _plain(progress)
 
-    def drain(self, *, deadline: float | None) -> dict[str, Any]:
-        """Have the host take no new sessions, and stop what is left at a Unix time, if given."""
+    def drain(self, *, remaining: int | None) -> dict[str, Any]:
+        """Have the host take no new sessions, and stop what is left after a time, if given."""
         request = pb.SetDrainRequest(draining=True)
-        if deadline is not None:
-            request.deadline_time.FromNanoseconds(round(deadline * 1e9))
+        if remaining is not None:
+            request.remaining.FromSeconds(remaining)
         return _plain(self._stub.SetDrain(request, timeout=CALL_SECONDS))
 
     def undrain(self) -> dict[str, Any]:

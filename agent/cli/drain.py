@@ -15,6 +15,7 @@ from agent.cli.options import AS_JSON, SOCKET, asked
 from agent.cli.session_choice import is_standby
 from agent.cli.tables import span, table
 
+LONGEST_DEADLINE_SECONDS = 8760 * 3600
 _SPAN = re.compile(r"(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?\Z", re.ASCII)
 
 
@@ -24,7 +25,10 @@ def _seconds(_: object, __: object, text: str | None) -> int | None:
     found = _SPAN.match(text)
     if not text or found is None:
         raise click.BadParameter(f"{text!r} has not the form 1h30m")
-    return int(found[1] or 0) * 3600 + int(found[2] or 0) * 60
+    seconds = int(found[1] or 0) * 3600 + int(found[2] or 0) * 60
+    if seconds > LONGEST_DEADLINE_SECONDS:
+        raise click.BadParameter(f"{text!r} is longer than 8760 hours")
+    return seconds
 
 
 @click.command()
@@ -40,7 +44,7 @@ def drain(socket: Path, *, deadline: int | None, as_json: bool) -> None:
     """Take no new sessions, tell the games, and say what the host still has and until when."""
     now = time.time()
     with asked(socket) as agent:
-        answer = agent.drain(deadline=None if deadline is None else now + deadline)
+        answer = agent.drain(remaining=deadline)
         # Standbys are given back at once.
         live = [each for each in agent.sessions(live_only=True) if not is_standby(each)]
         if as_json:
@@ -69,7 +73,9 @@ def _said(
     if empty is None:
         first = "Nothing says when the host is empty: sessions without a lifetime hold it up."
     else:
-        first = f"The host is empty in {span(_from(now, empty))} at the latest."
+        rest = _from(now, empty)
+        rest = rest if deadline is None else min(rest, deadline)
+        first = f"The host is empty in {span(rest)} at the latest."
     ends = sorted(
         ((_rest(session, deadline, now), session) for session in live),
         key=lambda end: (end[0] is not None, -(end[0] or 0)),

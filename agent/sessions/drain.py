@@ -7,6 +7,7 @@ that was overtaken is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from agent.clock import Clock
 from agent.errors import StaleRevision
@@ -25,6 +26,20 @@ RENEWED_SECONDS = 10.0
 """How soon after its end a drain looks again for sessions that were not known then."""
 
 
+@dataclass(frozen=True, slots=True)
+class DrainOrder:
+    """A drain begins, and what is left is stopped after `remaining` seconds; or it is called off.
+
+    `ordered_time` is the end of `remaining` in Unix time by the caller's clock, which may differ
+    from the host's.
+    """
+
+    revision: int
+    draining: bool
+    remaining: float | None = None
+    ordered_time: float | None = None
+
+
 class HostDrain:
     """Keeps what was asked last, and has its deadline among those of the host."""
 
@@ -40,24 +55,24 @@ class HostDrain:
         """Go on with what an earlier run of the agent was asked."""
         self._take(await self._records.load_drain())
 
-    async def set(self, revision: int, *, draining: bool, expire_time: float | None) -> bool:
-        """Begin or call off a drain; `expire_time`, in Unix time, is when what is left is stopped.
+    async def set(self, order: DrainOrder) -> bool:
+        """Begin or call off a drain.
 
         Revision 0 is of somebody on the host: it takes the place of what holds, until the control
         plane asks for something else. Another is idempotent. False when nothing changed. Raises
         StaleRevision and DiskFull.
         """
-        known = self.now.revision
+        revision, known = order.revision, self.now.revision
         if 0 < revision < known:
             raise StaleRevision(revision, known)
         if 0 < revision == known:
             return False
-        deadline = None
-        if draining and expire_time is not None:
-            deadline = deadline_by(self._clock, expire_time - self._clock.time())
-        wanted = Drain(revision or known, draining, deadline)
+        wanted = Drain(revision or known, order.draining)
+        if order.draining and order.remaining is not None:
+            deadline = deadline_by(self._clock, order.remaining)
+            wanted = replace(wanted, deadline=deadline, ordered_time=order.ordered_time)
         await self._records.save_drain(wanted)
-        log.info("drain changed", draining=draining)
+        log.info("drain changed", draining=order.draining)
         self._take(wanted)
         self._feed.tell_host()
         return True
@@ -69,16 +84,31 @@ class HostDrain:
     def empty_time(self, live: Iterable[Session]) -> float | None:
         """When the last of these sessions has to end, in Unix time; None when nothing says so."""
         ends = []
+        drained = self._due(self.now)
         for session in live:
-            bounds = [each for each in (session.deadline, self.now.deadline) if each]
+            expires = due_by(self._clock, session.deadline) if session.deadline else None
+            bounds = [each for each in (expires, drained) if each is not None]
             if not bounds:
                 return None
-            ends.append(min(due_by(self._clock, each) for each in bounds))
+            ends.append(min(bounds))
         now = self._clock.boottime()
         return self._clock.time() + max([now, *ends]) - now
 
     def _take(self, drain: Drain) -> None:
         self.now = drain
         self._deadlines.clear(DRAIN)
-        if drain.deadline is not None:
-            self._deadlines.set(DRAIN, due_by(self._clock, drain.deadline))
+        due = self._due(drain)
+        if due is not None:
+            self._deadlines.set(DRAIN, due)
+
+    def _due(self, drain: Drain) -> float | None:
+        """The CLOCK_BOOTTIME at which what is left is stopped.
+
+        After a reboot the later of the host's time and the caller's counts: either clock may
+        have been wrong.
+        """
+        deadline = drain.deadline
+        if deadline is None:
+            return None
+        later = max(deadline.expire_time, drain.ordered_time or 0)
+        return due_by(self._clock, replace(deadline, expire_time=later))

@@ -22,7 +22,7 @@ from agent.host import Host
 from agent.metrics.instruments import Start
 from agent.sessions import leftovers
 from agent.sessions.admission import admit
-from agent.sessions.drain import DRAIN
+from agent.sessions.drain import DRAIN, DrainOrder
 from agent.sessions.envelope import NewerFormat
 from agent.sessions.internal_id import checked_id
 from agent.sessions.lifecycle import Lifecycle
@@ -241,9 +241,7 @@ class SessionManager:
                 self._host.metrics.lifetime_over(life.session, self._host.clock)
                 self._end(life, EndReason.TTL)
 
-    async def set_drain(
-        self, revision: int, *, draining: bool, expire_time: float | None
-    ) -> tuple[float | None, int]:
+    async def set_drain(self, order: DrainOrder) -> tuple[float | None, int]:
         """Begin or call off a drain, and have every game read of it in its session.json.
 
         Returns when the host will be empty at the latest, in Unix time, None when nothing says so,
@@ -251,22 +249,16 @@ class SessionManager:
         """
         drain = self._host.drain
         # A caller that goes away must not leave it half done, nor two write at one time.
-        task = asyncio.create_task(
-            self._set_drain(revision, draining=draining, expire_time=expire_time), name="drain"
-        )
+        task = asyncio.create_task(self._set_drain(order), name="drain")
         self._drains.add(task)
         task.add_done_callback(self._drains.discard)
         await asyncio.shield(task)
         live = [each for each in self.all() if not (each.state.ended or each.is_given_back)]
         return drain.empty_time(live), len(live)
 
-    async def _set_drain(
-        self, revision: int, *, draining: bool, expire_time: float | None
-    ) -> None:
+    async def _set_drain(self, order: DrainOrder) -> None:
         async with self._drain_lock:
-            changed = await self._host.drain.set(
-                revision, draining=draining, expire_time=expire_time
-            )
+            changed = await self._host.drain.set(order)
             for life in list(self._lives.values()) if changed else ():
                 if life.settled and not life.session.state.ended:
                     await life.publish()

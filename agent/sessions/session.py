@@ -200,12 +200,21 @@ class Deadline:
 class Drain:
     """What was asked of a host; without a deadline its sessions end when they end.
 
-    `revision` grows with every change in the control plane's store.
+    `revision` grows with every change in the control plane's store. `ordered_time` is the
+    deadline in Unix time by the clock of the program that ordered it, None where that is unknown.
     """
 
     revision: int = 0
     draining: bool = False
     deadline: Deadline | None = None
+    ordered_time: float | None = None
+
+    @property
+    def drain_time(self) -> float | None:
+        """The Unix time of the deadline as it is reported to who ordered it."""
+        if self.deadline is None:
+            return None
+        return self.deadline.expire_time if self.ordered_time is None else self.ordered_time
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,12 +259,11 @@ class AgentClient:
                 )
         raise AgentSilentError("the agent ended the pull without a result")
 
-    async def set_drain(self, drain: Drain) -> None:
+    async def set_drain(self, drain: Drain, now_ms: int) -> None:
         """Have the host take no new sessions, or some again. Idempotent. Raises as `watch`."""
+        request = drain_out(drain, now_ms)
         with self._calling("SetDrain"):
-            await self._stub.SetDrain(
-                drain_out(drain), timeout=DRAIN_TIMEOUT, metadata=_asked_by()
-            )
+            await self._stub.SetDrain(request, timeout=DRAIN_TIMEOUT, metadata=_asked_by())
 
     async def set_warm_pool(self, order: StandbyOrder) -> None:
         """Have the host keep so many standbys of a pool. Idempotent. Raises as `watch`."""

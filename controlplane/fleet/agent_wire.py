@@ -331,9 +331,10 @@ def _revision_in(revision: int) -> int:
     return revision
 
 
-def drain_out(drain: Drain) -> agent_pb2.SetDrainRequest:
-    """Write an order to drain, or to do so no more."""
+def drain_out(drain: Drain, now_ms: int) -> agent_pb2.SetDrainRequest:
+    """Write an order to drain, or to do so no more; the host counts from now, by its own clock."""
     request = agent_pb2.SetDrainRequest(revision=drain.revision, draining=drain.draining)
     if drain.deadline_ms is not None:
         request.deadline_time.FromMilliseconds(drain.deadline_ms)
+        request.remaining.FromMilliseconds(max(0, drain.deadline_ms - now_ms))
     return request

@@ -101,7 +101,7 @@ class Fleet:
         self._links[row.name] = link
         self._places.setdefault((row.region, row.node_pool), []).append(link)
         self._drains[row.name] = drain = HostDrain(
-            link, self._hosts, random=self._random, changed=self.tell_change
+            link, self._hosts, clock=self._clock, random=self._random, changed=self.tell_change
         )
         self._watches[row.name] = HostWatch(
             link,

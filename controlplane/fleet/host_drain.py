@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
+from controlplane.clock import Clock
 from controlplane.errors import AgentRefusedError, AgentSilentError
 from controlplane.fleet.back_off import BackOff
 from controlplane.fleet.contract import Drain
@@ -32,12 +33,14 @@ class HostDrain:
         link: HostLink,
         store: HostStore,
         *,
+        clock: Clock,
         random: Random,
         changed: Callable[[HostLink], None],
     ) -> None:
         """Call `changed` when the host has taken an order."""
         self._link = link
         self._store = store
+        self._clock = clock
         self._random = random
         self._changed = changed
         self._stored = link.drain
@@ -91,7 +94,7 @@ class HostDrain:
         while self._link.drain_due:
             order = self._link.drain
             try:
-                await self._link.client.set_drain(order)
+                await self._link.client.set_drain(order, self._clock.now_ms())
             except (AgentRefusedError, AgentSilentError) as error:
                 if str(error) != logged:
                     logged = str(error)

@@ -25,6 +25,7 @@ from agent.errors import (
 )
 from agent.failpoints import CLAIM_STEPS
 from agent.sessions.claims import ClaimRequest, checked_request
+from agent.sessions.drain import DrainOrder
 from agent.sessions.record import Records, decode_session
 from agent.sessions.session import EndReason, Session, State
 from tests.agent.hosts import Agent, an_agent
@@ -180,7 +181,7 @@ async def test_a_claim_that_the_end_overtakes_is_refused(agent: Agent) -> None:
 
 async def test_a_drained_host_hands_out_none_but_repeats(agent: Agent) -> None:
     standby = await a_standby(agent)
-    await agent.sessions.set_drain(1, draining=True, expire_time=None)
+    await agent.sessions.set_drain(DrainOrder(1, draining=True))
     with pytest.raises(Draining):
         await agent.warm_pools.claim(standby.internal_id, a_claim())
     found = await agent.warm_pools.claim(standby.internal_id, a_claim(again=True))
@@ -412,7 +413,7 @@ async def test_who_is_in_doubt_can_be_removed_and_is_left_alone_by_a_drain(
         await agent.records.delete(standby.internal_id)
     async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
         await ordered(agent, a_pool(0, revision=2))
-        assert await agent.sessions.set_drain(1, draining=True, expire_time=None) == (None, 1)
+        assert await agent.sessions.set_drain(DrainOrder(1, draining=True)) == (None, 1)
         await settle()
         assert agent.sessions.life(standby.internal_id).session.state is State.RUNNING
         await agent.sessions.stop(standby.internal_id, EndReason.STOPPED, discard=True)

@@ -21,6 +21,7 @@ import pytest
 from agent.engine import container_name
 from agent.errors import RegistryUnavailable
 from agent.network.tls_ports import TlsPorts
+from agent.sessions.drain import DrainOrder
 from agent.sessions.session import Identity, PortRequest, Protocol
 from tests.agent.pools import POOL, a_pool, standbys
 from tests.agent.samples import IMAGE, a_spec
@@ -346,14 +347,14 @@ async def test_deadlines_tell_who_is_next(
         "account": "acme",
         "session_id": "m2",
     }
-    await host.sessions.set_drain(1, draining=True, expire_time=clock.time() + 3600)
+    await host.sessions.set_drain(DrainOrder(1, draining=True, remaining=3600))
     assert cells(await host.ok("deadlines"))[2][:3] == [
         "2027-01-15 09:00:00Z",
         "58 min 30 s",
         "the end of the drain",
     ]
     assert json.loads((await host.ok("deadlines", "--json")).splitlines()[1])["internal_id"] == ""
-    await host.sessions.set_drain(2, draining=False, expire_time=None)
+    await host.sessions.set_drain(DrainOrder(2, draining=False))
     assert len((await host.ok("deadlines")).splitlines()) == 3
 
 

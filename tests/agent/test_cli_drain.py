@@ -67,3 +67,9 @@ async def test_a_span_that_is_none_is_refused(host: Served, text: str) -> None:
     result = await host.run("drain", "--deadline", text)
     assert result.exit_code == 2
     assert "has not the form 1h30m" in result.output
+
+
+async def test_a_deadline_is_at_most_a_year(host: Served) -> None:
+    result = await host.run("drain", "--deadline", "8760h1m")
+    assert result.exit_code == 2
+    assert "is longer than 8760 hours" in result.output

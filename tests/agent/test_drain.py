@@ -10,13 +10,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from agent.errors import Draining, StaleRevision
+from agent.sessions.drain import DrainOrder
 from agent.sessions.session import EndReason, Session, State
 from tests.agent.hosts import Agent, an_agent, until
 from tests.agent.samples import a_spec, an_id
+from tests.agent.served import served
 from tests.fakes import FakeClock, FakeEngine
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
 
 
 def _told(agent: Agent, session: Session) -> tuple[Any, Any]:
@@ -42,12 +47,12 @@ async def _timed(agent: Agent) -> AsyncIterator[None]:
 
 async def test_a_drained_host_takes_no_new_session_until_that_is_called_off(agent: Agent) -> None:
     before = await agent.sessions.start(an_id(), a_spec())
-    assert await agent.sessions.set_drain(1, draining=True, expire_time=None) == (None, 1)
+    assert await agent.sessions.set_drain(DrainOrder(1, draining=True)) == (None, 1)
     with pytest.raises(Draining):
         await agent.sessions.start(an_id(), a_spec())
     again = await agent.sessions.start(before.internal_id, a_spec())
     assert again.state is State.RUNNING  # a repeat joins what is there
-    await agent.sessions.set_drain(2, draining=False, expire_time=None)
+    await agent.sessions.set_drain(DrainOrder(2, draining=False))
     assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
 
 
@@ -55,9 +60,9 @@ async def test_games_are_told_in_their_file(agent: Agent, clock: FakeClock) -> N
     session = await agent.sessions.start(an_id(), a_spec())
     assert _told(agent, session) == (False, None)
     end = clock.time() + 600
-    await agent.sessions.set_drain(1, draining=True, expire_time=end)
+    await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=600))
     assert _told(agent, session) == (True, round(end * 1000))
-    await agent.sessions.set_drain(2, draining=False, expire_time=None)
+    await agent.sessions.set_drain(DrainOrder(2, draining=False))
     assert _told(agent, session) == (False, None)
 
 
@@ -66,7 +71,7 @@ async def test_a_game_that_starts_meanwhile_is_told_too(agent: Agent, step: str)
     agent.steps.hold(step)
     starter = asyncio.create_task(agent.sessions.start(an_id(), a_spec()))
     await agent.steps.reached(step)
-    await agent.sessions.set_drain(1, draining=True, expire_time=None)
+    await agent.sessions.set_drain(DrainOrder(1, draining=True))
     agent.steps.release(step)
     assert _told(agent, await starter) == (True, None)
 
@@ -74,7 +79,7 @@ async def test_a_game_that_starts_meanwhile_is_told_too(agent: Agent, step: str)
 async def test_what_is_left_after_the_deadline_is_stopped(agent: Agent, clock: FakeClock) -> None:
     restarted = await agent.sessions.start(an_id(), a_spec(restart=True))
     session = await agent.sessions.start(an_id(), a_spec())
-    await agent.sessions.set_drain(1, draining=True, expire_time=clock.time() + 60)
+    await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
     async with _timed(agent):
         await clock.advance(59)
         assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
@@ -93,7 +98,7 @@ async def test_the_deadline_passes_while_the_agent_is_away_and_the_wall_clock_ju
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:
         session = await agent.sessions.start(an_id(), a_spec())
-        await agent.sessions.set_drain(1, draining=True, expire_time=clock.time() + 60)
+        await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
     await clock.advance(30)
     clock.jump(86400)
     async with an_agent(tmp_path, engine, clock) as agent, _timed(agent):
@@ -115,7 +120,7 @@ async def test_a_session_that_turns_up_after_the_deadline_is_stopped_too(
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:
         session = await agent.sessions.start(an_id(), a_spec())
-        await agent.sessions.set_drain(1, draining=True, expire_time=clock.time() + 60)
+        await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
         await agent.lose_record(session.internal_id)
     await clock.advance(61)
     async with an_agent(tmp_path, engine, clock, reconcile=False) as agent, _timed(agent):
@@ -130,8 +135,8 @@ async def test_a_session_that_turns_up_after_the_deadline_is_stopped_too(
 
 async def test_a_drain_that_is_called_off_stops_nobody(agent: Agent, clock: FakeClock) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    await agent.sessions.set_drain(1, draining=True, expire_time=clock.time() + 60)
-    await agent.sessions.set_drain(2, draining=False, expire_time=None)
+    await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
+    await agent.sessions.set_drain(DrainOrder(2, draining=False))
     async with _timed(agent):
         await clock.advance(120)
         assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
@@ -145,12 +150,13 @@ async def test_it_says_when_the_host_is_empty_at_the_latest(
     async def drained(deadline: float | None = None) -> tuple[float | None, int]:
         """How many seconds from now the host is empty, and its sessions."""
         set_drain, now = agent.sessions.set_drain, clock.time()
-        expire_time = None if deadline is None else now + deadline
-        empty, live = await set_drain(next(revisions), draining=True, expire_time=expire_time)
+        empty, live = await set_drain(
+            DrainOrder(next(revisions), draining=True, remaining=deadline)
+        )
         return None if empty is None else round(empty - now, 3), live
 
     async def open_again() -> None:
-        await agent.sessions.set_drain(next(revisions), draining=False, expire_time=None)
+        await agent.sessions.set_drain(DrainOrder(next(revisions), draining=False))
 
     assert await drained() == (0.0, 0)
     await open_again()
@@ -171,18 +177,18 @@ async def test_an_order_that_was_overtaken_is_refused_also_after_a_restart(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:
-        await agent.sessions.set_drain(7, draining=True, expire_time=None)
+        await agent.sessions.set_drain(DrainOrder(7, draining=True))
     async with an_agent(tmp_path, engine, clock) as agent:
         with pytest.raises(StaleRevision, match="7 is known"):
-            await agent.sessions.set_drain(6, draining=False, expire_time=None)
-        await agent.sessions.set_drain(7, draining=False, expire_time=None)  # a repeat
+            await agent.sessions.set_drain(DrainOrder(6, draining=False))
+        await agent.sessions.set_drain(DrainOrder(7, draining=False))  # a repeat
         assert _drained(agent)
         # Somebody on the host has the last word until the control plane has a new one.
-        await agent.sessions.set_drain(0, draining=False, expire_time=None)
+        await agent.sessions.set_drain(DrainOrder(0, draining=False))
         assert not _drained(agent)
-        await agent.sessions.set_drain(7, draining=True, expire_time=None)
+        await agent.sessions.set_drain(DrainOrder(7, draining=True))
         assert not _drained(agent)
-        await agent.sessions.set_drain(8, draining=True, expire_time=None)
+        await agent.sessions.set_drain(DrainOrder(8, draining=True))
         assert _drained(agent)
 
 
@@ -191,7 +197,7 @@ async def test_what_cannot_be_read_drains_nothing(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock, content: str
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:
-        await agent.sessions.set_drain(1, draining=True, expire_time=None)
+        await agent.sessions.set_drain(DrainOrder(1, draining=True))
     (tmp_path / "state" / "drain.json").write_text(content)
     async with an_agent(tmp_path, engine, clock) as agent:
         assert not _drained(agent)
@@ -200,7 +206,7 @@ async def test_what_cannot_be_read_drains_nothing(
 
 async def test_watchers_are_told(agent: Agent) -> None:
     with agent.host.feed.subscribe() as subscription:
-        await agent.sessions.set_drain(1, draining=True, expire_time=None)
+        await agent.sessions.set_drain(DrainOrder(1, draining=True))
         assert (await subscription.take(0)).host
 
 
@@ -210,8 +216,8 @@ async def test_orders_at_one_time_leave_memory_and_disk_alike(
     for first in range(1, 40, 2):
         async with an_agent(tmp_path, engine, clock) as agent:
             orders = [
-                agent.sessions.set_drain(first + 1, draining=False, expire_time=None),
-                agent.sessions.set_drain(first, draining=True, expire_time=None),
+                agent.sessions.set_drain(DrainOrder(first + 1, draining=False)),
+                agent.sessions.set_drain(DrainOrder(first, draining=True)),
             ]
             await asyncio.gather(*orders, return_exceptions=True)
             now = agent.host.drain.now
@@ -222,7 +228,7 @@ async def test_orders_at_one_time_leave_memory_and_disk_alike(
 async def test_a_caller_that_goes_away_leaves_no_order_half_done(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     order = asyncio.create_task(
-        agent.sessions.set_drain(1, draining=True, expire_time=None), name="order"
+        agent.sessions.set_drain(DrainOrder(1, draining=True)), name="order"
     )
     await asyncio.sleep(0)
     order.cancel()
@@ -231,3 +237,45 @@ async def test_a_caller_that_goes_away_leaves_no_order_half_done(agent: Agent) -
     await until(lambda: not agent.sessions._drains)
     assert (await agent.records.load_drain()).draining
     assert _told(agent, session) == (True, None)
+
+
+HOUR = 3600
+
+
+@pytest.mark.parametrize("skew", [-3 * HOUR, 3 * HOUR])
+async def test_after_a_reboot_the_later_of_both_clocks_counts(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, skew: int
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        ordered_time = clock.time() + 2 * HOUR - skew
+        await agent.sessions.set_drain(DrainOrder(1, True, 2 * HOUR, ordered_time))
+    clock.reboot()
+    async with an_agent(tmp_path, engine, clock) as agent:
+        due = {name: due for due, name in agent.host.deadlines.snapshot()}
+        assert due["drain"] == clock.boottime() + 2 * HOUR + max(0, -skew)
+
+
+@pytest.mark.parametrize(
+    ("field", "seconds"),
+    [
+        ("remaining", -1),
+        ("remaining", 101 * 8760 * HOUR),
+        ("deadline_time", -1),
+        ("deadline_time", 2**62),
+    ],
+)
+async def test_refuses_a_deadline_that_no_clock_has(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, field: str, seconds: int
+) -> None:
+    request = pb.SetDrainRequest(revision=1, draining=True)
+    request.remaining.FromSeconds(HOUR)
+    getattr(request, field).seconds = seconds
+    async with served(tmp_path, engine, clock) as host:
+        address = f"unix:{host.config.socket}"
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await stub.SetDrain(request)
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert field in str(refused.value.details())
+            assert not (await stub.GetHost(pb.GetHostRequest())).host.draining

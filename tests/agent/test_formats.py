@@ -19,6 +19,7 @@ import pytest
 from agent.engine import LABEL_RECORD, ContainerSpec, container_name
 from agent.errors import SessionStopped
 from agent.identity import FILE, Identity
+from agent.sessions.drain import DrainOrder
 from agent.sessions.record import decode_label, decode_session, encode_session
 from agent.sessions.report import decode_report, encode_report
 from agent.sessions.session import Deadline, Drain, EndReason, Protocol, Session, State
@@ -190,7 +191,7 @@ async def test_f05_an_agent_goes_on_where_one_of_an_older_version_ended(
         assert ended.log_sealed
         assert agent.records.log_path(ENDED).read_bytes() == b"one\ntwo\n"
 
-        await agent.sessions.set_drain(0, draining=False, expire_time=None)
+        await agent.sessions.set_drain(DrainOrder(0, draining=False))
         with pytest.raises(SessionStopped):
             await agent.sessions.start(BURIED, a_spec())
         await until_sealed(agent, MARKED)

@@ -15,6 +15,7 @@ from agent.errors import (
     SessionNotFound,
 )
 from agent.logs.reading import UNREADABLE
+from agent.sessions.drain import DrainOrder
 from agent.sessions.ending import KILL_SECONDS, SEAL_TRIES
 from agent.sessions.session import EndReason, Process, Session, State
 from tests.agent.hosts import Agent, an_agent, assert_nothing_is_left, until, until_sealed
@@ -55,7 +56,7 @@ async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_sta
     async with an_agent(tmp_path, engine, clock) as agent:
         due = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
         if reason is EndReason.DRAIN:
-            await agent.sessions.set_drain(1, draining=True, expire_time=clock.time() + 50)
+            await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=50))
     engine.unavailable = True
     async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
         if reason is EndReason.STOPPED:
@@ -73,7 +74,7 @@ async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_sta
         assert (ended.state, ended.exit_code, ended.end_reason) == (State.EXITED, 143, reason)
         if reason is EndReason.STOPPED:
             await stop
-        await agent.sessions.set_drain(2, draining=False, expire_time=None)
+        await agent.sessions.set_drain(DrainOrder(2, draining=False))
         await assert_survived(agent)
 
 

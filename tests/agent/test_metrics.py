@@ -25,6 +25,7 @@ from agent.metrics.instruments import Metrics
 from agent.metrics.listener import MetricsListener
 from agent.network.tls_ports import TlsPorts
 from agent.sessions.disks import Disk, Disks
+from agent.sessions.drain import DrainOrder
 from agent.sessions.session import EndReason, Resources, State
 from tests.agent.hosts import Agent, an_agent, until
 from tests.agent.pools import a_claim, a_pool, kept_full, ordered, ready
@@ -208,7 +209,7 @@ async def test_a_drain_shows_and_so_does_what_it_ends(
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     assert (await scrape())("draining") == 0
-    await agent.sessions.set_drain(1, draining=True, expire_time=clock.time() + 5)
+    await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=5))
     assert (await scrape())("draining") == 1
     await clock.advance(5)
     agent.sessions.expire_due()

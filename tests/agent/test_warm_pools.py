@@ -15,6 +15,7 @@ from agent.clock import REST
 from agent.engine import container_name
 from agent.errors import EngineError, InvalidArgument, StaleRevision
 from agent.policy import Policy
+from agent.sessions.drain import DrainOrder
 from agent.sessions.pool_files import REMOVED_KEPT
 from agent.sessions.session import EndReason, PortRequest, Protocol, Resources, State
 from agent.sessions.warm_pools import PASS_SECONDS
@@ -261,12 +262,12 @@ async def test_a_drained_host_gives_all_back_until_that_is_called_off(agent: Age
         first = ready(agent)[0]
         await agent.warm_pools.claim(first.internal_id, a_claim())
         await settle()
-        empty = await agent.sessions.set_drain(1, draining=True, expire_time=None)
+        empty = await agent.sessions.set_drain(DrainOrder(1, draining=True))
         assert empty == (None, 1)  # of the session, not of the standbys
         await settle()
         assert standbys(agent) == []
         assert agent.directories() == [first.internal_id]
-        await agent.sessions.set_drain(2, draining=False, expire_time=None)
+        await agent.sessions.set_drain(DrainOrder(2, draining=False))
         await settle()
         assert len(ready(agent)) == 3
 

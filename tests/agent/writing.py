@@ -17,6 +17,7 @@ from typing import Any
 from agent.engine import LABEL_RECORD, container_name
 from agent.errors import SessionNotFound
 from agent.identity import FILE, Identity, make_request
+from agent.sessions.drain import DrainOrder
 from agent.sessions.session import EndReason, SessionSpec, State
 from controlplane.authority import Authority
 from tests.agent.hosts import Agent, an_agent, until_sealed
@@ -65,7 +66,7 @@ async def _play(agent: Agent) -> None:
     try:
         await sessions.stop(BURIED, EndReason.STOPPED)
     except SessionNotFound:
-        await sessions.set_drain(7, draining=True, expire_time=WRITTEN + DAY)
+        await sessions.set_drain(DrainOrder(7, draining=True, remaining=DAY))
     marked = sessions.life(MARKED).session.with_changes(stop_reason=EndReason.TTL)
     await agent.records.mark_stop(marked)
 

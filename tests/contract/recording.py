@@ -132,6 +132,7 @@ async def _play_the_rest(address: str) -> None:
         await stub.ListImages(pb.ListImagesRequest())
         drain = pb.SetDrainRequest(revision=3, draining=True)
         drain.deadline_time.FromSeconds(4_000_000_000)
+        drain.remaining.FromSeconds(3600)
         await stub.SetDrain(drain)
         await stub.RenewCertificate(pb.RenewCertificateRequest())
         for ask, request in (

@@ -82,6 +82,7 @@ async def test_a_drained_host_is_told_and_gets_nothing_until_that_is_called_off(
     assert told.revision >= before
     deadline_ms = told.deadline_time.ToMilliseconds()
     assert before <= deadline_ms - HOURS_2_MS <= after
+    assert HOURS_2_MS - (after - before) <= told.remaining.ToMilliseconds() <= HOURS_2_MS
     assert (shown["draining"], shown["drainDeadline"]) == (True, deadline_ms)
     assert not shown["drainPending"]
     assert shown["sessions"] == 1
@@ -103,7 +104,7 @@ async def test_a_drained_host_is_told_and_gets_nothing_until_that_is_called_off(
 async def test_without_a_deadline_sessions_end_when_they_end(system: Draining) -> None:
     assert (await system.drain())["drainDeadline"] is None
     assert (await system.drain(deadline=None))["drainDeadline"] is None
-    assert not any(order.HasField("deadline_time") for order in system.agent.drains)
+    assert not any(order.HasField("remaining") for order in system.agent.drains)
     first, second = system.agent.drains
     assert first.revision < second.revision
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agent.sessions.drain import DrainOrder
 from agent.sessions.session import EndReason, Session
 from controlplane.fleet.agents import ShownAgent
 from tests.flow.enrolled import Enrolling
@@ -23,8 +24,8 @@ TOLD_WITHIN = BACK_WITHIN + 2.0
 class Draining(Fleet):
     """A host with the session `x`."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, skew: float = 0.0) -> None:
+        super().__init__(folder, skew=skew)
         assert self.starts("x")
 
     def drain(self, seconds: int | None = None) -> ShownAgent:
@@ -38,7 +39,7 @@ class Draining(Fleet):
     def drain_here(self, *, draining: bool) -> None:
         """As `tiltyard-agent drain` does on the host."""
         sessions = self.box.agent.sessions
-        self.run(sessions.set_drain(0, draining=draining, expire_time=None))
+        self.run(sessions.set_drain(DrainOrder(0, draining=draining)))
         self.wait(1.0)
 
     @property
@@ -100,6 +101,24 @@ def test_a_drained_host_tells_its_games_and_stops_them_at_the_deadline(fleet: Dr
     assert fleet.session.end_reason is EndReason.DRAIN
     assert not fleet.undrain().draining
     assert fleet.starts("y")
+
+
+@pytest.mark.parametrize("skew", [-3 * HOUR, 3 * HOUR])
+def test_a_deadline_holds_on_a_host_whose_clock_is_wrong(tmp_path: Path, skew: int) -> None:
+    fleet = Draining(tmp_path, skew)
+    try:
+        fleet.keep_deadlines()
+        deadline_ms = fleet.drain(2 * HOUR).drain.deadline_ms
+        fleet.wait(60)
+        assert fleet.shown.drain.deadline_ms == deadline_ms  # by the operator's clock
+        assert deadline_ms is not None
+        assert fleet.game_reads["drain_time"] == deadline_ms + skew * 1000  # by the game's
+        fleet.wait(2 * HOUR - 120)
+        assert fleet.status == "draining"
+        fleet.wait(120)
+        assert fleet.status == "exited"
+    finally:
+        fleet.close()
 
 
 @pytest.mark.parametrize("how", ["cut", "killed"])

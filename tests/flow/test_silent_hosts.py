@@ -20,14 +20,14 @@ BACK_WITHIN = 2.0
 class Fleet:
     """A control plane and a host, or two."""
 
-    def __init__(self, folder: Path, hosts: int = 1) -> None:
+    def __init__(self, folder: Path, hosts: int = 1, skew: float = 0.0) -> None:
         self.loop = VirtualLoop()
         asyncio.set_event_loop(self.loop)
         self.boxes = []
         for number in range(hosts):
             place = folder / f"h{number}"
             place.mkdir()
-            self.boxes.append(Box(self.loop, place, f"h{number}", 0.0))
+            self.boxes.append(Box(self.loop, place, f"h{number}", skew))
         for box in self.boxes:
             self.run(box.boot())
         self.state = folder / "state"

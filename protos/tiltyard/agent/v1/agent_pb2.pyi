@@ -867,8 +867,8 @@ class Host(_message.Message):
 
     @_builtins.property
     def drain_time(self) -> _timestamp_pb2.Timestamp:
-        """When the sessions that are left are stopped; absent when the host is not draining, or without a
-        deadline.
+        """When the sessions that are left are stopped, by the clock of the caller that set it; absent when
+        the host is not draining, or without a deadline.
         """
 
     @_builtins.property
@@ -2084,6 +2084,7 @@ class SetDrainRequest(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     DEADLINE_TIME_FIELD_NUMBER: _builtins.int
+    REMAINING_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Grows with every change in the store. 0 is of somebody on the host: it takes the place of
     what holds, until a revision that is not known yet comes.
@@ -2092,7 +2093,15 @@ class SetDrainRequest(_message.Message):
     """True to take no new sessions."""
     @_builtins.property
     def deadline_time(self) -> _timestamp_pb2.Timestamp:
-        """When the sessions that are left are stopped; absent for never."""
+        """When the sessions that are left are stopped, by the caller's clock. It is what Host.drain_time
+        reports, and counts only after a reboot of the host; ignored without `remaining`.
+        """
+
+    @_builtins.property
+    def remaining(self) -> _duration_pb2.Duration:
+        """Time from now until the sessions that are left are stopped, at most 100 years; absent for never.
+        The host measures it by its own clock, which the caller's may differ from.
+        """
 
     def __init__(
         self,
@@ -2100,10 +2109,11 @@ class SetDrainRequest(_message.Message):
         revision: _builtins.int = ...,
         draining: _builtins.bool = ...,
         deadline_time: _timestamp_pb2.Timestamp | None = ...,
+        remaining: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["deadline_time", b"deadline_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deadline_time", b"deadline_time", "remaining", b"remaining"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline_time", b"deadline_time", "draining", b"draining", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline_time", b"deadline_time", "draining", b"draining", "remaining", b"remaining", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

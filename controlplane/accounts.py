@@ -10,6 +10,7 @@ from controlplane.clock import Clock
 from controlplane.errors import UnauthorizedError
 from controlplane.metrics.http import HttpMetrics
 from controlplane.storage.account_store import AccountStore, Caller
+from controlplane.storage.store import queue_as
 from controlplane.tokens import mint, parse, restore
 
 
@@ -62,15 +63,20 @@ class Accounts:
     async def authenticate(self, token: str, address: str = "") -> Caller:
         """Find whose token this is, presented from an address.
 
+        The look-up waits in the database's queue among those of the token alone, whoever has it,
+        and what this task sends after it among what its account sends.
+
         Raises:
             UnauthorizedError: For every kind of bad token alike.
         """
         presented, caller = parse(token), None
         if presented is not None:
+            queue_as(f"token {presented.token_id}")
             caller = await self._store.caller_of(presented, address, self._clock.now_ms())
         if caller is None:
             self._metrics.authentication_failures.inc()
             raise UnauthorizedError
+        queue_as(caller.account)
         return caller
 
     async def initialise(

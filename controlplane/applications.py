@@ -79,7 +79,7 @@ class Applications:
         self,
         store: ApplicationStore,
         fleet: FleetStore,
-        changed: Callable[[], object],
+        changed: Callable[[], None],
         clock: Clock,
     ) -> None:
         """Call `changed` when hosts may have to have other images, or other standbys."""
@@ -134,16 +134,13 @@ class Applications:
             InvalidRequestError: The merged application does not fit.
         """
         registries = await self._fleet.registries()
-        try:
-            outcome = await self._store.edit(
-                (caller.account, name),
-                lambda current: edit.applied_to(current, registries),
-                caller.actor,
-                self._clock.now_ms(),
-            )
-        finally:
-            # The commit goes on when the caller hangs up; the hosts are compared after it.
-            self._changed()
+        outcome = await self._store.edit(
+            (caller.account, name),
+            lambda current: edit.applied_to(current, registries),
+            caller.actor,
+            self._clock.now_ms(),
+            then=lambda _: self._changed(),
+        )
         if outcome is None:
             raise NotFoundError("application", name)
         if isinstance(outcome, UnknownReferences):

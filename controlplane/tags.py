@@ -30,7 +30,7 @@ class Tags:
         store: TagStore,
         fleet_store: FleetStore,
         fleet: Fleet,
-        changed: Callable[[], object],
+        changed: Callable[[], None],
         resolver: TagResolver,
         clock: Clock,
         reach: Reach = go_on,
@@ -64,14 +64,12 @@ class Tags:
             found = await self._resolve(registry, application.repository, tag)
             await self._reach("tag.resolved")
             now_ms = self._clock.now_ms()
-            try:
-                key = (application.account, application.name)
-                if await self._store.enable(*key, found, caller.actor, now_ms):
-                    await self._reach("tag.enabled")
-                    return
-            finally:
-                # The commit goes on when the caller hangs up; the hosts are compared after it.
-                self._changed()
+            key = (application.account, application.name)
+            if await self._store.enable(
+                key, found, caller.actor, now_ms, then=lambda _: self._changed()
+            ):
+                await self._reach("tag.enabled")
+                return
             # The registry took its time, and the application's images are elsewhere now.
         raise RegistryUnavailableError(application.registry, "it was changed meanwhile")
 

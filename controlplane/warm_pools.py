@@ -36,11 +36,8 @@ class WarmPools:
             NotFoundError: The account has no such application, or it is not assigned to the
                 region.
         """
-        try:
-            outcome = await self._store.set(pool, caller.actor, self._clock.now_ms())
-        finally:
-            # The commit goes on when the caller hangs up; the hosts are told after it.
-            self._standbys.look()
+        now_ms = self._clock.now_ms()
+        outcome = await self._store.set(pool, caller.actor, now_ms, then=self._changed)
         match outcome:
             case SetOutcome.NO_APPLICATION:
                 raise NotFoundError("application", pool.application)
@@ -60,9 +57,8 @@ class WarmPools:
         """
         now_ms = self._clock.now_ms()
         place = (caller.account, application, location)
-        try:
-            removed = await self._store.remove(*place, caller.actor, now_ms)
-        finally:
-            self._standbys.look()
-        if not removed:
+        if not await self._store.remove(place, caller.actor, now_ms, then=self._changed):
             raise NotFoundError("warm pool", f"{application}/{location}")
+
+    def _changed(self, _: object) -> None:
+        self._standbys.look()

@@ -57,6 +57,18 @@ class FairLine(Generic[T]):
             self._by_account[account] = waiting
         return was_in
 
+    def pop(self) -> T:
+        """Take out the first of the account whose turn it is, as `serve` does.
+
+        Raises:
+            LookupError: The line is empty.
+        """
+        for account, waiting in self._by_account.items():
+            one = waiting[0]
+            self.serve(account, one)
+            return one
+        raise LookupError("nothing is in the line")
+
     def first(self, fits: Callable[[T], bool]) -> T | None:
         """Give the first that fits, None when none does."""
         return next((one for one in self if fits(one)), None)

@@ -102,13 +102,15 @@ class ApplicationStore:
         change: Callable[[Application], Application],
         actor: Actor,
         now_ms: int,
+        then: Callable[[object], None],
     ) -> Edited | UnknownReferences | None:
         """Change the application of an account and name, if all that it names then is known.
 
         `change` is pure and runs within the transaction; what it raises leaves everything as it
-        was and is raised here. None when there is no such application.
+        was and is raised here. None when there is no such application. `then` is called after the
+        commit, even when the caller is gone.
         """
-        return await self._store.run(lambda db: _edit(db, key, change, actor, now_ms))
+        return await self._store.run(lambda db: _edit(db, key, change, actor, now_ms), then)
 
     async def all_of(self, account: str) -> list[Application]:
         """Read all applications of an account by name."""

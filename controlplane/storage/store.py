@@ -5,7 +5,8 @@ is cancelled, so no cancellation can leave a transaction open. Functions that wa
 are committed together, each in a savepoint of its own: one `fsync` for all of them, and a function
 that fails undoes only itself. A future resolves after the COMMIT. What only reads waits for none
 of that: the write-ahead log lets it read while others write. Looks at a few rows have a thread and
-a connection of their own, and so has what reads much.
+a connection of their own, and so has what reads much. In the queue of each thread accounts take
+turns, so an account that sends hundreds of transactions delays another's by one of them.
 
 Only this module, `migrations.py` and the `*_store.py` modules know SQLite.
 """
@@ -18,6 +19,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +28,7 @@ from typing import Any, TypeVar
 from sqlite_utils import Database
 
 from controlplane.errors import StoreError
+from controlplane.fleet.fair_line import FairLine
 from controlplane.metrics.store import StoreMetrics
 from controlplane.storage.migrations import migrate
 from tiltyard.journal.events import get_logger
@@ -45,6 +48,16 @@ _PRAGMAS = (
 
 MAX_BATCH = 256
 """Functions in one commit at most, so that the first of them does not wait for ever."""
+
+_account: ContextVar[str] = ContextVar("account", default="")
+
+
+def queue_as(account: str) -> None:
+    """Queue what this task and those it starts send from now on among an account's own.
+
+    The program's own work, and an operator's, is queued as that of the account "".
+    """
+    _account.set(account)
 
 
 @dataclass(slots=True, eq=False)
@@ -75,19 +88,24 @@ class _Job:
 
 
 class _Thread:
-    """A thread with a queue of jobs; at most `at_once` that wait together are taken together."""
+    """A thread with a queue of jobs, in which accounts take turns.
+
+    At most `at_once` that wait together are taken together.
+    """
 
     def __init__(self, name: str, at_once: int) -> None:
         self._name = name
         self._at_once = at_once
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._sent: queue.SimpleQueue[tuple[str, _Job] | None] = queue.SimpleQueue()
+        self._waiting: FairLine[_Job] = FairLine()  # filled and emptied by the thread alone
+        self._closing = False
         self._loop: asyncio.AbstractEventLoop
         self._closed: asyncio.Future[None]
         self._thread: threading.Thread | None = None
 
     def waiting(self) -> int:
         """Tell how many jobs nobody has begun with."""
-        return self._jobs.qsize()
+        return self._sent.qsize() + len(self._waiting)
 
     async def open(
         self, connect: Callable[[], Database], do: Callable[[Database, list[_Job]], None]
@@ -114,7 +132,7 @@ class _Thread:
         if self._thread is None:
             return
         thread, self._thread = self._thread, None
-        self._jobs.put(None)
+        self._sent.put(None)
         await asyncio.shield(self._closed)
         thread.join()  # at once: that was its last step
 
@@ -127,7 +145,7 @@ class _Thread:
         if self._thread is None:
             raise StoreError("the database is not open")
         future: asyncio.Future[_T] = self._loop.create_future()
-        self._jobs.put(_Job(function, future))
+        self._sent.put((_account.get(), _Job(function, future)))
         return future
 
     def _serve(
@@ -152,16 +170,15 @@ class _Thread:
             self._loop.call_soon_threadsafe(self._closed.set_result, None)
 
     def _next_batch(self) -> list[_Job]:
-        batch: list[_Job] = []
-        job = self._jobs.get()
-        while job is not None:
-            batch.append(job)
-            if len(batch) == self._at_once or self._jobs.empty():
-                return batch
-            job = self._jobs.get()
-        if batch:
-            self._jobs.put(None)
-        return batch
+        """Wait for jobs and take those whose turn it is; none once all is done and closed."""
+        while not self._sent.empty() or not (self._waiting or self._closing):
+            match self._sent.get():
+                case None:
+                    self._closing = True
+                case account, job:
+                    self._waiting.join(account, job)
+        count = min(self._at_once, len(self._waiting))
+        return [self._waiting.pop() for _ in range(count)]
 
 
 class Store:

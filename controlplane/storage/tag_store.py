@@ -1,7 +1,7 @@
 """The tags of applications in the database, and the images that they stand for."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from sqlite_utils import Database
@@ -39,14 +39,20 @@ class TagStore:
         self._store = store
 
     async def enable(
-        self, account: str, application: str, tag: Tag, actor: Actor, now_ms: int
+        self,
+        key: tuple[str, str],
+        tag: Tag,
+        actor: Actor,
+        now_ms: int,
+        then: Callable[[bool], None],
     ) -> bool:
-        """Make a tag the newest, with the digest that it has now; older ones may be withdrawn.
+        """Make a tag of an account's application the newest; older ones may be withdrawn.
 
-        False when the application is gone, or has its images elsewhere than `tag` says by now.
+        It gets the digest that it has now. False when the application is gone, or has its images
+        elsewhere than `tag` says by now. `then` is called with the outcome after the commit, even
+        when the caller is gone.
         """
-        key = (account, application)
-        return await self._store.run(lambda db: _enable(db, key, tag, actor, now_ms))
+        return await self._store.run(lambda db: _enable(db, key, tag, actor, now_ms), then)
 
     async def images_of(self, region: str, node_pool: str, present: Collection[str]) -> HostImages:
         """Compare the images on a host of a region and node pool with the enabled tags.

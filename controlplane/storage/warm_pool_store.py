@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -49,9 +49,14 @@ class WarmPoolStore:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def set(self, pool: WarmPool, actor: Actor, now_ms: int) -> SetOutcome:
-        """Make a pool, or replace what it was, in a region that its application is assigned to."""
-        return await self._store.run(lambda db: _set(db, pool, actor, now_ms))
+    async def set(
+        self, pool: WarmPool, actor: Actor, now_ms: int, then: Callable[[SetOutcome], None]
+    ) -> SetOutcome:
+        """Make a pool, or replace what it was, in a region that its application is assigned to.
+
+        `then` is called with the outcome after the commit, even when the caller is gone.
+        """
+        return await self._store.run(lambda db: _set(db, pool, actor, now_ms), then)
 
     async def all_of(self, account: str) -> list[WarmPool]:
         """Read all pools of an account by application and region."""
@@ -63,15 +68,18 @@ class WarmPoolStore:
         return await self._store.run(transaction)
 
     async def remove(
-        self, account: str, application: str, location: str, actor: Actor, now_ms: int
+        self, place: tuple[str, str, str], actor: Actor, now_ms: int, then: Callable[[bool], None]
     ) -> bool:
-        """Remove a pool; False when there is none."""
+        """Remove the pool of an account, application and region; False when there is none.
+
+        `then` is called with the outcome after the commit, even when the caller is gone.
+        """
 
         def transaction(db: Database) -> bool:
-            where, key = "account=? AND application=? AND location=?", (account, application)
-            return _remove(db, where, (*key, location), actor, now_ms) > 0
+            where = "account=? AND application=? AND location=?"
+            return _remove(db, where, place, actor, now_ms) > 0
 
-        return await self._store.run(transaction)
+        return await self._store.run(transaction, then)
 
 
 def remove_pools_elsewhere(

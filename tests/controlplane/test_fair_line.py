@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,15 @@ def test_who_is_served_waits_for_all_others() -> None:
     line.join("c", "c3")
     line.join("b", "b4")
     assert _served(line) == ["b2", "a1", "c3", "b4"]
+
+
+def test_popping_serves_whose_turn_it_is() -> None:
+    line = _line("aaabb")
+    assert [line.pop() for _ in range(4)] == ["a0", "b3", "a1", "b4"]
+    line.join("c", "c5")
+    assert [line.pop() for _ in range(len(line))] == ["a2", "c5"]
+    with pytest.raises(LookupError):
+        line.pop()
 
 
 def test_what_does_not_fit_lets_others_pass_and_keeps_its_place() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import sys
 import threading
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from sqlite_utils import Database
 
 from controlplane.errors import StoreError
 from controlplane.storage.migrations import MIGRATIONS, migrate
-from controlplane.storage.store import Store
+from controlplane.storage.store import Store, queue_as
 from tests.controlplane.system import PATIENCE
 
 WRITE_AND_DIE = """
@@ -253,3 +253,58 @@ async def test_a_reader_that_cannot_be_opened_leaves_no_thread(
         await store.open()
     with pytest.raises(StoreError, match="not open"):
         await store.run(lambda _: None)
+
+
+_QUEUES: dict[str, Callable[[Store, Callable[[], object]], Awaitable[object]]] = {
+    "run": lambda store, do: store.run(lambda _: do()),
+    "look": lambda store, do: store.look(lambda _: do()),
+    "read": lambda store, do: store.read("SELECT 1", (), lambda _: do()),
+}
+
+
+@pytest.mark.parametrize("queue", _QUEUES)
+async def test_accounts_take_turns_in_every_queue(store: Store, queue: str) -> None:
+    send, began, gate = _QUEUES[queue], threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def hold() -> None:
+        began.set()
+        assert gate.wait(PATIENCE)
+
+    async def ask(account: str) -> None:
+        queue_as(account)
+        await send(store, lambda: done.append(account))
+
+    holding = asyncio.ensure_future(send(store, hold))
+    assert await asyncio.to_thread(began.wait, PATIENCE)
+    asking = [asyncio.create_task(ask("alice")) for _ in range(500)]
+    asking += [asyncio.create_task(ask(account)) for account in ("bob", "carol", "bob")]
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(holding, *asking)
+    assert done[:6] == ["alice", "bob", "carol", "alice", "bob", "alice"]
+    assert len(done) == 503
+
+
+async def test_what_a_task_starts_waits_in_the_same_turn(store: Store) -> None:
+    """A start goes on as a task of its own, which is still its account's."""
+    began, gate = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def hold(_: Database) -> None:
+        began.set()
+        assert gate.wait(PATIENCE)
+
+    async def start(account: str, count: int) -> None:
+        queue_as(account)
+        sent = [store.run(lambda _: done.append(account)) for _ in range(count)]
+        await asyncio.gather(*(asyncio.create_task(each) for each in sent))
+
+    holding = asyncio.create_task(store.run(hold))
+    assert await asyncio.to_thread(began.wait, PATIENCE)
+    starting = [asyncio.create_task(start(*each)) for each in (("alice", 9), ("bob", 1))]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(holding, *starting)
+    assert done[:2] == ["alice", "bob"]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from agent.docker.dockerd import open_hosts
 from agent.engine import Container, ContainerStatus
 from agent.sessions.session import Process
 
@@ -102,26 +103,37 @@ class Lack(NamedTuple):
         return f"{self.why}: {self.mend}"
 
 
-def warnings_of(info: Mapping[str, Any], *, own_network: bool) -> tuple[str, ...]:
-    """What is amiss with an engine, a sentence each with its mend."""
+def warnings_of(
+    info: Mapping[str, Any], settings: Mapping[str, Any], *, own_network: bool
+) -> tuple[str, ...]:
+    """What is amiss with an engine, a sentence each with its mend.
+
+    `settings` are those of its daemon, as far as they can be read.
+    """
     found = [lack for key, lack in WANTED.items() if not info.get(key)]
     if not any("name=seccomp" in option for option in info.get("SecurityOptions") or ()):
         found.append(NO_SECCOMP)
     if own_network:
         found.append(ICC)
-    if open_listeners(info):
+    if open_listeners(info, settings):
         found.append(OPEN_LISTENER)
     return tuple(map(str, found))
 
 
-def open_listeners(info: Mapping[str, Any]) -> tuple[str, ...]:
-    """Addresses on which anybody may order containers, as the engine warns of them."""
-    found = map(_OPEN_LISTENER.match, info.get("Warnings") or ())
-    return tuple(match["address"] for match in found if match is not None)
+def open_listeners(info: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """TCP addresses on which an engine serves callers without a certificate.
+
+    The engine warns of them, in words that differ between releases; and its daemon's settings
+    name them. Either is enough.
+    """
+    found = map(_OPEN_LISTENER.search, info.get("Warnings") or ())
+    warned = tuple(match["address"] for match in found if match is not None)
+    return warned or open_hosts(settings)
 
 
-_OPEN_LISTENER = re.compile(r"WARNING: API is accessible on (?P<address>https?://\S+) without ")
-"""Without encryption, or without looking at the caller's certificate. Docker 20.10 to 28."""
+_OPEN_LISTENER = re.compile(r"\bAPI is accessible on (?P<address>\S+)", re.IGNORECASE)
+"""Without encryption, or without verification of the caller's certificate: `info` of 20.10.24,
+26.1.5 and 28.5.2, which begin the sentence differently."""
 
 WANTED: Mapping[str, Lack] = {
     "LiveRestoreEnabled": Lack(

@@ -1,12 +1,15 @@
-"""What the host alone tells about the Docker daemon: its process and the limits it runs under."""
+"""What the host alone tells about the Docker daemon: its process, its settings and its limits."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import socket
 import struct
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 MAX_NOFILE = 65536
 """Open files of a container where the daemon can grant as many; no game needs more."""
@@ -17,6 +20,10 @@ _PID_FILE = Path("/run/docker.pid")
 _CONNECT_SECONDS = 2.0
 """A connection to a unix socket is made at once, or the daemon's queue is full."""
 _CREDENTIALS = struct.Struct("3i")
+_DAEMON_JSON = "/etc/docker/daemon.json"
+_SHORT_WITH_VALUE = {"H": "host", "G": "group", "l": "log-level", "p": "pidfile", "s": "storage"}
+"""One-letter options of dockerd that take a value; those without may precede them: `-DH tcp://…`."""
+_NOT_TCP = ("unix://", "fd://", "npipe://")
 _OPEN_FILES = re.compile(r"^Max open files +\S+ +(\S+)", re.MULTILINE)
 
 
@@ -58,6 +65,72 @@ def grantable_nofile(pid: int) -> int | None:
     if found is None:
         return None
     return MAX_NOFILE if found[1] == "unlimited" else min(MAX_NOFILE, int(found[1]))
+
+
+def daemon_settings(pid: int) -> Mapping[str, Any]:
+    """Settings of a daemon: its daemon.json and its command line; addresses are under `hosts`.
+
+    Raises OSError, and TypeError or ValueError for a file that holds no settings.
+    """
+    arguments = (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")[1:]
+    flags = settings_of(arguments)
+    file = Path(flags.get("config-file", _DAEMON_JSON))
+    with contextlib.suppress(FileNotFoundError):
+        return {**dict(json.loads(file.read_text("utf-8"))), **flags}
+    return flags
+
+
+def known_settings(pid: int | None) -> Mapping[str, Any]:
+    """Settings of a daemon, or none where they cannot be read."""
+    if pid is not None:
+        with contextlib.suppress(OSError, TypeError, ValueError):
+            return daemon_settings(pid)
+    return {}
+
+
+def settings_of(arguments: Sequence[str]) -> dict[str, Any]:
+    """Options of a command line: `--name=value`, `--name value`, `--name`, and `-H` as `hosts`."""
+    found: dict[str, Any] = {}
+    for name, value in _options(arguments):
+        if name == "host":
+            found.setdefault("hosts", []).append(value)
+        else:
+            found[name] = value
+    return found
+
+
+def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
+        bare = "true" if not following or following.startswith("-") else following
+        if argument.startswith("--"):
+            name, equals, value = argument.removeprefix("--").partition("=")
+            yield name, value if equals else bare
+        elif argument.startswith("-"):
+            letters = argument.removeprefix("-").lstrip("Dhv")
+            if name := _SHORT_WITH_VALUE.get(letters[:1], ""):
+                yield name, letters[1:].removeprefix("=") or following
+
+
+def open_hosts(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """TCP addresses that a daemon with these settings serves without certificates of callers.
+
+    Callers are verified with `tls` unless `tlsverify` says otherwise. An address without a scheme
+    is a TCP address.
+    """
+    tls = _is_true(settings.get("tls", False)) or "tlsverify" in settings
+    if _is_true(settings.get("tlsverify", tls)):
+        return ()
+    hosts = map(str, settings.get("hosts") or ())
+    scheme = "https" if tls else "http"
+    return tuple(
+        f"{scheme}://{host.removeprefix('tcp://')}"
+        for host in hosts
+        if not host.startswith(_NOT_TCP)
+    )
+
+
+def _is_true(value: object) -> bool:
+    return str(value).lower() in {"1", "t", "true"}
 
 
 def _is_daemon(pid: int) -> bool:

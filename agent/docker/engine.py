@@ -65,7 +65,9 @@ class DockerEngine:
             version=answer["ServerVersion"],
             cpus=int(answer["NCPU"]),
             memory_bytes=int(answer["MemTotal"]),
-            warnings=warnings_of(answer, own_network=facts.network == docker_sdk.OWN_NETWORK),
+            warnings=warnings_of(
+                answer, facts.settings, own_network=facts.network == docker_sdk.OWN_NETWORK
+            ),
             data_root=str(answer.get("DockerRootDir", "")),
             runc=facts.runc,
             kernel=str(answer.get("KernelVersion", "")),

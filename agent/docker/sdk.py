@@ -22,7 +22,7 @@ from docker.transport.unixconn import (
 )
 
 from agent.docker.answers import container_of, pid_of
-from agent.docker.dockerd import daemon_pid, grantable_nofile
+from agent.docker.dockerd import daemon_pid, grantable_nofile, known_settings
 from agent.docker.errors import (
     Call,
     already_so,
@@ -51,13 +51,17 @@ _BRIDGE_NAME = "com.docker.network.bridge.name"
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What is asked of an engine once, until it goes away: another one may come back."""
+    """What is asked of an engine once, until it goes away: another one may come back.
+
+    `settings` are those of its daemon, empty when they cannot be read.
+    """
 
     api: str
     cpus: int
     network: str
     nofile: int | None
     runc: str
+    settings: Mapping[str, Any]
 
 
 class _Connection(UnixHTTPConnection):
@@ -130,6 +134,7 @@ def find_out(clients: Clients, seconds: float) -> EngineFacts:
         network=_network(client),
         nofile=None if daemon is None else grantable_nofile(daemon),
         runc=component(told, "runc"),
+        settings=known_settings(daemon),
     )
 
 

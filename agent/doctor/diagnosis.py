@@ -45,7 +45,7 @@ def _engine(facts: Facts) -> Iterator[Finding]:
     else:
         yield from (
             engine_checks.docker(facts.engine),
-            engine_checks.docker_tcp(facts.engine),
+            engine_checks.docker_tcp(facts.engine, facts.dockerd),
             engine_checks.runc(facts.engine),
             engine_checks.live_restore(facts.engine),
             engine_checks.icc(facts.engine),

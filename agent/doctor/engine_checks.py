@@ -7,7 +7,7 @@ import re
 from agent.docker.answers import ICC, NO_SECCOMP, OPEN_LISTENER, WANTED, open_listeners
 from agent.docker.container_config import LOG_DRIVER
 from agent.docker.dockerd import MAX_NOFILE
-from agent.doctor.facts import DockerdFacts, EngineFacts
+from agent.doctor.facts import DockerdFacts, EngineFacts, Unknown
 from agent.doctor.findings import Finding, bad, ok, warn
 
 _RESTART = "and restart Docker Engine once live-restore is on"
@@ -162,9 +162,10 @@ def cgroups(engine: EngineFacts) -> Finding:
     )
 
 
-def docker_tcp(engine: EngineFacts) -> Finding:
+def docker_tcp(engine: EngineFacts, dockerd: DockerdFacts | Unknown) -> Finding:
     """The daemon must not serve whoever reaches a port (CIS Docker Benchmark 2.7)."""
-    addresses = open_listeners(engine.info)
+    settings = {} if isinstance(dockerd, Unknown) else dockerd.settings
+    addresses = open_listeners(engine.info, settings)
     if not addresses:
         return ok("docker-tcp", "no TCP port without certificates of callers")
     return bad(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.docker.answers import OPEN_LISTENER, open_listeners
+from agent.docker.dockerd import daemon_pid, known_settings
 from agent.doctor.gather import engine_facts
 from agent.doctor.host_checks import is_world_accessible
 from agent.doctor.host_facts import file_facts
@@ -21,8 +22,8 @@ ANSWER_SECONDS = 3.0
 def exposure(docker_socket: Path) -> str:
     """Say how anybody may order containers, with the mend; nothing when nobody is known to.
 
-    An engine that does not answer is not waited for: what it serves shows among the warnings of
-    `status` when it does.
+    An engine that does not answer is not waited for: its settings alone count. What it warns of
+    shows among the warnings of `status` when it does answer.
     """
     try:
         socket = file_facts(docker_socket)
@@ -34,9 +35,10 @@ def exposure(docker_socket: Path) -> str:
             f"chmod 0660 {docker_socket}"
         )
     try:
-        addresses = open_listeners(engine_facts(docker_socket, ANSWER_SECONDS).info)
+        info = engine_facts(docker_socket, ANSWER_SECONDS).info
     except AgentError:
-        return ""
+        info = {}
+    addresses = open_listeners(info, known_settings(daemon_pid(str(docker_socket))))
     if not addresses:
         return ""
     return f"Docker Engine serves anybody on {', '.join(addresses)}; {OPEN_LISTENER}"

@@ -221,5 +221,5 @@ def _read(read: Callable[[], T]) -> T | Unknown:
         return Unknown(f"no answer within {ANSWER_SECONDS:g} s")
     except OSError as error:
         return Unknown(error.strerror or str(error))
-    except (AgentError, ClientError, FirewallError, KeyError, ValueError) as error:
+    except (AgentError, ClientError, FirewallError, KeyError, TypeError, ValueError) as error:
         return Unknown(str(error))

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from agent.docker.dockerd import daemon_pid, grantable_nofile
+from agent.docker.dockerd import daemon_pid, daemon_settings, grantable_nofile
 from agent.doctor.facts import (
     DiskFacts,
     DockerdFacts,
@@ -28,7 +26,6 @@ from agent.sessions.session import Protocol
 
 _PROC = Path("/proc")
 _SYSCTL = _PROC / "sys"
-_DAEMON_JSON = "/etc/docker/daemon.json"
 _TABLES = (
     ("tcp", Protocol.TCP, "0A"),
     ("tcp6", Protocol.TCP, "0A"),
@@ -105,27 +102,7 @@ def dockerd_facts(socket_path: Path) -> DockerdFacts:
     pid = daemon_pid(str(socket_path))
     if pid is None:
         raise ValueError("the process behind the socket is not dockerd, or cannot be seen")
-    arguments = (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")[1:]
-    flags = settings_of(arguments)
-    with contextlib.suppress(FileNotFoundError):
-        file = Path(flags.get("config-file", _DAEMON_JSON))
-        return DockerdFacts(
-            settings={**json.loads(file.read_text("utf-8")), **flags},
-            nofile=grantable_nofile(pid),
-            network=_network_of(pid),
-        )
-    return DockerdFacts(flags, grantable_nofile(pid), _network_of(pid))
-
-
-def settings_of(arguments: Sequence[str]) -> dict[str, Any]:
-    """Long options of a command line, `--name=value`, `--name value` or `--name`."""
-    found: dict[str, Any] = {}
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        if argument.startswith("--"):
-            name, equals, value = argument.removeprefix("--").partition("=")
-            bare = "true" if not following or following.startswith("-") else following
-            found[name] = value if equals else bare
-    return found
+    return DockerdFacts(daemon_settings(pid), grantable_nofile(pid), _network_of(pid))
 
 
 def port_list(text: str) -> Iterator[int]:

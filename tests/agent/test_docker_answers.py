@@ -134,16 +134,18 @@ def test_warnings_name_what_is_amiss_and_the_mend() -> None:
         "PidsLimit": True,
         "SecurityOptions": ["name=seccomp,profile=default"],
     }
-    assert warnings_of(fine, own_network=False) == ()
-    [warning] = warnings_of(fine | {"LiveRestoreEnabled": False}, own_network=False)
+    assert warnings_of(fine, {}, own_network=False) == ()
+    [warning] = warnings_of(fine | {"LiveRestoreEnabled": False}, {}, own_network=False)
     assert "live-restore" in warning
-    [warning] = warnings_of(fine, own_network=True)
+    [warning] = warnings_of(fine, {}, own_network=True)
     assert "icc" in warning
-    assert len(warnings_of({}, own_network=True)) == 7
+    assert len(warnings_of({}, {}, own_network=True)) == 7
     said = ["WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n  Access"]
-    [warning] = warnings_of(fine | {"Warnings": said}, own_network=False)
+    [warning] = warnings_of(fine | {"Warnings": said}, {}, own_network=False)
     assert "TCP port is root on this host: take the tcp:// address out of" in warning
-    assert warnings_of(fine | {"Warnings": ["WARNING: bridge"]}, own_network=False) == ()
+    assert warnings_of(fine | {"Warnings": ["WARNING: bridge"]}, {}, own_network=False) == ()
+    [warning] = warnings_of(fine, {"hosts": ["tcp://0.0.0.0:2375"]}, own_network=False)
+    assert "TCP port is root on this host" in warning
 
 
 TIME = b"2026-01-02T03:04:05.000000006Z"

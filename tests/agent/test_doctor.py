@@ -29,7 +29,7 @@ from agent.doctor.exposure import exposure
 from agent.doctor.facts import AgentFacts, DiskFacts, EngineFacts, FileFacts, KernelFacts, Unknown
 from agent.doctor.findings import Level
 from agent.doctor.gather import gather
-from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_list, settings_of
+from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_list
 from agent.sessions.session import NetworkMode, PortRequest, Protocol
 from tests.agent.samples import a_spec, an_id
 from tests.agent.scripted_engine import INFO, ScriptedEngine, says
@@ -38,8 +38,6 @@ from tests.agent.tls_players import issue
 from tests.certificates import Signer
 from tests.fakes import FakeClock, FakeEngine
 from tests.harness import free_port
-
-HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n  Access to"
 
 
 def _network() -> str:
@@ -286,17 +284,6 @@ def test_the_kernels_lists_of_ports_are_read(text: str, ports: list[int]) -> Non
     assert list(port_list(text)) == ports
 
 
-def test_the_daemons_command_line_is_read() -> None:
-    line = "--icc=false --config-file /etc/d.json --userland-proxy -H fd:// --debug --tls"
-    assert settings_of(line.split()) == {
-        "icc": "false",
-        "config-file": "/etc/d.json",
-        "userland-proxy": "true",
-        "debug": "true",
-        "tls": "true",
-    }
-
-
 def test_the_way_to_a_file_counts(tmp_path: Path, open_folder: Path) -> None:
     for folder, open_way in ((tmp_path, False), (open_folder, True)):
         (folder / "file").touch(mode=0o600)
@@ -319,17 +306,6 @@ def test_the_agent_does_not_start_where_everybody_orders_containers(open_folder:
     assert result.exit_code == EXIT_CONFIG
     assert "is open to everybody on this host, who are root by it: chmod 0660" in result.stderr
     assert not (open_folder / "state").exists()
-
-
-async def test_the_agent_does_not_start_where_the_engine_serves_anybody(
-    tmp_path: Path, engine_socket: ScriptedEngine
-) -> None:
-    engine_socket.answer("GET /containers/json", says([]))
-    engine_socket.answer("GET /info", says({**INFO, "DockerRootDir": "/", "Warnings": [HTTP]}))
-    result = await asyncio.to_thread(run, tmp_path, "serve")
-    assert result.exit_code == EXIT_CONFIG
-    assert "Docker Engine serves anybody on http://0.0.0.0:2375; whoever" in result.stderr
-    assert not (tmp_path / "state").exists()
 
 
 async def test_an_engine_that_does_not_answer_does_not_keep_the_agent_from_starting(

@@ -1,0 +1,151 @@
+"""Engines that serve callers without a certificate: the agent does not start on them.
+
+`engine_info/` has the answers to `GET /info` of real engines, as they were sent: without TCP, with
+TCP, and with TLS that does not verify callers (`dockerd --tlsverify=false`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agent.cli.main import main
+from agent.cli.options import EXIT_CONFIG
+from agent.docker.dockerd import open_hosts, settings_of
+from agent.doctor.exposure import exposure
+from tests.agent.scripted_engine import ScriptedEngine, says
+
+RECORDED = Path(__file__).with_name("engine_info")
+VERSIONS = ["20.10.24", "26.1.5", "28.5.2"]
+
+
+def run(folder: Path, command: str, *options: str) -> Result:
+    settings = folder / "agent.toml"
+    settings.write_text(
+        f'docker_socket = "{folder}/engine.sock"\nstate_dir = "{folder}/state"\n'
+        f'socket = "{folder}/agent.sock"\npublic_address = "192.0.2.1"\nfirewall_bridges = []\n'
+    )
+    return CliRunner().invoke(main, [command, "--config", str(settings), *options])
+
+
+def recorded(version: str, kind: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads((RECORDED / f"{version}-{kind}.json").read_text())
+    assert answer["ServerVersion"].startswith(version)
+    return answer
+
+
+@pytest.fixture
+async def engine_socket(tmp_path: Path) -> AsyncIterator[ScriptedEngine]:
+    script = ScriptedEngine(tmp_path)
+    script.answer("GET /containers/json", says([]))
+    async with script.serving():
+        yield script
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("address", ["http://127.0.0.1:2375", "https://127.0.0.1:2376"])
+async def test_the_agent_does_not_start_where_the_engine_serves_anybody(
+    tmp_path: Path, engine_socket: ScriptedEngine, version: str, address: str
+) -> None:
+    engine_socket.answer("GET /info", says(recorded(version, address.partition(":")[0])))
+    refused = await asyncio.to_thread(run, tmp_path, "serve")
+    assert refused.exit_code == EXIT_CONFIG
+    assert f"Docker Engine serves anybody on {address}; whoever" in refused.stderr
+    assert not (tmp_path / "state").exists()
+    examined = await asyncio.to_thread(run, tmp_path, "doctor", "--json")
+    by_check = {each["check"]: each for each in json.loads(examined.stdout)["findings"]}
+    assert by_check["docker-tcp"]["level"] == "FAIL"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_an_engine_that_serves_its_socket_alone_is_no_reason(
+    tmp_path: Path, engine_socket: ScriptedEngine, version: str
+) -> None:
+    engine_socket.answer("GET /info", says(recorded(version, "closed")))
+    assert await asyncio.to_thread(exposure, tmp_path / "engine.sock") == ""
+
+
+_DAEMON = """
+import pathlib, signal, socket, sys
+pathlib.Path("/proc/self/comm").write_text("dockerd")
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+print("serves", flush=True)
+signal.pause()
+"""
+
+
+@contextmanager
+def hung_daemon(socket: Path, *options: str) -> Iterator[None]:
+    """Run a process that looks like dockerd with these options, and never answers."""
+    command = [sys.executable, "-c", _DAEMON, str(socket), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"serves\n"
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_settings_count_where_the_engine_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_file: bool
+) -> None:
+    monkeypatch.setattr("agent.doctor.exposure.ANSWER_SECONDS", 0.1)
+    file, socket = tmp_path / "daemon.json", tmp_path / "engine.sock"
+    hosts = ["fd://", "tcp://0.0.0.0:2375"]
+    file.write_text(json.dumps({"hosts": hosts} if by_file else {}))
+    flags = [] if by_file else [f"-H={host}" for host in hosts]
+    with hung_daemon(socket, "--config-file", str(file), *flags):
+        assert "serves anybody on http://0.0.0.0:2375; " in exposure(socket)
+    socket.unlink()
+    file.write_text("what cannot be read is unknown")
+    with hung_daemon(socket, "--config-file", str(file)):
+        assert exposure(socket) == ""
+
+
+def test_the_daemons_command_line_is_read() -> None:
+    line = "--icc=false --config-file /etc/d.json --userland-proxy -H fd:// --debug --tls"
+    assert settings_of(line.split()) == {
+        "icc": "false",
+        "config-file": "/etc/d.json",
+        "userland-proxy": "true",
+        "hosts": ["fd://"],
+        "debug": "true",
+        "tls": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "addresses"),
+    [
+        ("", []),
+        ("-H fd:// --host=unix:///run/docker.sock", []),
+        (
+            "-H tcp://10.0.0.1:2375 --host :2375 -DHtcp://[::1]:1",
+            ["10.0.0.1:2375", ":2375", "[::1]:1"],
+        ),
+        ("-H tcp://0.0.0.0:2376 --tlsverify", []),
+        ("-H tcp://0.0.0.0:2376 --tls", []),  # verifies callers, unless it is told not to
+        ("-H tcp://0.0.0.0:2375 --tls=false", ["0.0.0.0:2375"]),
+    ],
+)
+def test_tcp_addresses_without_verified_callers_are_open(line: str, addresses: list[str]) -> None:
+    assert list(open_hosts(settings_of(line.split()))) == [f"http://{each}" for each in addresses]
+
+
+def test_tls_that_does_not_verify_callers_is_open() -> None:
+    settings = {"hosts": ["tcp://0.0.0.0:2376"], "tls": True, "tlsverify": False}
+    assert open_hosts(settings) == ("https://0.0.0.0:2376",)
+    assert open_hosts({**settings, "tlsverify": True}) == ()

@@ -293,6 +293,24 @@ class NotReadyError(TiltyardError):
 
 
 @dataclass(eq=False)
+class HostsNotReportedError(TiltyardError):
+    """Hosts that have not reported since the control plane started could change the answer.
+
+    `retry_after` in seconds.
+    """
+
+    count: int
+    regions: str
+    retry_after: int
+    reason = Reason.UNAVAILABLE
+    template = "hosts have not reported yet"
+    detail_template = (
+        "cannot answer yet: {count} of the hosts in {regions} have not reported"
+        " since the control plane started"
+    )
+
+
+@dataclass(eq=False)
 class SessionNotReadyError(TiltyardError):
     """A session that was to be answered once it is ready was not, and is ended."""
 

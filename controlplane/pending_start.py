@@ -7,7 +7,7 @@ from controlplane.errors import (
     ConflictError,
     NoCapacityCause,
     NoCapacityError,
-    NotFoundError,
+    TiltyardError,
 )
 from controlplane.fleet.contract import SessionSpec
 from controlplane.fleet.host_queue import Ask
@@ -32,7 +32,7 @@ class PendingStart:
     patience: float
     """Seconds that its caller waits in all."""
     timing: StartTiming = field(default_factory=StartTiming)
-    no_tag: NotFoundError | None = None
+    no_tag: TiltyardError | None = None
     """Why it cannot start cold; a ready standby serves it all the same."""
     stop_wanted: bool = False
     """A DELETE came during the start: no further host is tried."""

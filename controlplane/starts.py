@@ -7,7 +7,6 @@ so that whatever a host reports later can be told apart.
 
 import asyncio
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from controlplane.answers import take_answer
@@ -41,7 +40,6 @@ from controlplane.start_rate import StartRate
 from controlplane.start_request import StartRequest, pinned_ports, session_spec
 from controlplane.start_timing import Phase, StartKind, StartTiming
 from controlplane.storage.account_store import AccountGone, Caller
-from controlplane.storage.application_store import Application
 from controlplane.storage.report_store import ReportStore
 from controlplane.storage.session_store import (
     Attempt,
@@ -49,7 +47,6 @@ from controlplane.storage.session_store import (
     QuotaExceeded,
     SessionStore,
 )
-from controlplane.storage.tag_store import Tag
 from controlplane.tags import Tags
 from controlplane.ticket_key import TicketKey
 from tiltyard.journal.events import get_logger
@@ -144,6 +141,8 @@ class Starts:
         Raises:
             UnauthorizedError: The account was removed meanwhile.
             NotFoundError: Application, region or tag.
+            HostsNotReportedError: The tag, or a host with room for it, is on none that has
+                reported since this process started.
             InvalidRequestError: A pin or a name in the environment does not fit.
             ConflictError: The id is taken, or the session was stopped during its start.
             QuotaExceededError: The account's quota is exhausted.
@@ -200,7 +199,11 @@ class Starts:
         ports = pinned_ports(application.ports, request.pins)
         if request.location not in application.regions:
             raise NotFoundError("region", request.location)
-        tag, no_tag = self._choose_tag(application, tags, request)
+        tag, no_tag = await self._tags.choose(
+            *(application, tags, request.location, request.version),
+            is_served=lambda: self._claims.may_serve(application, request),
+            deadline=deadline - RESERVE,
+        )
         session_id = request.id or str(uuid.uuid4())
         return PendingStart(
             actor=caller.actor,
@@ -213,18 +216,6 @@ class Starts:
             patience=patience,
             timing=timing,
         )
-
-    def _choose_tag(
-        self, application: Application, tags: Sequence[Tag], request: StartRequest
-    ) -> tuple[Tag, NotFoundError | None]:
-        """Choose the tag of a cold start; where there is none, a ready standby may serve it."""
-        try:
-            place, version = request.location, request.version
-            return self._tags.choose(application, tags, place, version), None
-        except NotFoundError as error:
-            if not self._claims.may_serve(application, request):
-                raise
-            return Tag(request.version or "", "", ""), error
 
     async def _run(self, start: PendingStart) -> HostSession:
         with start.timing.phase(Phase.RESERVE):

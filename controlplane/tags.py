@@ -5,10 +5,12 @@ from collections.abc import Callable, Sequence
 from controlplane.applications import Applications
 from controlplane.clock import Clock
 from controlplane.errors import (
+    HostsNotReportedError,
     ImageRefusedError,
     InvalidRequestError,
     NotFoundError,
     RegistryUnavailableError,
+    TiltyardError,
     Violation,
 )
 from controlplane.failpoints import Reach, go_on
@@ -88,15 +90,46 @@ class Tags:
         first = (page - 1) * page_size
         return list(tags[first : first + page_size])
 
-    def choose(
-        self, application: Application, tags: Sequence[Tag], region: str, version: str | None
-    ) -> Tag:
+    async def choose(
+        self,
+        application: Application,
+        tags: Sequence[Tag],
+        region: str,
+        version: str | None,
+        *,
+        is_served: Callable[[], bool],
+        deadline: float,
+    ) -> tuple[Tag, TiltyardError | None]:
         """Choose of the enabled tags for a session: the named, or the newest that a host pulled.
+
+        Waits until `deadline` for hosts that have not reported yet and could change the choice.
+        Where there is no tag but the session `is_served` without, by a standby, the error is
+        returned beside a placeholder.
 
         Raises:
             NotFoundError: It is not enabled, or no healthy host of the region has pulled it.
+            HostsNotReportedError: It depends on hosts that have not reported in time.
         """
-        tag, pulled = self.preferred(application, tags, region, version)
+
+        def look() -> tuple[Tag, TiltyardError | None]:
+            try:
+                return self._pulled(application, tags, region, version), None
+            except (NotFoundError, HostsNotReportedError) as error:
+                if not is_served():
+                    raise
+                return Tag(version or "", "", ""), error
+
+        return await self._fleet.unreported.wait_for(
+            look,
+            places=[(region, application.node_pool)],
+            images=[tag.image for tag in tags],
+            deadline=deadline,
+        )
+
+    def _pulled(
+        self, application: Application, tags: Sequence[Tag], region: str, version: str | None
+    ) -> Tag:
+        tag, pulled = self._choose(application, tags, region, version, is_final=True)
         if not pulled:
             raise NotFoundError("tag", version or "any")
         return tag
@@ -106,17 +139,34 @@ class Tags:
     ) -> tuple[Tag, bool]:
         """Give the tag as `choose` does, and whether a host has pulled it; else the newest one.
 
+        Hosts that have not reported yet count as hosts without it.
+
         Raises:
             NotFoundError: It is not enabled.
         """
+        return self._choose(application, tags, region, version, is_final=False)
+
+    def _choose(
+        self,
+        application: Application,
+        tags: Sequence[Tag],
+        region: str,
+        version: str | None,
+        *,
+        is_final: bool,
+    ) -> tuple[Tag, bool]:
         named = [tag for tag in tags if version in {None, tag.name}]
         if not named:
             raise NotFoundError("tag", version or "any")
         place = (region, application.node_pool)
         for on_a_host in (self._fleet.can_run_image, self._fleet.has_image):
+            # A drained host that has not reported cannot run a tag, but may have it.
+            taking = on_a_host == self._fleet.can_run_image
             for tag in named:
                 if on_a_host(*place, tag.image):
                     return tag, True
+                if is_final:
+                    self._fleet.unreported.check([place], taking=taking)
         return named[0], False
 
     async def _resolve(self, registry: Registry, repository: str, name: str) -> Tag:

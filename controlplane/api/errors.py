@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 
 from controlplane.errors import (
     HostBusyError,
+    HostsNotReportedError,
     InvalidRequestError,
     NoCapacityError,
     Reason,
@@ -47,6 +48,8 @@ _OWN_CODES = {405: "METHOD_NOT_ALLOWED", 500: "INTERNAL_ERROR"}
 _CODES = dict(STATUSES.values()) | _OWN_CODES
 _PHRASES = {420: "Capacity Unavailable"}
 _MAX_PATH = _MAX_DETAILS = 2048
+_RETRIED = NoCapacityError | HostBusyError | HostsNotReportedError | TooManyRequestsError
+"""The errors that say when another try is worth it."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -163,7 +166,7 @@ def _from_ours(request: web.Request, error: TiltyardError) -> web.Response:
             {"field": v.field, "description": v.description} for v in error.violations
         ]
     response = error_response(request, status, error.message, error.details, **more)
-    if isinstance(error, NoCapacityError | HostBusyError | TooManyRequestsError):
+    if isinstance(error, _RETRIED):
         response.headers["Retry-After"] = str(error.retry_after)
     if error.reason is Reason.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = "Bearer"

@@ -24,6 +24,7 @@ from controlplane.fleet.placement import (
     rank_hosts,
 )
 from controlplane.fleet.standbys import Standbys
+from controlplane.fleet.unreported import UnreportedHosts
 from controlplane.fleet.watch import HostWatch
 from controlplane.metrics.agents import FleetMetrics
 from controlplane.storage.claim_store import ClaimStore
@@ -77,7 +78,13 @@ class Fleet:
         self._awaited: set[str] = set()
         self._places: dict[tuple[str, str], list[HostLink]] = {}
         self._strategies: dict[str, Strategy] = {}
-        self._listeners: list[Callable[[HostLink], None]] = []
+        self.unreported = UnreportedHosts(
+            unreachable_after=lambda: self.unreachable_after,
+            listened=self._listening.now,
+            clock=clock,
+        )
+        """The hosts that have not reported since this process started."""
+        self._listeners: list[Callable[[HostLink], None]] = [self.unreported.note]
 
     async def load(self) -> None:
         """Read the agents from the store."""
@@ -85,6 +92,7 @@ class Fleet:
         for row in await self._fleet_store.agents():
             self.add(row)
         self._awaited = set(self._links)
+        self.unreported.begin(self._links.values())
 
     async def run(self) -> None:
         """Follow every host until cancelled."""
@@ -132,6 +140,7 @@ class Fleet:
         self._places[link.row.region, link.row.node_pool].remove(link)
         del self._watches[agent], self._drains[agent]
         self._awaited.discard(agent)
+        self.unreported.drop(link)
         self.standbys.leave(agent)
         left = _leave(link, self._following.pop(agent))
         self._group.create_task(left, name=f"leave {agent}")
@@ -289,8 +298,17 @@ class Fleet:
     ) -> set[tuple[Wanted, frozenset[str]]]:
         """Give those for whom no host has room, not even once the starts under way have ended.
 
-        A wish is what is wanted, and the agents that are not asked again.
+        A wish is what is wanted, and the agents that are not asked again. A host that has not
+        reported since this process started may have room.
         """
+        if self.unreported.count([(region, node_pool)], taking=True):
+            return set()
+        return self.without_room(region, node_pool, wishes)
+
+    def without_room(
+        self, region: str, node_pool: str, wishes: Iterable[tuple[Wanted, frozenset[str]]]
+    ) -> set[tuple[Wanted, frozenset[str]]]:
+        """Give those for whom no host that has reported has room. As `hopeless` otherwise."""
         left = set(wishes)
         for view in self._views(region, node_pool):
             left = {

@@ -143,6 +143,7 @@ class HostQueue:
 
         Raises:
             NoCapacityError: No host has room, or none could begin it in time.
+            HostsNotReportedError: Only hosts that have not reported yet may have room.
         """
         link = self._fleet.take_host(*ask.place, ask.wanted, ask.internal_id, ask.refused)
         if link is not None:
@@ -162,6 +163,8 @@ class HostQueue:
         finally:
             line.leave(ask)
         if not ask.given.done():
+            if self._fleet.without_room(*ask.place, [(ask.wanted, ask.refused)]):
+                self._fleet.unreported.check([ask.place], taking=True)
             wait = max(1, math.ceil(line.seconds_until(ask.account)))
             why, cause = "the time for a start is over", NoCapacityCause.OUT_OF_TIME
             raise NoCapacityError(ask.place[0], why, wait, cause)

@@ -118,6 +118,8 @@ class HostWatch:
                     self._metrics.broke(error)
                     why = str(error)
                     self._link.is_newer = isinstance(error, AgentNewerError)
+                    if self._link.is_newer:
+                        self._changed(self._link)
                 if why != told or heard_at != self._link.heard_at:
                     _log.info("stream broke", agent=self._link.row.name, error=why)
                 told = why

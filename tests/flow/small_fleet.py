@@ -205,8 +205,10 @@ class _Applications:
 
 
 class _Tags:
-    def choose(self, _: object, tags: tuple[Tag, ...], *__: object) -> Tag:
-        return tags[0]
+    async def choose(
+        self, _: object, tags: tuple[Tag, ...], *__: object, **___: object
+    ) -> tuple[Tag, None]:
+        return tags[0], None
 
 
 class _Pulls:

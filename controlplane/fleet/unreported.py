@@ -1,0 +1,148 @@
+"""Hosts that have not reported since this process started, and the calls that wait for them.
+
+Until the first snapshot of a host has been read, nothing is known of its images, its room and its
+standbys. An answer that such a host could change is not given: its call waits until the host has
+reported, was removed, or has been unresponsive for `unreachable_after`. Once every host has
+reported this costs a call one look-up. Hosts that are added later are not waited for.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from controlplane.clock import Clock
+from controlplane.errors import HostsNotReportedError
+from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.room_forecast import RETRY_AFTER
+
+Place = tuple[str, str]
+"""A region and a node pool."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, eq=False)
+class _Wait:
+    places: frozenset[Place]
+    images: Collection[str]
+    over: asyncio.Future[None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class UnreportedHosts:
+    """Owns the set of hosts that have not reported, which only shrinks."""
+
+    def __init__(
+        self,
+        *,
+        unreachable_after: Callable[[], float],
+        listened: Callable[[], float],
+        clock: Clock,
+    ) -> None:
+        """Wait for hosts while `listened` counts fewer than `unreachable_after` seconds.
+
+        `listened` gives the seconds for which this program has read what hosts send.
+        """
+        self._unreachable_after = unreachable_after
+        self._listened = listened
+        self._clock = clock
+        self._hosts: dict[Place, set[HostLink]] = {}
+        self._began = 0.0
+        self._waits: set[_Wait] = set()
+
+    def begin(self, links: Iterable[HostLink]) -> None:
+        """Wait for these hosts from now on, except those that were given up as lost."""
+        self._began = self._listened()
+        for link in links:
+            if link.lost_ms is None:
+                self._hosts.setdefault(_place(link), set()).add(link)
+
+    def note(self, link: HostLink) -> None:
+        """Wait for a host no longer if it has reported; a listener of the fleet's changes."""
+        if self._hosts and (link.reconciled or link.is_newer):
+            self.drop(link)
+
+    def drop(self, link: HostLink) -> None:
+        """Wait for a host no longer. Idempotent."""
+        place = _place(link)
+        hosts = self._hosts.get(place)
+        if hosts is None or link not in hosts:
+            return
+        hosts.discard(link)
+        if not hosts:
+            del self._hosts[place]
+        images = frozenset[str]() if link.host is None else link.host.images
+        is_last = not self.count([place], taking=True)
+        for wait in self._waits:
+            if place in wait.places and (is_last or not images.isdisjoint(wait.images)):
+                _end(wait)
+
+    def count(self, places: Iterable[Place], *, taking: bool = False) -> int:
+        """Count the hosts that are waited for; with `taking`, only those that are not drained."""
+        if not self._hosts:
+            return 0
+        if self._seconds_left() <= 0:
+            self._hosts.clear()
+            return 0
+        hosts = (link for place in places for link in self._hosts.get(place, ()))
+        return sum(1 for link in hosts if not (taking and link.draining))
+
+    def check(self, places: Collection[Place], *, taking: bool = False) -> None:
+        """Raise unless every host that could change an answer about `places` has reported.
+
+        Raises:
+            HostsNotReportedError: Some have not.
+        """
+        count = self.count(places, taking=taking)
+        if count:
+            retry_after = max(1, min(RETRY_AFTER, math.ceil(self._seconds_left())))
+            regions = ", ".join(sorted({region for region, _ in places}))
+            raise HostsNotReportedError(count, regions, retry_after)
+
+    async def wait_for(
+        self,
+        evaluate: Callable[[], _T],
+        *,
+        places: Iterable[Place],
+        images: Collection[str],
+        deadline: float,
+    ) -> _T:
+        """Return what `evaluate` does, called again whenever a host may have changed that.
+
+        `images` are those that make a host of `places` matter; `deadline` is of the monotonic
+        clock.
+
+        Raises:
+            HostsNotReportedError: As `evaluate` raised it last, once the time is over.
+        """
+        at = frozenset(places)
+        while True:
+            try:
+                return evaluate()
+            except HostsNotReportedError:
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    raise
+                await self._next(_Wait(at, images), min(left, self._seconds_left()))
+
+    async def _next(self, wait: _Wait, seconds: float) -> None:
+        self._waits.add(wait)
+        try:
+            await asyncio.wait({wait.over}, timeout=seconds)
+        finally:
+            self._waits.discard(wait)
+
+    def _seconds_left(self) -> float:
+        return self._unreachable_after() - (self._listened() - self._began)
+
+
+def _place(link: HostLink) -> Place:
+    return link.row.region, link.row.node_pool
+
+
+def _end(wait: _Wait) -> None:
+    if not wait.over.done():
+        wait.over.set_result(None)

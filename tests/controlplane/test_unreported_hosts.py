@@ -1,0 +1,199 @@
+"""Answers while hosts have not reported since the control plane started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.fake_agent import FakeAgent
+from tests.controlplane.system import Answer, System, assert_error, eventually
+from tiltyard.agent.v1 import agent_pb2
+
+TAG = "/tag/local/game/v1"
+LOCATIONS = "/available-location/game"
+QUICK = 2.0
+"""A start_timeout of tests that wait until it is over; half of it is kept for the last call."""
+
+
+async def restart_without(system: System, *agents: FakeAgent) -> None:
+    """Restart the control plane while hosts are away."""
+    for agent in agents:
+        await agent.stop()
+    await system.restart()
+
+
+async def after_return(agent: FakeAgent, *calls: Coroutine[Any, Any, Answer]) -> list[Answer]:
+    """Have a host come back once calls were sent, and return their answers."""
+    waiting = [asyncio.create_task(call) for call in calls]
+    done, _ = await asyncio.wait(waiting, timeout=0.2)
+    assert not done, [task.result().text for task in done]
+    await agent.start()
+    return await asyncio.gather(*waiting)
+
+
+async def add_newer_tag(system: System, *agents: FakeAgent) -> str:
+    """Enable v2, which only these hosts pull; return its image."""
+    for agent in system.agents:
+        if agent not in agents:
+            agent.before_pull = agent.hang
+    image = f"{system.registry.address}/studio/game@{system.registry.push('studio/game', 'v2')}"
+    answer = await system.call("POST", "/application/game/tags", json={"tag": "v2"})
+    assert answer.status == 204, answer.text
+    await eventually(lambda: all(system.has(agent.name, image) for agent in agents))
+    return image
+
+
+async def test_calls_wait_for_hosts_that_have_not_reported(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await restart_without(system, system.agent)
+        named, any_tag, tag, locations = await after_return(
+            system.agent,
+            system.start(id="named", version="v1"),
+            system.start(id="any"),
+            system.call("GET", TAG),
+            system.call("GET", LOCATIONS),
+        )
+        assert (named.status, any_tag.status) == (201, 201)
+        assert tag.json == {"exists": True}
+        assert [place["id"] for place in locations.json["locations"]] == ["local"]
+
+
+async def test_calls_are_503_while_an_unreported_host_could_change_the_answer(
+    tmp_path: Path,
+) -> None:
+    async with System(tmp_path, start_timeout=QUICK) as system:
+        await system.make_application()
+        await restart_without(system, system.agent)
+        calls = (
+            system.start(version="v1"),
+            system.start(),
+            system.call("GET", TAG),
+            system.call("GET", LOCATIONS),
+        )
+        for answer in await asyncio.gather(*calls):
+            assert_error(answer, 503)
+            assert 1 <= int(answer.headers["Retry-After"]) <= 5
+            assert "have not reported" in answer.json["details"]
+        assert await system.rows("SELECT 1 FROM session") == []
+
+
+async def test_a_host_that_stays_unresponsive_is_not_waited_for(tmp_path: Path) -> None:
+    async with System(tmp_path, unreachable_after=0.5) as system:
+        await system.make_application()
+        await restart_without(system, system.agent)
+        calls = (system.start(), system.call("GET", TAG), system.call("GET", LOCATIONS))
+        start, tag, locations = await asyncio.gather(*calls)
+        assert_error(start, 404)
+        assert tag.json == {"exists": False}
+        assert locations.json == {"locations": []}
+
+
+async def test_what_no_unreported_host_can_change_is_answered_at_once(tmp_path: Path) -> None:
+    async with System(tmp_path, agents=2) as system:
+        await system.make_application()
+        await system.make_application(
+            name="far", repository="studio/far", regions=["elsewhere"], tag=None
+        )
+        await restart_without(system, system.agents[1])
+        assert_error(await system.start(version="v0"), 404)
+        assert_error(await system.start(image="far", location="elsewhere"), 404)
+        no_tag = await system.call("GET", "/tag/local/game/v0")
+        assert no_tag.json == {"exists": False}
+        assert (await system.start()).status == 201
+        assert (await system.call("GET", TAG)).json == {"exists": True}
+        answer = await system.call("GET", LOCATIONS)
+        assert [place["id"] for place in answer.json["locations"]] == ["local"]
+
+
+async def test_a_start_without_version_does_not_run_an_older_tag(tmp_path: Path) -> None:
+    async with System(tmp_path, agents=2) as system:
+        older, newer = system.agents
+        await system.make_application()
+        image = await add_newer_tag(system, newer)
+        await restart_without(system, newer)
+        assert (await system.start(id="named", version="v1")).status == 201
+        (answer,) = await after_return(newer, system.start(id="newest"))
+        assert answer.status == 201
+        assert [session.image for session in newer.live] == [image]
+        assert len(older.live) == 1
+
+
+async def test_a_drained_host_that_has_not_reported_does_not_hold_up_starts(
+    tmp_path: Path,
+) -> None:
+    async with System(tmp_path, agents=2) as system:
+        _, newer = system.agents
+        await system.make_application()
+        await add_newer_tag(system, newer)
+        drained = await system.call(
+            "POST", f"/operator/agent/{newer.name}/drain", token=system.operator_token, json={}
+        )
+        assert drained.status == 200, drained.text
+        await restart_without(system, newer)
+        assert (await system.start()).status == 201
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_a_start_waits_where_only_an_unreported_host_may_have_room(
+    tmp_path: Path, comes_back: bool
+) -> None:
+    timeout = 8.0 if comes_back else QUICK
+    async with System(tmp_path, agents=2, start_timeout=timeout) as system:
+        full, other = system.agents
+        await system.make_application()
+        full.host.free_sessions = 0
+        await restart_without(system, other)
+        if comes_back:
+            (answer,) = await after_return(other, system.start())
+            assert answer.status == 201
+            assert len(other.live) == 1
+        else:
+            assert_error(await system.start(id="s"), 503)
+            assert_error(await system.call("GET", "/session/s"), 404)
+
+
+async def test_a_host_without_room_that_reports_ends_the_wait_with_420(tmp_path: Path) -> None:
+    async with System(tmp_path, agents=2) as system:
+        await system.make_application()
+        for agent in system.agents:
+            agent.host.free_sessions = 0
+        await restart_without(system, system.agents[1])
+        (answer,) = await after_return(system.agents[1], system.start())
+        assert_error(answer, 420)
+        assert "no host has room" in answer.json["details"]
+
+
+async def test_a_host_that_is_removed_is_not_waited_for(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        await restart_without(system, system.agent)
+        waiting = asyncio.create_task(system.start())
+        await asyncio.wait({waiting}, timeout=0.2)
+        assert not waiting.done()
+        system.control_plane.fleet.remove(system.agent.name)
+        assert_error(await waiting, 404)
+
+
+async def test_a_ready_standby_serves_while_the_tag_is_on_an_unreported_host(
+    tmp_path: Path,
+) -> None:
+    async with System(tmp_path, agents=2) as system:
+        await system.make_application()
+        pool = await system.call("PUT", "/warm-pool/game/local", json={"size": 1})
+        assert pool.status == 204
+        await eventually(lambda: any(agent.standbys for agent in system.agents))
+        first, newer = sorted(system.agents, key=lambda agent: not agent.standbys)
+        newest = await add_newer_tag(system, newer)
+        await restart_without(system, newer)
+        fleet = system.control_plane.fleet
+        standby = first.standbys[0]
+        assert standby.image != newest
+        assert standby.state == agent_pb2.STATE_RUNNING
+        assert fleet.session(first.name, standby.internal_id) is not None
+        assert (await system.start()).status == 201
+        assert [claim.internal_id for claim in first.claimed] == [standby.internal_id]

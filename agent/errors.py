@@ -347,12 +347,12 @@ class ArtifactTooLarge(AgentError):
 
 
 @dataclass(eq=False)
-class ArtifactsBusy(AgentError):
-    """Other artifacts take the room that there is for them; it passes with their readers."""
+class ReadersBusy(AgentError):
+    """Other readers of artifacts or logs take the room that there is; it passes with them."""
 
     cause: str
     reason = ErrorReason.NO_CAPACITY
-    template = "cannot fetch the artifact now: {cause}"
+    template = "cannot serve one more reader now: {cause}"
 
 
 @dataclass(eq=False)

@@ -25,6 +25,7 @@ from agent.host import HostReport
 from agent.identity import HostIdentity
 from agent.images import Images
 from agent.logs import reading as logs
+from agent.logs.readers import LogReaders
 from agent.metrics.instruments import Metrics
 from agent.sessions import sealed_report
 from agent.sessions.manager import SessionManager
@@ -64,6 +65,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
 
     def __init__(self, services: Services) -> None:
         self._parts = services
+        self._log_readers = LogReaders()
         self.metrics, self.clock = services.metrics, services.clock
 
     @answers
@@ -165,11 +167,13 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         """Stream a session's output."""
         life = self._parts.sessions.life(request.internal_id)
         parts = self._parts
-        output = logs.read(parts.engine, parts.records, parts.clock, life, follow=request.follow)
-        async with aclosing(output) as chunks:
-            async for chunk in chunks:
-                self.metrics.log_bytes.inc(len(chunk))
-                yield pb.StreamLogsResponse(data=chunk)
+        follow = request.follow
+        with self._log_readers.taken(life.session, follow=follow):
+            output = logs.read(parts.engine, parts.records, parts.clock, life, follow=follow)
+            async with aclosing(output) as chunks:
+                async for chunk in chunks:
+                    self.metrics.log_bytes.inc(len(chunk))
+                    yield pb.StreamLogsResponse(data=chunk)
 
     @answers
     async def GetReport(
@@ -201,7 +205,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             await context.write(pb.FetchArtifactResponse(data=chunk))
             self.metrics.artifact_bytes.inc(len(chunk))
 
-        await self._parts.artifacts.fetch(container, path, send)
+        account = session.spec.identity.account
+        await self._parts.artifacts.fetch(container, path, send, account=account)
 
     @streams
     async def PullImage(

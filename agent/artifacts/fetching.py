@@ -78,15 +78,16 @@ class Artifacts:
         self._limits = limits or TarLimits()
         self._patience = patience or Patience()
 
-    async def fetch(self, container: str, path: str, send: Send) -> None:
+    async def fetch(self, container: str, path: str, send: Send, *, account: str) -> None:
         """Hand the archive to `send` in chunks of at most CHUNK_BYTES, after all of it was read.
 
-        Raises PathNotFound (also for what no archive holds: a socket, a FIFO, a device),
-        ContainerGone, ArtifactTooLarge, ArtifactsBusy, DiskFull and the engine's errors before the
-        first chunk, ReaderTooSlow after it.
+        `account` is whose container it is, and has a share of the room. Raises PathNotFound (also
+        for what no archive holds: a socket, a FIFO, a device), ContainerGone, ArtifactTooLarge,
+        ReadersBusy, DiskFull and the engine's errors before the first chunk, ReaderTooSlow after
+        it.
         """
         path = checked_path(path)
-        async with self._room.taken(container) as share:
+        async with self._room.taken(container, account) as share:
             with self._disk():
                 # Unlinked from the beginning: however this ends, nothing stays behind.
                 async with self._records.opened(self._nameless) as spool:

@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from agent.errors import ArtifactsBusy
+from agent.errors import ReadersBusy
+from agent.fair_share import exceeds_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class RoomLimits:
     `total_bytes` of disk; one that is being packed counts with `largest_bytes`. At one time
     `packed` archives are packed, one of each container, since the engine's lock lets more of them
     wait and whoever removes the container behind them (M9). `fetched` are on their way in all,
-    `fetched_each` of one container. Whoever finds no room waits `patience` seconds.
+    `fetched_each` of one container. One account has a share of each. Whoever finds no room waits
+    `patience` seconds.
     """
 
     total_bytes: int
@@ -33,6 +35,7 @@ class Share:
     """The room that one artifact takes, in bytes."""
 
     container: str
+    account: str
     size: int
     packing: bool = True
 
@@ -46,18 +49,18 @@ class SpoolRoom:
         self._freed = asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def taken(self, container: str) -> AsyncIterator[Share]:
+    async def taken(self, container: str, account: str) -> AsyncIterator[Share]:
         """Take room for packing an artifact of a container and keep it until the block is left.
 
-        Raises ArtifactsBusy.
+        Raises ReadersBusy.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.patience):
-                while self._obstacle(container):
+                while self._obstacle(container, account):
                     await self._freed.wait()
-        if obstacle := self._obstacle(container):
-            raise ArtifactsBusy(obstacle)
-        share = Share(container, self._limits.largest_bytes)
+        if obstacle := self._obstacle(container, account):
+            raise ReadersBusy(obstacle)
+        share = Share(container, account, self._limits.largest_bytes)
         self._shares.append(share)
         try:
             yield share
@@ -74,7 +77,7 @@ class SpoolRoom:
         self._freed.set()
         self._freed = asyncio.Event()
 
-    def _obstacle(self, container: str) -> str:
+    def _obstacle(self, container: str, account: str) -> str:
         """What stands in the way of one more; nothing when there is room."""
         limits, shares = self._limits, self._shares
         packing = [share.container for share in shares if share.packing]
@@ -89,4 +92,18 @@ class SpoolRoom:
             return f"{len(shares)} are being fetched from this host"
         if sum(share.size for share in shares) + limits.largest_bytes > limits.total_bytes:
             return "those being fetched fill the disk space that artifacts may take"
+        return self._beyond_share(account)
+
+    def _beyond_share(self, account: str) -> str:
+        """Why an account may not have one more while others may; nothing when it may."""
+        limits, shares = self._limits, self._shares
+        mine = [share for share in shares if share.account == account]
+        packing, packing_mine = (sum(each.packing for each in some) for some in (shares, mine))
+        size, size_mine = (sum(each.size for each in some) for some in (shares, mine))
+        if (
+            exceeds_share(packing_mine, 1, packing, limits.packed)
+            or exceeds_share(len(mine), 1, len(shares), limits.fetched)
+            or exceeds_share(size_mine, limits.largest_bytes, size, limits.total_bytes)
+        ):
+            return f"the account fetches {len(mine)}, the rest of the room is kept for others"
         return ""

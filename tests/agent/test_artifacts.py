@@ -16,13 +16,13 @@ from agent.artifacts.fetching import Artifacts, Patience, checked_path
 from agent.artifacts.spool_room import RoomLimits
 from agent.artifacts.tar_filter import TarLimits
 from agent.errors import (
-    ArtifactsBusy,
     ArtifactTooLarge,
     ContainerGone,
     DiskFull,
     EngineTimeout,
     InvalidArgument,
     PathNotFound,
+    ReadersBusy,
     ReaderTooSlow,
     UnreadableTar,
 )
@@ -67,7 +67,7 @@ async def fetched(artifacts: Artifacts, name: str, path: str) -> bytes:
         assert len(chunk) <= CHUNK_BYTES
         found.extend(chunk)
 
-    await artifacts.fetch(name, path, send)
+    await artifacts.fetch(name, path, send, account="acme")
     return bytes(found)
 
 
@@ -80,7 +80,7 @@ async def slow_reader(artifacts: Artifacts, name: str, path: str) -> AsyncIterat
         sent.set()
         await asyncio.Event().wait()
 
-    reading = asyncio.create_task(artifacts.fetch(name, path, send))
+    reading = asyncio.create_task(artifacts.fetch(name, path, send, account="acme"))
     await sent.wait()
     yield
     reading.cancel()
@@ -136,7 +136,9 @@ async def test_too_much_is_refused_before_the_first_byte(agent: Agent) -> None:
     small = artifacts(agent, limits=TarLimits(total_bytes=1_000_000))
     assert len(await fetched(small, name, "/small")) < 10_000
     with pytest.raises(ArtifactTooLarge):
-        await small.fetch(name, "/big", lambda _: pytest.fail("something was sent"))
+        await small.fetch(
+            name, "/big", lambda _: pytest.fail("something was sent"), account="acme"
+        )
     assert nothing_is_spooled(agent, small)
 
 
@@ -206,7 +208,7 @@ async def test_f10_a_hung_archive_harms_only_itself(
     hung = asyncio.create_task(fetched(packing, "hung", "/x"))
     await hangs.wait()
     packing._patience = Patience()
-    with pytest.raises(ArtifactsBusy):
+    with pytest.raises(ReadersBusy):
         await fetched(packing, "hung", "/x")
     assert await fetched(packing, "sound", "/x")
     with pytest.raises(EngineTimeout):
@@ -220,7 +222,7 @@ async def test_readers_that_fill_the_disk_let_others_wait_until_one_leaves(agent
     limits = RoomLimits(3 * MEGABYTE, 2 * MEGABYTE, patience=0.0)
     tight = Artifacts(agent.engine, agent.records, limits)
     async with slow_reader(tight, names[0], "/x"):
-        with pytest.raises(ArtifactsBusy):
+        with pytest.raises(ReadersBusy):
             await fetched(tight, names[1], "/x")
     assert len(await fetched(tight, names[1], "/x")) > MEGABYTE
     assert nothing_is_spooled(agent, tight)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -390,6 +391,64 @@ async def test_a_watcher_or_follower_that_goes_away_leaves_nothing_open(
     log.cancel()
     while stub.watchers:
         await asyncio.sleep(0)
+
+
+async def followers(
+    stub: Any, engine: FakeEngine, account: str, number: int
+) -> tuple[pb.StreamLogsRequest, list[Any]]:
+    """A new session of an account and so many followers of its log, each of which reads."""
+    identity = pb.Identity(account=account, session_id=an_id(), application="game", tag="v1")
+    request = start_request(identity=identity)
+    started = (await stub.StartSession(request, timeout=DEADLINE)).session
+    engine.write_log(f"tiltyard-{started.internal_id}", b"hello\n")
+    follow = pb.StreamLogsRequest(internal_id=started.internal_id, follow=True)
+    calls = [stub.StreamLogs(follow, timeout=DEADLINE) for _ in range(number)]
+    for call in calls:
+        assert (await call.read()).data == b"hello\n"
+    return follow, calls
+
+
+async def test_followers_of_logs_are_limited_by_session_account_and_host(
+    stub: Any, engine: FakeEngine
+) -> None:
+    """An account has as many as it leaves to others: 32 of 64, then 16, 8, 4, 2, 1, 1."""
+
+    async def is_refused(follow: pb.StreamLogsRequest) -> bool:
+        return await refused(stub.StreamLogs(follow, timeout=DEADLINE)) == "NO_CAPACITY"
+
+    full, first = await followers(stub, engine, "first", 16)
+    assert await is_refused(full)
+    once = pb.StreamLogsRequest(internal_id=full.internal_id)
+    assert [chunk.data async for chunk in stub.StreamLogs(once, timeout=DEADLINE)] == [b"hello\n"]
+    await followers(stub, engine, "first", 16)
+    assert await is_refused((await followers(stub, engine, "first", 0))[0])
+    for number, account in ((16, "second"), (8, "third"), (4, "4th"), (2, "5th"), (1, "6th")):
+        await followers(stub, engine, account, number)
+        assert await is_refused((await followers(stub, engine, account, 0))[0])
+    last, _ = await followers(stub, engine, "7th", 1)
+    assert await is_refused(last)
+    first[0].cancel()
+    async with asyncio.timeout(DEADLINE):
+        while True:  # the host learns of the cancellation when it comes
+            call = stub.StreamLogs(last, timeout=DEADLINE)
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                assert (await call.read()).data == b"hello\n"
+                break
+
+
+async def test_readers_that_do_not_follow_are_limited_too(
+    stub: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.logs.readers.EACH_SESSION", 2)
+    follow, _ = await followers(stub, engine, "acme", 0)
+    engine.write_log(f"tiltyard-{follow.internal_id}", bytes(16_000_000))
+    once = pb.StreamLogsRequest(internal_id=follow.internal_id)
+    slow = [stub.StreamLogs(once, timeout=DEADLINE) for _ in range(2)]
+    for call in slow:
+        await call.read()
+    assert await refused(stub.StreamLogs(once, timeout=DEADLINE)) == "NO_CAPACITY"
+    for call in slow:
+        call.cancel()
 
 
 async def test_the_host_is_told_when_an_image_has_come(stub: Any, engine: FakeEngine) -> None:

@@ -67,14 +67,21 @@ async def test_a_follower_does_not_hold_up_the_end_of_the_process(system: System
 
 @pytest.mark.parametrize(
     ("reason", "status"),
-    [("SESSION_NOT_FOUND", 404), ("LOG_GONE", 404), ("ENGINE_UNAVAILABLE", 503)],
+    [
+        ("SESSION_NOT_FOUND", 404),
+        ("LOG_GONE", 404),
+        ("ENGINE_UNAVAILABLE", 503),
+        ("NO_CAPACITY", 503),
+    ],
 )
 async def test_a_refused_log_is_told(
     system: System, monkeypatch: pytest.MonkeyPatch, reason: str, status: int
 ) -> None:
     monkeypatch.setattr("controlplane.api.streams.FIRST_BYTE_WAIT", None)
     system.agent.before_logs = refusing(reason)
-    assert_error(await system.call("GET", "/logs?id=s&follow=1"), status)
+    answer = await system.call("GET", "/logs?id=s&follow=1")
+    assert_error(answer, status)
+    assert ("Retry-After" in answer.headers) == (reason == "NO_CAPACITY")
 
 
 async def test_a_failure_in_the_middle_breaks_the_connection_off(system: System) -> None:

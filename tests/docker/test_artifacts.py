@@ -134,7 +134,7 @@ async def fetched(artifacts: Artifacts, container: Any, path: str) -> bytes:
     async def send(chunk: bytes) -> None:
         packed.extend(chunk)
 
-    await artifacts.fetch(container.name, path, send)
+    await artifacts.fetch(container.name, path, send, account="acme")
     return gzip.decompress(packed)
 
 
@@ -254,7 +254,9 @@ async def test_a_reader_that_reads_nothing_holds_up_no_removal(
         sent.set()
         await goes_on.wait()
 
-    reading = asyncio.create_task(artifacts.fetch(container.name, "/tree/noise", send))
+    reading = asyncio.create_task(
+        artifacts.fetch(container.name, "/tree/noise", send, account="acme")
+    )
     await sent.wait()
     await engine.inspect(container.name)
     await engine.remove(container.name)

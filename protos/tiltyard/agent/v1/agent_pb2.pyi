@@ -55,7 +55,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SESSION_LIVE: _ErrorReason.ValueType  # 5
     """The session has not ended yet."""
     ERROR_REASON_NO_CAPACITY: _ErrorReason.ValueType  # 6
-    """Cores, memory, GPUs, the number of sessions or the room for artifacts do not allow one more."""
+    """Cores, memory, GPUs, the number of sessions, the room for artifacts or the number of readers of
+    logs do not allow one more.
+    """
     ERROR_REASON_NO_FREE_PORT: _ErrorReason.ValueType  # 7
     """No port of the host's range is free."""
     ERROR_REASON_PORT_TAKEN: _ErrorReason.ValueType  # 8
@@ -125,7 +127,9 @@ ERROR_REASON_SESSION_STOPPED: ErrorReason.ValueType  # 4
 ERROR_REASON_SESSION_LIVE: ErrorReason.ValueType  # 5
 """The session has not ended yet."""
 ERROR_REASON_NO_CAPACITY: ErrorReason.ValueType  # 6
-"""Cores, memory, GPUs, the number of sessions or the room for artifacts do not allow one more."""
+"""Cores, memory, GPUs, the number of sessions, the room for artifacts or the number of readers of
+logs do not allow one more.
+"""
 ERROR_REASON_NO_FREE_PORT: ErrorReason.ValueType  # 7
 """No port of the host's range is free."""
 ERROR_REASON_PORT_TAKEN: ErrorReason.ValueType  # 8

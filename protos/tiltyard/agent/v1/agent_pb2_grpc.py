@@ -192,7 +192,8 @@ class AgentServiceServicer:
 
     def StreamLogs(self, request, context):
         """StreamLogs reads the output of a session from its beginning, in chunks of at most 256 KiB.
-        Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE.
+        Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE, and
+        NO_CAPACITY while as many read logs of the session, for its account or of the host as may.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

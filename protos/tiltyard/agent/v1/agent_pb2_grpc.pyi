@@ -89,7 +89,8 @@ class AgentServiceStub:
     """ListSessions reads all sessions in the order of their creation, in pages. Read-only."""
     StreamLogs: _grpc.UnaryStreamMultiCallable[_agent_pb2.StreamLogsRequest, _agent_pb2.StreamLogsResponse]
     """StreamLogs reads the output of a session from its beginning, in chunks of at most 256 KiB.
-    Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE.
+    Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE, and
+    NO_CAPACITY while as many read logs of the session, for its account or of the host as may.
     """
     GetReport: _grpc.UnaryUnaryMultiCallable[_agent_pb2.GetReportRequest, _agent_pb2.GetReportResponse]
     """GetReport reads how a session ended, and the end of its log. What it says never changes, and it
@@ -181,7 +182,8 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """ListSessions reads all sessions in the order of their creation, in pages. Read-only."""
     StreamLogs: _aio.UnaryStreamMultiCallable[_agent_pb2.StreamLogsRequest, _agent_pb2.StreamLogsResponse]  # type: ignore[assignment]
     """StreamLogs reads the output of a session from its beginning, in chunks of at most 256 KiB.
-    Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE.
+    Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE, and
+    NO_CAPACITY while as many read logs of the session, for its account or of the host as may.
     """
     GetReport: _aio.UnaryUnaryMultiCallable[_agent_pb2.GetReportRequest, _agent_pb2.GetReportResponse]  # type: ignore[assignment]
     """GetReport reads how a session ended, and the end of its log. What it says never changes, and it
@@ -318,7 +320,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_pb2.StreamLogsResponse], _abc.AsyncIterator[_agent_pb2.StreamLogsResponse]]:
         """StreamLogs reads the output of a session from its beginning, in chunks of at most 256 KiB.
-        Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE.
+        Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE, and
+        NO_CAPACITY while as many read logs of the session, for its account or of the host as may.
         """
 
     @_abc_1.abstractmethod

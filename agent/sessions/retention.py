@@ -4,13 +4,16 @@
     container, for files   `container_seconds`          while the engine's disk is low
     sealed log             `log_seconds`                while the state directory's disk is low
     record and report      `log_seconds`                never alone
-    all of a session       as long as any of it         once ENDED_KEPT others ended after it
+    all of a session       as long as any of it         while more than ENDED_KEPT are known
 
-The oldest goes first, nothing before its log is sealed, and no log or record that is being read.
+Before its time the oldest of the account that has the most goes first, so that a storm of one
+account evicts its own. Nothing goes before its log is sealed, and no log or record that is being
+read.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -65,6 +68,20 @@ def with_ages(ended: Iterable[Session], clock: Clock) -> list[tuple[float, Sessi
     return found
 
 
+def fair_order(oldest_first: Iterable[Session]) -> list[str]:
+    """The order in which sessions go: always the oldest of the account that then has the most.
+
+    Of accounts that have as many, the one with the oldest goes first.
+    """
+    sessions, newer = list(oldest_first), Counter[str]()
+    ranks = dict[str, int]()
+    for session in reversed(sessions):
+        account = session.spec.identity.account
+        ranks[session.internal_id] = newer[account]
+        newer[account] += 1
+    return sorted((each.internal_id for each in sessions), key=lambda each: -ranks[each])
+
+
 def due(
     ended: Sequence[tuple[float, Session]],
     rules: Rules,
@@ -79,29 +96,37 @@ def due(
     """
     oldest_first = sorted(ended, key=lambda each: -each[0])
     ages = {session.internal_id: seconds for seconds, session in oldest_first}
-    surplus = set(list(ages)[: max(0, len(ages) - ENDED_KEPT)])
+    surplus = set[str]()
+    if len(ages) > ENDED_KEPT:
+        order = fair_order(session for _, session in oldest_first)
+        surplus.update(order[: len(ages) - ENDED_KEPT])
 
-    sealed, unread, logs = [], [], []
+    sealed, unread, logs = list[Session](), list[str](), list[Session]()
     for _, session in oldest_first:
         internal_id = session.internal_id
         if session.log_sealed and not session.container_removed:
-            sealed.append(internal_id)
+            sealed.append(session)
         elif session.container_removed and not is_read(internal_id):
             unread.append(internal_id)
             if session.log_sealed:
-                logs.append(internal_id)
+                logs.append(session)
 
-    by_hope = sorted(sealed, key=lambda each: each in stuck)
-    spared = set(by_hope[:SPARED_AT_ONCE] if shortage.containers else ())
+    spared = set[str]()
+    if shortage.containers:
+        by_hope = sorted(fair_order(sealed), key=lambda each: each in stuck)
+        spared.update(by_hope[:SPARED_AT_ONCE])
     makes_room = not spared.issubset(stuck)
     # On one disk, what is kept for the shorter time goes first.
     takes_logs = shortage.logs and not (shortage.shared and makes_room)
-    spared_logs = logs[:SPARED_AT_ONCE] if takes_logs else []
+    spared_logs = fair_order(logs)[:SPARED_AT_ONCE] if takes_logs else []
 
     def goes(internal_id: str, kept_seconds: float) -> bool:
         return internal_id in surplus or ages[internal_id] >= kept_seconds
 
-    containers = [each for each in sealed if each in spared or goes(each, rules.container_seconds)]
+    sealed_ids = [session.internal_id for session in sealed]
+    containers = [
+        each for each in sealed_ids if each in spared or goes(each, rules.container_seconds)
+    ]
     sessions = [each for each in unread if goes(each, rules.log_seconds)]
     in_time = {each for each in containers if ages[each] >= rules.container_seconds}
     in_time |= {each for each in sessions if ages[each] >= rules.log_seconds}

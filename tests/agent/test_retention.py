@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.sessions import retention
 from agent.sessions.deadlines import deadline_by
@@ -61,6 +65,67 @@ def test_of_too_many_the_oldest_go_whatever_their_age(monkeypatch: pytest.Monkey
     assert gone(*ended) == Due(containers=("a",), early=frozenset("a"))
     ended = [(3, without_container("b")), (1, an_ended("d")), (4, without_container("a"))]
     assert gone(*ended) == Due(sessions=("a",), early=frozenset("a"))
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What was removed of ended sessions, one at a time, by the rule as it is written."""
+
+    ages: dict[str, float]
+    accounts: dict[str, str]
+
+    def gone(self, most: int) -> set[str]:
+        left = set(self.ages)
+        while len(left) > most:
+            held = Counter(self.accounts[each] for each in left)
+            candidates = [each for each in left if held[self.accounts[each]] == max(held.values())]
+            left.remove(max(candidates, key=lambda each: self.ages[each]))
+        return self.ages.keys() - left
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 9), st.sampled_from("abc")), unique_by=lambda each: each[0]),
+    st.integers(0, 12),
+)
+def test_the_account_with_the_most_loses_its_oldest_first(
+    found: list[tuple[float, str]], most: int
+) -> None:
+    """Of all that is left of sessions, of containers and of logs alike."""
+    ages = {str(number): age for number, (age, _) in enumerate(found)}
+    accounts = {str(number): account for number, (_, account) in enumerate(found)}
+    expected = _Kept(ages, accounts).gone(most)
+    spec = a_spec()
+    sessions = {
+        name: replace(spec, identity=replace(spec.identity, account=account))
+        for name, account in accounts.items()
+    }
+    bare = [(ages[name], without_container(name, spec=sessions[name])) for name in ages]
+    whole = [(ages[name], an_ended(name, spec=sessions[name])) for name in ages]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retention, "ENDED_KEPT", most)
+        assert set(gone(*bare).sessions) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retention, "SPARED_AT_ONCE", max(0, len(ages) - most))
+        assert set(gone(*bare, shortage=Shortage(logs=True)).logs) == expected
+        assert set(gone(*whole, shortage=Shortage(containers=True)).containers) == expected
+
+
+async def test_a_storm_of_one_account_leaves_what_is_kept_of_another(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "ENDED_KEPT", 3)
+    quiet = await _ended(agent)
+    spec = a_spec()
+    for _ in range(4):
+        await agent.clock.advance(1)
+        storm = replace(spec, identity=replace(spec.identity, account="storm"))
+        session = await agent.sessions.start(an_id(), storm)
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await until_sealed(agent, session.internal_id)
+    for _ in range(2):  # the container, then the rest
+        await agent.pass_over()
+    assert len(agent.directories()) == 3
+    assert quiet in agent.directories()
 
 
 def test_what_is_not_sealed_keeps_its_place_among_too_many(

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
 import time
 from pathlib import Path
 from typing import Protocol
+
+_UNSYNCHRONISED = 0x0040
+"""STA_UNSYNC of adjtimex(2)."""
 
 SUSPEND_CHECK_SECONDS = 1.0
 """Timers run on CLOCK_MONOTONIC, which stands still while a machine sleeps: look this often."""
@@ -44,6 +49,10 @@ class Clock(Protocol):
         """Tells one boot of the machine from another."""
         ...
 
+    def is_synchronised(self) -> bool:
+        """True when something keeps the wall clock right; False also when that is unknown."""
+        ...
+
     async def sleep(self, seconds: float) -> None:
         """Wait for an interval."""
         ...
@@ -76,6 +85,13 @@ class SystemClock:
         """The kernel's random id of this boot."""
         return self._boot_id
 
+    def is_synchronised(self) -> bool:
+        """What adjtimex(2) says; False where it may not be called."""
+        try:
+            return kernel_is_synchronised()
+        except OSError:
+            return False
+
     async def sleep(self, seconds: float) -> None:
         """Wait on the event loop's clock."""
         await asyncio.sleep(seconds)
@@ -84,3 +100,30 @@ class SystemClock:
         """Wait in short steps, so that waking from a suspend is noticed."""
         while (rest := deadline - self.boottime()) > 0:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(min(rest, SUSPEND_CHECK_SECONDS))
+
+
+class _Timex(ctypes.Structure):
+    """The begin of `struct timex`; with `modes` 0 the kernel only fills it in."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("frequency", ctypes.c_long),
+        ("largest_error", ctypes.c_long),
+        ("estimated_error", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_byte * 256),
+    )
+
+
+def kernel_is_synchronised() -> bool:
+    """Tell whether the kernel counts the wall clock as synchronised; OSError when it does not say.
+
+    Reads only, so it needs no privilege but the system call itself.
+    """
+    timex = _Timex()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.adjtimex(ctypes.byref(timex)) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return not timex.status & _UNSYNCHRONISED

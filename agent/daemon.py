@@ -215,7 +215,7 @@ class Daemon:
 
     async def _make_host(self) -> Host:
         config = self._config
-        deadlines = Deadlines()
+        deadlines = Deadlines(self._clock)
         return Host(
             settings=HostSettings(
                 agent_id=await self._records.open(),
@@ -343,6 +343,7 @@ class Daemon:
             start_slots=config.start_slots,
             drain=host.drain.now,
             warnings=host.disks.warnings
+            + host.deadlines.warnings
             + (info.warnings if info else ())
             + self._conntrack.warnings
             + self._firewall.warnings

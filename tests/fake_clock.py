@@ -60,7 +60,7 @@ def _threads_at_work() -> bool:
 class FakeClock:
     """Time stands still until somebody advances it; wall, monotonic and boot time move together.
 
-    `jump` moves the wall clock alone; `reboot` begins a new boot.
+    `jump` moves the wall clock alone; `reboot` begins a new boot, with `synchronised` as it is.
     """
 
     def __init__(self, time: float = 1_800_000_000.0) -> None:
@@ -69,6 +69,7 @@ class FakeClock:
         self._boottime = 1_000.0
         self._boots = itertools.count(1)
         self.boot_id = f"boot-{next(self._boots)}"
+        self.synchronised = True
         self._order = itertools.count()
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
@@ -80,6 +81,9 @@ class FakeClock:
 
     def boottime(self) -> float:
         return self._boottime
+
+    def is_synchronised(self) -> bool:
+        return self.synchronised
 
     async def sleep(self, seconds: float) -> None:
         await self.sleep_until_boottime(self._boottime + seconds)

@@ -6,13 +6,13 @@ Everything raises OSError, or ValueError for what the kernel words in another wa
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from agent.clock import kernel_is_synchronised
 from agent.docker.dockerd import daemon_pid, daemon_settings, grantable_nofile
 from agent.doctor.facts import (
     DiskFacts,
@@ -34,8 +34,6 @@ _TABLES = (
 )
 """Of /proc/net: which state a socket is in that has its port for itself; of UDP all are."""
 _SOFT_NOFILE = re.compile(r"^Max open files +(\S+)", re.MULTILINE)
-_UNSYNCHRONISED = 0x0040
-"""STA_UNSYNC of adjtimex(2)."""
 
 
 def kernel_facts() -> KernelFacts:
@@ -48,7 +46,7 @@ def kernel_facts() -> KernelFacts:
         bound_ports=frozenset(_bound_ports()),
         flows=_number("net/netfilter/nf_conntrack_count"),
         max_flows=_number("net/netfilter/nf_conntrack_max"),
-        clock_synchronised=_clock_synchronised(),
+        clock_synchronised=kernel_is_synchronised(),
         boot_id="".join(_words("kernel/random/boot_id")),
         apparmor=_has_apparmor(),
     )
@@ -130,29 +128,6 @@ def _bound_ports() -> Iterator[HostPort]:
                 _, local, _, state, *_ = line.split()
                 if state == (wanted or state):
                     yield protocol, int(local.rpartition(":")[2], 16)
-
-
-def _clock_synchronised() -> bool:
-    timex = _Timex()
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.adjtimex(ctypes.byref(timex)) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return not timex.status & _UNSYNCHRONISED
-
-
-class _Timex(ctypes.Structure):
-    """The begin of `struct timex`; with `modes` 0 the kernel only fills it in."""
-
-    _fields_ = (
-        ("modes", ctypes.c_uint),
-        ("offset", ctypes.c_long),
-        ("frequency", ctypes.c_long),
-        ("largest_error", ctypes.c_long),
-        ("estimated_error", ctypes.c_long),
-        ("status", ctypes.c_int),
-        ("rest", ctypes.c_byte * 256),
-    )
 
 
 def _has_apparmor() -> bool:

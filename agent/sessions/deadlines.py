@@ -1,6 +1,8 @@
-"""The lifetimes of a host's sessions: which one is over next. Pure, the time as an argument.
+"""The lifetimes of a host's sessions: which one is over next.
 
-`deadline_by` and `due_by` ask a clock for it.
+A deadline of this boot is due by boot time, whatever the wall clock does. One of an earlier boot
+is due by the wall clock, which is read at every look: setting the clock moves the deadline. While
+that clock may be wrong, as on a machine that has just started, such a deadline is not due.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ def due_boottime(deadline: Deadline, *, now: float, boottime: float, boot_id: st
     return boottime + (deadline.expire_time - now)
 
 
+HELD_SECONDS = 600.0
+"""How long after boot deadlines of earlier boots wait for the wall clock to be synchronised."""
 MOST_STALE = 64
 """Entries of the heap that stand for nothing any more, beside as many as there are deadlines."""
 
@@ -46,12 +50,24 @@ def due_by(clock: Clock, deadline: Deadline) -> float:
 class Deadlines:
     """Due times by session; setting one again replaces it."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._due: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
+        self._earlier: dict[str, Deadline] = {}
+        """Those of earlier boots: few, and due by the wall clock."""
+
+    def arm(self, internal_id: str, deadline: Deadline) -> None:
+        """Set the deadline of a session."""
+        if deadline.boot_id == self._clock.boot_id:
+            self.set(internal_id, deadline.boottime)
+        else:
+            self.clear(internal_id)
+            self._earlier[internal_id] = deadline
 
     def set(self, internal_id: str, due: float) -> None:
         """Set the due time of a session, in seconds of CLOCK_BOOTTIME."""
+        self._earlier.pop(internal_id, None)
         self._due[internal_id] = due
         heapq.heappush(self._heap, (due, internal_id))
         if len(self._heap) > 2 * len(self._due) + MOST_STALE:
@@ -61,26 +77,54 @@ class Deadlines:
     def clear(self, internal_id: str) -> None:
         """Forget a session; nothing happens when it has no deadline."""
         self._due.pop(internal_id, None)
+        self._earlier.pop(internal_id, None)
 
     def next_due(self) -> float | None:
-        """The earliest due time; None when there is none."""
+        """The earliest due time; None when there is none, or it waits for the wall clock."""
         self._drop_stale()
-        return self._heap[0][0] if self._heap else None
+        soonest = [self._heap[0][0]] if self._heap else []
+        if not self.held:
+            soonest += [due_by(self._clock, each) for each in self._earlier.values()]
+        return min(soonest, default=None)
 
-    def pop_due(self, boottime: float) -> list[str]:
-        """Take out and return all sessions that are due, the earliest first."""
-        due: list[str] = []
+    def pop_due(self) -> list[str]:
+        """Take out and return all sessions that are due now, the earliest first."""
+        boottime = self._clock.boottime()
+        due: list[tuple[float, str]] = []
         self._drop_stale()
         while self._heap and self._heap[0][0] <= boottime:
-            _, internal_id = heapq.heappop(self._heap)
-            del self._due[internal_id]
-            due.append(internal_id)
+            due.append(heapq.heappop(self._heap))
+            del self._due[due[-1][1]]
             self._drop_stale()
-        return due
+        if self._earlier and not self.held:
+            late = [
+                (when, internal_id)
+                for internal_id, deadline in self._earlier.items()
+                if (when := due_by(self._clock, deadline)) <= boottime
+            ]
+            for _, internal_id in late:
+                del self._earlier[internal_id]
+            due = sorted(due + late)
+        return [internal_id for _, internal_id in due]
+
+    @property
+    def held(self) -> int:
+        """How many deadlines are not due before the wall clock is synchronised."""
+        if not self._earlier or self._clock.boottime() >= HELD_SECONDS:
+            return 0
+        return 0 if self._clock.is_synchronised() else len(self._earlier)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What an operator should know."""
+        if not self.held:
+            return ()
+        return (f"{self.held} lifetimes of an earlier boot wait for the clock to be synchronised",)
 
     def snapshot(self) -> list[tuple[float, str]]:
-        """All due times, the earliest first, for people."""
-        return sorted((due, internal_id) for internal_id, due in self._due.items())
+        """All due times by CLOCK_BOOTTIME, the earliest first, for people."""
+        earlier = {name: due_by(self._clock, each) for name, each in self._earlier.items()}
+        return sorted((due, name) for name, due in (self._due | earlier).items())
 
     def _drop_stale(self) -> None:
         while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:

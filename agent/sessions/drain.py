@@ -14,7 +14,7 @@ from agent.errors import StaleRevision
 from agent.feed import Feed
 from agent.sessions.deadlines import Deadlines, deadline_by, due_by
 from agent.sessions.record import Records
-from agent.sessions.session import Drain, Session
+from agent.sessions.session import Deadline, Drain, Session
 from tiltyard.journal.events import get_logger
 
 log = get_logger(__name__)
@@ -84,31 +84,29 @@ class HostDrain:
     def empty_time(self, live: Iterable[Session]) -> float | None:
         """When the last of these sessions has to end, in Unix time; None when nothing says so."""
         ends = []
-        drained = self._due(self.now)
+        drained = _latest(self.now)
         for session in live:
-            expires = due_by(self._clock, session.deadline) if session.deadline else None
-            bounds = [each for each in (expires, drained) if each is not None]
+            bounds = [each for each in (session.deadline, drained) if each]
             if not bounds:
                 return None
-            ends.append(min(bounds))
+            ends.append(min(due_by(self._clock, each) for each in bounds))
         now = self._clock.boottime()
         return self._clock.time() + max([now, *ends]) - now
 
     def _take(self, drain: Drain) -> None:
         self.now = drain
         self._deadlines.clear(DRAIN)
-        due = self._due(drain)
-        if due is not None:
-            self._deadlines.set(DRAIN, due)
+        deadline = _latest(drain)
+        if deadline is not None:
+            self._deadlines.arm(DRAIN, deadline)
 
-    def _due(self, drain: Drain) -> float | None:
-        """The CLOCK_BOOTTIME at which what is left is stopped.
 
-        After a reboot the later of the host's time and the caller's counts: either clock may
-        have been wrong.
-        """
-        deadline = drain.deadline
-        if deadline is None:
-            return None
-        later = max(deadline.expire_time, drain.ordered_time or 0)
-        return due_by(self._clock, replace(deadline, expire_time=later))
+def _latest(drain: Drain) -> Deadline | None:
+    """The deadline of a drain, in Unix time the later by the host's clock and the caller's.
+
+    That time counts after a reboot, and either clock may have been wrong.
+    """
+    if drain.deadline is None or drain.ordered_time is None:
+        return drain.deadline
+    later = max(drain.deadline.expire_time, drain.ordered_time)
+    return replace(drain.deadline, expire_time=later)

@@ -24,7 +24,7 @@ from agent.host import Host
 from agent.race import comes_first
 from agent.sessions import ending, leftovers, milestones, readiness, restarts, starting
 from agent.sessions.claims import Claiming
-from agent.sessions.deadlines import deadline_by, due_by
+from agent.sessions.deadlines import deadline_by
 from agent.sessions.session import Drain, EndReason, Process, Session, State
 from tiltyard.journal.events import get_logger
 
@@ -94,8 +94,7 @@ class Lifecycle:
     def arm(self) -> None:
         """Have the session come due when its lifetime is over."""
         if self._session.deadline is not None:
-            due = due_by(self._host.clock, self._session.deadline)
-            self._host.deadlines.set(self._session.internal_id, due)
+            self._host.deadlines.arm(self._session.internal_id, self._session.deadline)
 
     async def run_new(self) -> None:
         """Start the session, or undo all of it, and stay with it until its log is sealed."""

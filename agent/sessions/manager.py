@@ -231,7 +231,7 @@ class SessionManager:
 
     def expire_due(self) -> None:
         """End every session whose lifetime is over."""
-        for internal_id in self._host.deadlines.pop_due(self._host.clock.boottime()):
+        for internal_id in self._host.deadlines.pop_due():
             if internal_id == DRAIN:
                 self._end_drain()
                 continue

@@ -176,7 +176,7 @@ async def an_agent(
     made_with = {"ports": ports, "cores": cores, "max_sessions": max_sessions, "gpus": gpus}
     hosts[tmp_path] = engine, clock, made_with
     records = Records(tmp_path / "state")
-    feed, steps, deadlines = Feed(), Steps(), Deadlines()
+    feed, steps, deadlines = Feed(), Steps(), Deadlines(clock)
     cgroups = FakeCgroups(tmp_path / "cgroup")
     usage = UsageMeter(clock, cgroups.find)
     flows_forgotten: list[tuple[Port, ...]] = []

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.sessions.deadlines import Deadlines, deadline_after, due_boottime
+from agent.sessions.deadlines import Deadlines, deadline_after, deadline_by, due_boottime
 from agent.sessions.restarts import next_delay, should_restart
+from tests.fakes import FakeClock
 
 
 def test_the_delay_doubles_from_one_second_to_sixty() -> None:
@@ -49,17 +52,36 @@ def test_after_a_reboot_the_wall_clock_decides() -> None:
 
 
 def test_the_earliest_is_due_first_and_a_new_time_replaces_the_old() -> None:
-    deadlines = Deadlines()
-    deadlines.set("a", 10)
-    deadlines.set("b", 5)
-    deadlines.set("a", 20)
-    deadlines.set("c", 7)
+    clock = FakeClock()
+    now = clock.boottime()
+    deadlines = Deadlines(clock)
+    deadlines.set("a", now + 10)
+    deadlines.set("b", now - 1)
+    deadlines.set("a", now)
+    deadlines.set("c", now - 5)
+    deadlines.set("d", now + 1)
     deadlines.clear("c")
-    assert deadlines.next_due() == 5
-    assert deadlines.snapshot() == [(5, "b"), (20, "a")]
-    assert deadlines.pop_due(10) == ["b"]
-    assert deadlines.pop_due(20) == ["a"]
-    assert deadlines.next_due() is None
+    assert deadlines.next_due() == now - 1
+    assert deadlines.snapshot() == [(now - 1, "b"), (now, "a"), (now + 1, "d")]
+    assert deadlines.pop_due() == ["b", "a"]
+    assert deadlines.pop_due() == []
+    assert deadlines.next_due() == now + 1
+
+
+def test_deadlines_of_this_boot_and_of_an_earlier_one_are_due_in_their_order() -> None:
+    clock = FakeClock()
+    deadlines = Deadlines(clock)
+    for name, ttl in (("a", -1), ("b", -3), ("c", 5)):
+        earlier = replace(deadline_by(clock, ttl), boot_id="an earlier one", boottime=1e9)
+        deadlines.arm(name, earlier)
+        deadlines.arm(f"{name}{name}", deadline_by(clock, ttl - 0.5))
+    assert deadlines.pop_due() == ["bb", "b", "aa", "a"]
+    deadlines.clear("cc")
+    assert deadlines.next_due() == clock.boottime() + 5
+    deadlines.arm("c", deadline_by(clock, 1))
+    assert deadlines.next_due() == clock.boottime() + 1
+    deadlines.clear("c")
+    assert (deadlines.next_due(), deadlines.snapshot()) == (None, [])
 
 
 @given(
@@ -67,13 +89,16 @@ def test_the_earliest_is_due_first_and_a_new_time_replaces_the_old() -> None:
     st.integers(0, 50),
 )
 def test_exactly_what_is_due_is_popped(moves: list[tuple[str, int | None]], now: int) -> None:
-    deadlines, model = Deadlines(), dict[str, int]()
+    clock = FakeClock()
+    begin = clock.boottime() - now
+    deadlines, model = Deadlines(clock), dict[str, int]()
     for name, due in moves:
         if due is None:
             deadlines.clear(name)
             model.pop(name, None)
         else:
-            deadlines.set(name, due)
+            deadlines.set(name, begin + due)
             model[name] = due
-    assert sorted(deadlines.pop_due(now)) == sorted(n for n, due in model.items() if due <= now)
-    assert deadlines.next_due() == min((d for d in model.values() if d > now), default=None)
+    assert sorted(deadlines.pop_due()) == sorted(n for n, due in model.items() if due <= now)
+    left = min((begin + due for due in model.values() if due > now), default=None)
+    assert deadlines.next_due() == left

@@ -107,6 +107,9 @@ class VirtualClock:
 
     boottime = monotonic
 
+    def is_synchronised(self) -> bool:
+        return True
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 

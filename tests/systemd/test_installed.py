@@ -185,6 +185,28 @@ def test_the_agent_has_the_capabilities_that_it_needs(host: Installed) -> None:
     host.until_ready()  # the engine may have been held for away
 
 
+ASK_AND_SET = """
+import time
+from agent.clock import kernel_is_synchronised
+kernel_is_synchronised()
+try:
+    time.clock_settime(time.CLOCK_REALTIME, time.time())
+except PermissionError:
+    print("asked, not set")
+"""
+
+
+def test_the_agent_may_ask_whether_the_clock_is_synchronised_and_not_set_it(
+    host: Installed,
+) -> None:
+    unit = host.system.run("systemctl", "cat", AGENT)
+    bounds = r"^((?:Ambient|Capability|NoNew|Protect|Private|Restrict|SystemCall)\w+=.*)$"
+    properties = [f"--property={each}" for each in re.findall(bounds, unit, re.MULTILINE)]
+    run = ("systemd-run", "--quiet", "--wait", "--pipe", f"--uid={AGENT}", *properties)
+    said = host.system.run(*run, "/opt/tiltyard/agent/bin/python", "-c", ASK_AND_SET)
+    assert said == "asked, not set\n"
+
+
 def test_an_upgrade_of_the_agent_disturbs_no_session(host: Installed) -> None:
     before, plane = host.pid(AGENT), host.pid(CONTROL_PLANE)
     version = upgraded_sources(host.system)

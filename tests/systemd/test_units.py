@@ -129,6 +129,12 @@ def test_readiness_can_read_what_the_kernel_says_of_games() -> None:
     assert line("tiltyard-agent", "ProcSubset") == "all"
 
 
+def test_the_agent_may_ask_whether_the_clock_is_synchronised_and_not_set_it() -> None:
+    assert not lines("tiltyard-agent", "ProtectClock")  # refuses both
+    assert lines("tiltyard-agent", "SystemCallFilter")[-1] == "adjtimex clock_adjtime"
+    assert "CAP_SYS_TIME" not in line("tiltyard-agent", "CapabilityBoundingSet")
+
+
 @pytest.mark.root
 @pytest.mark.parametrize("unit", UNITS)
 def test_users_and_folders_are_made_as_the_units_want_them(unit: str, tmp_path: Path) -> None:

@@ -1,0 +1,108 @@
+"""Sessions of an earlier boot, whose lifetimes go by a wall clock that may be wrong or be set."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent.sessions.deadlines import HELD_SECONDS
+from agent.sessions.drain import DrainOrder
+from agent.sessions.session import EndReason
+from tests.agent.hosts import Agent, an_agent
+from tests.agent.samples import a_spec, an_id
+from tests.fakes import FakeClock, FakeEngine
+
+HOUR, DAY = 3600, 86_400
+
+
+@pytest.fixture(params=[EndReason.TTL, EndReason.DRAIN], ids=str)
+async def left(
+    request: pytest.FixtureRequest, tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> tuple[str, EndReason]:
+    """A session that has an hour when its machine restarts, and what is to end it then."""
+    reason: EndReason = request.param
+    ttl = HOUR if reason is EndReason.TTL else None
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(restart=True, ttl=ttl))
+        if reason is EndReason.DRAIN:
+            await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=HOUR))
+    engine.end(f"tiltyard-{session.internal_id}", 137)
+    clock.reboot()
+    return session.internal_id, reason
+
+
+@contextlib.asynccontextmanager
+async def _back(folder: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIterator[Agent]:
+    async with an_agent(folder, engine, clock) as agent:
+        keeper = asyncio.create_task(agent.timekeeper.run(), name="timekeeper")
+        try:
+            yield agent
+        finally:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+
+
+async def test_a_lifetime_waits_until_the_clock_is_synchronised(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, left: tuple[str, EndReason]
+) -> None:
+    internal_id, reason = left
+    clock.synchronised = False
+    clock.jump(DAY)
+    async with _back(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(internal_id)
+        await clock.advance(HELD_SECONDS - 1)
+        assert life.session.stop_reason is None
+        [warning] = agent.host.deadlines.warnings
+        assert warning.startswith("1 lifetimes")
+        clock.jump(-DAY)
+        clock.synchronised = True
+        await clock.advance(HOUR - HELD_SECONDS)
+        assert life.session.stop_reason is None
+        assert agent.host.deadlines.warnings == ()
+        await clock.advance(2)
+        assert life.session.stop_reason is reason
+
+
+async def test_a_lifetime_waits_ten_minutes_at_most(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, left: tuple[str, EndReason]
+) -> None:
+    internal_id, reason = left
+    clock.synchronised = False
+    clock.jump(DAY)
+    async with _back(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(internal_id)
+        await clock.advance(HELD_SECONDS - 1)
+        assert life.session.stop_reason is None
+        await clock.advance(2)
+        assert life.session.stop_reason is reason
+
+
+async def test_a_lifetime_follows_the_clock_when_it_is_set(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, left: tuple[str, EndReason]
+) -> None:
+    internal_id, reason = left
+    clock.jump(-DAY)
+    async with _back(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(internal_id)
+        await clock.advance(2 * HOUR)
+        assert life.session.stop_reason is None
+        clock.jump(DAY)
+        await clock.advance(1)
+        assert life.session.stop_reason is reason
+
+
+async def test_a_lifetime_of_this_boot_does_not_wait(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    clock.reboot()
+    clock.synchronised = False
+    async with _back(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+        clock.jump(-DAY)
+        await clock.advance(60)
+        life = agent.sessions.life(session.internal_id)
+        assert life.session.stop_reason is EndReason.TTL

@@ -69,6 +69,7 @@ class _Held:
     bound: bool = False
     renamed: str = ""
     log: list[LogPiece] = field(default_factory=list)
+    log_breaks: list[tuple[int, AgentError]] = field(default_factory=list)
     dropped: int = 0
     files: dict[str, bytes] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -282,6 +283,10 @@ class FakeEngine:
         del held.log[:pieces]
         held.dropped += pieces
 
+    def break_log(self, container: str, pieces: int, error: AgentError, *, times: int = 1) -> None:
+        """Let the next answers with a log fail once they have given so many pieces."""
+        self._find(container).log_breaks += [(pieces, error)] * times
+
     def put_file(self, container: str, path: str, data: bytes) -> None:
         self._find(container).files[path] = data
 
@@ -482,7 +487,11 @@ class FakeEngine:
         run = held.process
         begin = 0 if tail is None else max(0, len(held.log) - tail)
         next_piece = held.dropped + begin
+        left, error = held.log_breaks.pop(0) if held.log_breaks else (0, None)
         while True:
+            if error is not None and (left == 0 or next_piece >= held.dropped + len(held.log)):
+                raise error
+            left -= 1
             while next_piece >= held.dropped + len(held.log):
                 if not follow or held.process != run or held.removed:
                     return

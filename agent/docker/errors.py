@@ -1,7 +1,7 @@
 """What Docker says when something fails, as our errors: the one place that knows its sentences.
 
 Pure and without `docker`, so that calls on threads and streams on the loop share it. The sentences
-are those of Docker Engine 20.10 to 28.
+are those of Docker Engine 20.10.24, 26.1.5 and 28.5.2.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ def error_of_answer(call: Call, status: int, message: str) -> AgentError:
         return DiskFull(STORAGE, _short(text))
     if status == 404 and (missing := _missing(call, lower)) is not None:
         return missing
+    if status == 404 and call.name == "archive":
+        return PathNotFound(call.path)
     if status == 409 and call.name == "remove-image":
         return ImageInUse(call.image, _short(text))
     refusal = _REFUSALS[call.name](call, text) if call.name in _REFUSALS else None
@@ -217,7 +219,8 @@ def _read_refusal(call: Call, text: str) -> AgentError | None:
     lower = text.lower()
     if "dead or marked for removal" in lower:
         return ContainerGone(call.container)
-    if call.path and any(part in lower for part in _NO_PATH):
+    lower = lower.replace(call.path.lower(), "")
+    if call.name == "archive" and any(part in lower for part in _NO_PATH):
         return PathNotFound(call.path)
     return None
 
@@ -261,12 +264,13 @@ def _short(text: str) -> str:
 
 
 _NO_PATH = (
-    "could not find the file",
     "no such file or directory",
     "not a directory",
     "file name too long",
-    "too many links",  # symbolic ones that lead in a circle
+    "too many levels of symbolic links",  # in a circle, within a path: 26.1 and 28.5
+    "too many links",  # in a circle, at the end of a path, and within one: 20.10
 )
+"""Of an archive of what is not there, with status 500; all but the last are the kernel's."""
 
 _REFUSALS: Mapping[str, Callable[[Call, str], AgentError | None]] = {
     "create": _create_refusal,

@@ -44,7 +44,7 @@ OWN_NETWORK = "tiltyard0"
 
 MIN_API = "1.41"
 _MAX_API = "1.47"
-"""API versions of Docker Engine 20.10 to 27; a newer engine speaks the latter too."""
+"""API versions of Docker Engine: 20.10 speaks the first, 28.5 both."""
 _ICC = "com.docker.network.bridge.enable_icc"
 _BRIDGE_NAME = "com.docker.network.bridge.name"
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 from agent.engine import LOG_BYTES, Engine, LogPiece, name_of
-from agent.errors import ContainerGone, EngineTimeout, EngineUnavailable, LogGone
+from agent.errors import ContainerGone, EngineError, EngineTimeout, EngineUnavailable, LogGone
 from agent.logs.cursor import Cursor
 from agent.sessions.session import Session
 from tiltyard.journal.events import get_logger
@@ -26,6 +26,10 @@ LIVE_SECONDS = 600.0
 STEP_ANSWER_SECONDS = 60.0
 """How long one answer is read at most: what a slow reader has open takes room though dropped."""
 
+READ_TRIES = 5
+"""How often in a row an engine may fail to read on before the log counts as damaged: one that
+begins a new file at that moment may fail (26.1), and reads it a second later."""
+
 MISSING = b"[tiltyard: what was written here was dropped before it could be read]\n"
 """The line that stands for what a follower came too late for."""
 
@@ -41,14 +45,16 @@ class Follower:
         self._within_line = False
         self._told_of_gap = False
         self._begun = False
+        self._failures = 0
         self.complete = False
         """True when `read_on` came to the end of the log as it was when it began."""
 
     async def read_on(self, *, live: bool) -> AsyncGenerator[bytes]:
         """Yield what is new. With `live` wait for more until the run ends, while that is sound.
 
-        An engine that goes away ends it, to be called again; one that is not there at first is an
-        error. Raises LogGone and what else the engine fails with.
+        An engine that goes away ends it, to be called again, and so does one that fails within the
+        log, for READ_TRIES times without anything new. One that fails at first is an error. Raises
+        LogGone and what else the engine fails with.
         """
         self.complete = False
         try:
@@ -59,8 +65,9 @@ class Follower:
             async with aclosing(self._catch_up()) as chunks:
                 async for data in chunks:
                     yield data
-        except (EngineUnavailable, EngineTimeout) as error:
-            if not self._begun:
+        except (EngineUnavailable, EngineTimeout, EngineError) as error:
+            self._failures += isinstance(error, EngineError)
+            if not self._begun or self._failures >= READ_TRIES:
                 raise
             log.info(
                 "the log is asked for again",
@@ -68,6 +75,7 @@ class Follower:
                 error=str(error),
             )
         else:
+            self._failures = 0
             self.complete = True
 
     async def _live(self) -> AsyncGenerator[bytes]:
@@ -119,6 +127,7 @@ class Follower:
     def _new(self, pieces: Sequence[LogPiece]) -> bytes:
         data = _joined(self._cursor.take(pieces))
         if data:
+            self._failures = 0
             self._told_of_gap = False
             self._within_line = not data.endswith(b"\n")
         return data

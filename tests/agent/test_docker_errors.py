@@ -1,4 +1,4 @@
-"""Docker's own sentences, most of them copied from 20.10.24 and 28, and what they mean."""
+"""Docker's own sentences, most of them of 20.10.24, 26.1.5 or 28.5.2, and what they mean."""
 
 from __future__ import annotations
 
@@ -158,7 +158,29 @@ SHIM = (
             "Could not find the file /data in container tiltyard-x",
             PathNotFound("/data"),
         ),
-        (ARCHIVE, 400, "not a directory", PathNotFound("/data")),
+        (ARCHIVE, 404, "worded in another way", PathNotFound("/data")),
+        (ARCHIVE, 500, "lstat /data: not a directory", PathNotFound("/data")),
+        (ARCHIVE, 500, "lstat /data: file name too long", PathNotFound("/data")),
+        (ARCHIVE, 500, "lstat /data: no such file or directory", PathNotFound("/data")),
+        (
+            ARCHIVE,  # 20.10; of 26.1 and 28.5 only where the last part of the path is the link
+            500,
+            "evalSymlinksInScope: too many links in /var/lib/docker/overlay2/8a86/merged/data",
+            PathNotFound("/data"),
+        ),
+        (
+            ARCHIVE,  # 26.1 and 28.5
+            500,
+            "lstat /data: too many levels of symbolic links",
+            PathNotFound("/data"),
+        ),
+        (ARCHIVE, 500, "lstat /data: input/output error", EngineError("archive", "")),
+        (
+            Call("archive", container="tiltyard-x", path="/not a directory"),
+            500,
+            "lstat /not a directory: input/output error",
+            EngineError("archive", ""),
+        ),
         (ARCHIVE, 404, "No such container: tiltyard-x", ContainerGone("tiltyard-x")),
         (
             Call("logs", container="tiltyard-x"),

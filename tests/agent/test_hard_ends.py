@@ -148,26 +148,30 @@ async def test_what_a_process_that_cannot_be_killed_uses_stays_held(
         await until_sealed(agent, internal_id)
 
 
-async def test_a_log_that_cannot_be_read_to_its_end_is_kept_as_far_as_it_can(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_log_that_cannot_be_read_to_its_end_is_kept_as_far_as_it_can(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    agent.engine.write_log(f"tiltyard-{session.internal_id}", b"one\ntwo\n")
-    real = agent.engine._read_log
-
-    async def breaking(held: object, **options: object) -> object:
-        async for pieces in real(held, **options):  # type: ignore[arg-type]  # passed through
-            yield pieces
-        raise EngineError("logs", "invalid header")
-
-    monkeypatch.setattr(agent.engine, "_read_log", breaking)
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"one\ntwo\nthree\n")
+    broken = EngineError("logs", "invalid header")
+    agent.engine.break_log(name, 2, broken, times=SEAL_TRIES + 1)
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.clock.advance(RETRY_FIRST_SECONDS)
     assert not _now(agent, session.internal_id).log_sealed
-    await agent.clock.advance(RETRY_FIRST_SECONDS * 2**SEAL_TRIES)
-    await until_sealed(agent, session.internal_id)
+    while not _now(agent, session.internal_id).log_sealed:
+        await agent.clock.advance(RETRY_FIRST_SECONDS)
     sealed = agent.records.log_path(session.internal_id).read_bytes()
-    assert sealed == b"one\ntwo\n" + UNREADABLE % b"cannot logs: invalid header"
+    assert sealed == b"one\ntwo\n" + UNREADABLE % str(broken).encode()
+
+
+async def test_a_log_that_fails_once_within_is_sealed_whole(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"one\ntwo\n")
+    agent.engine.break_log(name, 1, EngineError("logs", "unexpected number of bytes"))
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    while not _now(agent, session.internal_id).log_sealed:
+        await agent.clock.advance(RETRY_FIRST_SECONDS)
+    assert agent.records.log_path(session.internal_id).read_bytes() == b"one\ntwo\n"
 
 
 async def test_a_log_that_cannot_be_opened_does_not_keep_its_container_for_ever(

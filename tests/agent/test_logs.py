@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import EngineUnavailable, LogGone
+from agent.errors import EngineError, EngineUnavailable, LogGone
 from agent.logs import follower as log_follower
 from agent.logs import reading as logs
-from agent.logs.follower import MISSING
+from agent.logs.follower import MISSING, READ_TRIES
 from agent.logs.sealed import SealedLog
 from agent.sessions.session import EndReason, State
 from tests.agent.hosts import Agent, an_agent, until, until_sealed
@@ -174,6 +174,50 @@ async def test_a_follower_outlasts_an_engine_that_goes_away(agent: Agent) -> Non
     await agent.clock.advance(logs.STEP_SECONDS)
     agent.engine.end(name, 0)
     assert await follower == b"1\n2\n"
+
+
+ROTATED = EngineError("logs", "unexpected number of bytes read from log message footer")
+"""What 26.1.5 says within a log while it begins a new file."""
+
+
+async def test_a_log_that_fails_within_is_read_on_behind_the_last_complete_line(
+    agent: Agent,
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"1\n2\n")
+    agent.engine.break_log(name, 1, ROTATED)
+    agent.engine.break_log(name, 2, ROTATED)
+    agent.engine.break_log(name, 0, ROTATED, times=READ_TRIES - 2)
+    once = asyncio.create_task(whole(agent, session.internal_id))
+    await agent.clock.advance((READ_TRIES + 1) * logs.STEP_SECONDS)
+    assert await once == b"1\n2\n"
+
+    agent.engine.break_log(name, 1, ROTATED)
+    follower = asyncio.create_task(whole(agent, session.internal_id, follow=True))
+    await agent.clock.advance(0)
+    agent.engine.write_log(name, b"3\n" + b"4" * 20_000)
+    await agent.clock.advance(0)
+    agent.engine.break_log(name, 3, ROTATED)
+    agent.engine.write_log(name, b"5\n")
+    await agent.clock.advance(logs.STEP_SECONDS)
+    agent.engine.end(name, 0)
+    await agent.clock.advance(logs.STEP_SECONDS)
+    assert await follower == b"1\n2\n3\n" + b"4" * 20_000 + b"5\n"
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_a_log_that_always_fails_at_one_place_is_an_error_in_the_end(
+    agent: Agent, *, follow: bool
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"1\n2\n")
+    agent.engine.break_log(name, 1, ROTATED, times=100)
+    reader = asyncio.create_task(whole(agent, session.internal_id, follow=follow))
+    await agent.clock.advance(10 * READ_TRIES * logs.STEP_SECONDS)
+    with pytest.raises(EngineError, match="log message footer"):
+        await reader
 
 
 async def test_an_engine_that_is_away_at_first_is_an_error(agent: Agent) -> None:

@@ -17,7 +17,7 @@ from agent.clock import SystemClock
 from agent.docker import container_config
 from agent.docker.engine import DockerEngine
 from agent.engine import LOG_BYTES, ContainerSpec, LogPiece
-from agent.errors import LogGone
+from agent.errors import EngineError, LogGone
 from agent.logs import follower as log_follower
 from agent.logs import reading as logs
 from agent.logs.follower import MISSING, TAIL_PIECES
@@ -86,9 +86,17 @@ class Game:
             continue
 
     async def log(self, tail: int | None = None) -> list[LogPiece]:
-        """All that the engine has, or the last pieces."""
-        async with self.engine.logs(self.container, tail=tail) as answer:
-            return [piece async for pieces in answer for piece in pieces]
+        """All that the engine has, or the last pieces.
+
+        26.1 fails now and then while it begins a new file: it is asked again.
+        """
+        while True:
+            try:
+                async with self.engine.logs(self.container, tail=tail) as answer:
+                    return [piece async for pieces in answer for piece in pieces]
+            except EngineError as error:
+                if "log message footer" not in error.cause:
+                    raise
 
     def followed(self) -> AsyncGenerator[bytes]:
         nowhere = Records(Path("/nonexistent"))

@@ -29,6 +29,12 @@ from controlplane.storage.tag_store import Tag
 MAX_REPOSITORY = 255
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*\Z", re.ASCII)
+MAX_PORTS = 32
+"""Of an application: the engine publishes them one by one, under a lock."""
+
+MAX_REGIONS = 256
+"""Of an application."""
+
 _NOT_A_REPOSITORY = Violation("repository", "is not an OCI repository name")
 
 

@@ -134,12 +134,19 @@ class TiltyardError(Exception):
         return self.message if self.details == self.message else f"{self.message}: {self.details}"
 
 
+MAX_VIOLATIONS = 100
+"""Of one request that an answer lists; of more it gives the number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     """One bad field of a request; `field` is a path such as `ports[0].host`."""
 
     field: str
     description: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.description}"
 
 
 @dataclass(eq=False)
@@ -176,12 +183,22 @@ class InvalidRequestError(TiltyardError):
 
     violations: tuple[Violation, ...]
     reason = Reason.INVALID_REQUEST
-    template = "invalid request"
+    template = "cannot accept the request: {violations[0]}"
+
+    @property
+    def listed(self) -> tuple[Violation, ...]:
+        """The violations that an answer lists."""
+        return self.violations[:MAX_VIOLATIONS]
 
     @property
     def details(self) -> str:
         """The violations in one line."""
-        return "; ".join(f"{v.field}: {v.description}" for v in self.violations)
+        left_out = len(self.violations) - len(self.listed)
+        more = f"; and {left_out} more" if left_out else ""
+        return "; ".join(map(str, self.listed)) + more
+
+    def __str__(self) -> str:
+        return f"cannot accept the request: {self.details}"
 
 
 @dataclass(eq=False)

@@ -4,6 +4,7 @@ import ipaddress
 import re
 import unicodedata
 
+MAX_NAME = 128
 NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 NAME_RULE = (
     "must be 1 to 128 of A-Z, a-z, 0-9, '.', '_' and '-', and begin with a letter or a digit"
@@ -22,11 +23,12 @@ ADDRESS_PATTERN = rf"{_LABEL}(?:\.{_LABEL})*(?::[1-9][0-9]{{0,4}})?"
 
 MAX_HOST = 253
 MAX_PORT = 65535
+MAX_ADDRESS = MAX_HOST + len(":65535")
 
 MAX_USERNAME, MAX_PASSWORD = 256, 4096
 """Characters; tokens of clouds that are used as passwords have some 3,000."""
 
-MAX_AUTH_HOSTS = 16
+MAX_ALIASES, MAX_AUTH_HOSTS = 16, 16
 USERNAME_RULE = f"must be 1 to {MAX_USERNAME} characters, none of them ':' or a control character"
 """A colon ends the name in a header for a log-in (RFC 7617)."""
 

@@ -5,7 +5,12 @@ from collections.abc import Sequence
 from controlplane.errors import InvalidRequestError, NotFoundError, Violation
 from controlplane.failpoints import Reach, go_on
 from controlplane.storage.account_store import Caller
-from controlplane.storage.player_store import MAX_PLAYERS, PlayerStore, SessionFull
+from controlplane.storage.player_store import (
+    MAX_PLAYERS,
+    MAX_PLAYERS_BYTES,
+    PlayerStore,
+    SessionFull,
+)
 
 
 class Players:
@@ -29,7 +34,10 @@ class Players:
         if joined is None:
             raise NotFoundError("session", session_id)
         if isinstance(joined, SessionFull):
-            text = f"a session has at most {MAX_PLAYERS} players"
+            text = (
+                f"a session has at most {MAX_PLAYERS} players, with ids of at most"
+                f" {MAX_PLAYERS_BYTES} bytes as JSON"
+            )
             raise InvalidRequestError((Violation("players", text),))
         await self._reach("players.joined")
         return joined

@@ -7,8 +7,8 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_va
 from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
-from controlplane.api.fields import PortNumber, Text, json_pattern
-from controlplane.applications import ApplicationEdit
+from controlplane.api.fields import Name, PortNumber, json_pattern
+from controlplane.applications import MAX_PORTS, MAX_REGIONS, ApplicationEdit
 from controlplane.fleet.contract import NetworkMode, PortRequest, Protocol, Resources
 from controlplane.registries.client import TAG
 from controlplane.storage.application_store import Application
@@ -93,25 +93,28 @@ def _covered(reservation: _Reserved, info: ValidationInfo) -> _Reserved:
     return reservation
 
 
+_Repository = Annotated[str, Field(min_length=1, max_length=512)]
 _TagKeep = Annotated[int, Field(ge=1, le=100)]
 _NetworkMode = Literal["bridge", "host"]
-_Regions = Annotated[list[str], Field(min_length=1)]
-_Ports = Annotated[list[PortBindingBody], AfterValidator(_each_once)]
+_Regions = Annotated[list[Name], Field(min_length=1, max_length=MAX_REGIONS)]
+_Ports = Annotated[list[PortBindingBody], Field(max_length=MAX_PORTS), AfterValidator(_each_once)]
 
 
 class ApplicationBody(Body):
     """The body of POST /application."""
 
     name: Annotated[
-        str, AfterValidator(_name), Field(json_schema_extra={"pattern": json_pattern(_NAME)})
+        str,
+        Field(max_length=128, json_schema_extra={"pattern": json_pattern(_NAME)}),
+        AfterValidator(_name),
     ]
-    registry: Text
-    repository: Text
+    registry: Name
+    repository: _Repository
     tagKeep: _TagKeep  # noqa: N815  # the interface's name
     networkMode: _NetworkMode  # noqa: N815  # the interface's name
     limits: ResourcesBody
     reservation: Annotated[ResourcesBody, AfterValidator(_covered)]
-    nodePool: Text  # noqa: N815  # the interface's name
+    nodePool: Name  # noqa: N815  # the interface's name
     regions: _Regions
     ports: _Ports
 
@@ -135,13 +138,13 @@ class ApplicationBody(Body):
 class ApplicationEditBody(Body):
     """The body of PUT /application/{name}; what is absent or `null` stays as it is."""
 
-    registry: Text | None = None
-    repository: Text | None = None
+    registry: Name | None = None
+    repository: _Repository | None = None
     tagKeep: _TagKeep | None = None  # noqa: N815  # the interface's name
     networkMode: _NetworkMode | None = None  # noqa: N815  # the interface's name
     limits: ResourcesBody | None = None
     reservation: Annotated[ResourcesBody | None, AfterValidator(_covered)] = None
-    nodePool: Text | None = None  # noqa: N815  # the interface's name
+    nodePool: Name | None = None  # noqa: N815  # the interface's name
     regions: _Regions | None = None
     ports: _Ports | None = None
 
@@ -163,7 +166,7 @@ class ApplicationEditBody(Body):
 class TagBody(Body):
     """The body of POST /application/{name}/tags."""
 
-    tag: Annotated[str, Field(json_schema_extra={"pattern": json_pattern(TAG)})]
+    tag: Annotated[str, Field(max_length=128, json_schema_extra={"pattern": json_pattern(TAG)})]
 
 
 class ListedResources(TypedDict):

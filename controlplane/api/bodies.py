@@ -1,14 +1,18 @@
 """Reading a request's body into a model: closed, strict, every violation at once."""
 
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from controlplane.errors import BodyTooLargeError, InvalidRequestError, Violation
 from controlplane.json_reader import read_json
 
 MAX_BODY = 1024 * 1024
+MAX_PROPERTIES = 100
+"""Of one object; no model has so many, and each unknown one is a violation."""
+MAX_FIELD = 256
+"""Characters of a violation's field: a caller chooses the names of unknown properties."""
 _Body = TypeVar("_Body", bound="Body")
 
 
@@ -21,6 +25,13 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
     max_bytes: ClassVar[int] = MAX_BODY
     misfit: ClassVar[type[InvalidRequestError]] = InvalidRequestError
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_properties(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > MAX_PROPERTIES:
+            raise ValueError(f"must have at most {MAX_PROPERTIES} properties")
+        return value
 
 
 async def read_body(request: web.Request, model: type[_Body]) -> _Body:
@@ -55,7 +66,7 @@ async def _read_at_most(request: web.Request, max_bytes: int) -> bytes:
 def violations_of(error: ValidationError) -> tuple[Violation, ...]:
     """Translate pydantic's errors: `("ports", 0, "host")` is `ports[0].host`."""
     return tuple(
-        Violation(_path(details["loc"]), _description(details["msg"]))
+        Violation(_path(details["loc"]), description_of(details["msg"]))
         for details in error.errors(include_url=False, include_input=False, include_context=False)
     )
 
@@ -69,11 +80,19 @@ def _path(location: tuple[int | str, ...]) -> str:
             path += f"[{part}]"
         else:
             path += f".{part}" if path else part
-    return path or "body"
+    return shortened(path) or "body"
 
 
-def _description(message: str) -> str:
-    return message.removeprefix("Value error, ")
+def shortened(field: str) -> str:
+    """Shorten the path of a violation."""
+    return field if len(field) <= MAX_FIELD else f"{field[:MAX_FIELD]}…"
+
+
+def description_of(message: str) -> str:
+    """Give a message of pydantic in the words of a violation."""
+    if message.startswith("Value error, "):
+        return message.removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
 
 
 def _invalid(description: str) -> InvalidRequestError:

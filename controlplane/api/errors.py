@@ -69,7 +69,10 @@ class ShownViolation(TypedDict):
 
 
 class ErrorResponse(TypedDict):
-    """What every error answers."""
+    """What every error answers.
+
+    `violations` lists at most 100 bad fields; `violationCount` is there when there are more.
+    """
 
     statusCode: int
     code: Annotated[str, Field(json_schema_extra={"enum": sorted(set(_CODES.values()))})]
@@ -79,6 +82,7 @@ class ErrorResponse(TypedDict):
     timestamp: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
     identifier: Annotated[str, Field(json_schema_extra={"format": "uuid"})]
     violations: NotRequired[list[ShownViolation]]
+    violationCount: NotRequired[int]
 
 
 def error_body(
@@ -163,8 +167,10 @@ def _from_ours(request: web.Request, error: TiltyardError) -> web.Response:
     more: dict[str, Any] = {}
     if isinstance(error, InvalidRequestError):
         more["violations"] = [
-            {"field": v.field, "description": v.description} for v in error.violations
+            {"field": v.field, "description": v.description} for v in error.listed
         ]
+        if len(error.violations) > len(error.listed):
+            more["violationCount"] = len(error.violations)
     response = error_response(request, status, error.message, error.details, **more)
     if isinstance(error, _RETRIED):
         response.headers["Retry-After"] = str(error.retry_after)

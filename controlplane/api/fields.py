@@ -2,21 +2,28 @@
 
 import json
 import re
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from controlplane.durations import parse_duration
 from controlplane.names import has_controls
 
-MAX_LABELS_BYTES = 64 * 1024
-"""Of a session's labels as JSON: every list shows them."""
+MAX_JSON_BYTES = 64 * 1024
+"""Of labels, which every list shows, and of variables and arguments: each as JSON."""
+
+MAX_ENTRIES = 1000
+"""Of labels, of variables and of arguments."""
+
+_Sized = TypeVar("_Sized", Mapping[str, str], Sequence[str])
 
 _RESERVED = re.compile(r"TILTYARD_(?:SESSION_ID|CONTAINER|HOST|IP|PORT_(?:TCP|UDP)_[0-9]+)\Z")
 """The names that every host injects. A host may inject more; its agent refuses those."""
 
 
-def _no_control_characters(text: str) -> str:
+def no_control_characters(text: str) -> str:
+    """Refuse control characters; bound the length before, since each character is looked at."""
     if has_controls(text):
         raise ValueError("must not hold control characters")
     return text
@@ -30,10 +37,22 @@ def _environment_name(name: str) -> str:
     return name
 
 
-def _not_too_large(labels: dict[str, str]) -> dict[str, str]:
-    if len(json.dumps(labels)) > MAX_LABELS_BYTES:
-        raise ValueError(f"must be at most {MAX_LABELS_BYTES} bytes as JSON")
-    return labels
+def json_bytes(value: object) -> int:
+    """Count the bytes of a value as JSON: a character beyond ASCII takes 6 or 12."""
+    return len(json.dumps(value))
+
+
+def _small_as_json(value: _Sized) -> _Sized:
+    if json_bytes(value) > MAX_JSON_BYTES:
+        raise ValueError(f"must be at most {MAX_JSON_BYTES} bytes as JSON")
+    return value
+
+
+def _few_entries(value: Any) -> Any:
+    """Refuse a large object before its entries are looked at, which pydantic does first."""
+    if isinstance(value, dict) and len(value) > MAX_ENTRIES:
+        raise ValueError(f"must have at most {MAX_ENTRIES} entries")
+    return value
 
 
 def _duration(text: str) -> str:
@@ -47,34 +66,56 @@ def json_pattern(pattern: re.Pattern[str]) -> str:
     return f"^{matched}$"
 
 
-Text = Annotated[str, Field(min_length=1)]
-NoControls = Annotated[
-    str,
-    AfterValidator(_no_control_characters),
-    Field(json_schema_extra={"pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}),
-]
-"""Text without control characters."""
+NO_CONTROLS: dict[str, Any] = {"pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
+"""What a schema says of `no_control_characters`."""
 
-Labels = Annotated[dict[str, str], AfterValidator(_not_too_large)]
-"""What a caller finds sessions by."""
+Text = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+"""The name of something that is looked up."""
 
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
-SessionId = Annotated[NoControls, Field(min_length=1, max_length=256)]
+SessionId = Annotated[
+    str,
+    Field(min_length=1, max_length=256, json_schema_extra=NO_CONTROLS),
+    AfterValidator(no_control_characters),
+]
+ExternalId = Annotated[
+    str,
+    Field(max_length=256, json_schema_extra=NO_CONTROLS),
+    AfterValidator(no_control_characters),
+]
 Duration = Annotated[
     str,
     AfterValidator(_duration),
     Field(json_schema_extra={"pattern": "^([0-9]{1,6}h([0-9]{1,6}m)?|[0-9]{1,6}m)$"}),
 ]
 """`<hours>h<minutes>m`, at most 8760h; what is below one minute counts as one minute."""
-EnvironmentName = Annotated[
+_EnvironmentName = Annotated[
     str,
     AfterValidator(_environment_name),
     Field(
-        min_length=1,
         json_schema_extra={
             "pattern": r"^[^=\u0000]+$",
             "not": {"pattern": json_pattern(_RESERVED)},
         },
     ),
 ]
-"""The name of a variable that a caller sets."""
+
+Labels = Annotated[
+    dict[str, str],
+    Field(max_length=MAX_ENTRIES),
+    AfterValidator(_small_as_json),
+    BeforeValidator(_few_entries),
+]
+"""What a caller finds sessions by."""
+
+Environment = Annotated[
+    dict[_EnvironmentName, Text],
+    Field(max_length=MAX_ENTRIES),
+    AfterValidator(_small_as_json),
+    BeforeValidator(_few_entries),
+]
+"""The variables that a caller sets."""
+
+Arguments = Annotated[list[Text], Field(max_length=MAX_ENTRIES), AfterValidator(_small_as_json)]
+"""What follows the entrypoint of an image."""

@@ -8,6 +8,7 @@ from aiohttp import web
 from multidict import MultiMapping
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from controlplane.api.bodies import description_of, shortened
 from controlplane.errors import InvalidRequestError, Violation
 
 MAX_KEYS = 32
@@ -130,4 +131,4 @@ def _violations_of(error: ValidationError) -> Iterator[Violation]:
     for details in error.errors(include_url=False, include_input=False, include_context=False):
         name, *inner = map(str, details["loc"])
         field = name + "".join(f"[{key}]" for key in inner if key != "[key]")
-        yield Violation(field, details["msg"].removeprefix("Value error, "))
+        yield Violation(shortened(field), description_of(details["msg"]))

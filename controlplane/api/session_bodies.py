@@ -1,19 +1,23 @@
 """The bodies of sessions: what is accepted, and what is shown."""
 
-from typing import ClassVar, Literal, NotRequired
+from typing import Annotated, ClassVar, Literal, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
 from controlplane.api.fields import (
+    Arguments,
     Duration,
-    EnvironmentName,
+    Environment,
+    ExternalId,
     Labels,
+    Name,
     PortNumber,
     SessionId,
-    Text,
 )
 from controlplane.api.queries import Flag, Integer, Query, Record
+from controlplane.applications import MAX_PORTS
 from controlplane.durations import parse_duration
 from controlplane.fleet.contract import HostSession, Port, Protocol
 from controlplane.fleet.status import SessionStatus
@@ -38,17 +42,17 @@ class PortBody(Body):
 class StartBody(Body):
     """The body of POST /session; `null` counts as absent."""
 
-    location: Text
-    image: Text
+    location: Name
+    image: Name
     id: SessionId | None = None
-    env: dict[EnvironmentName, Text] | None = None
-    args: list[Text] | None = None
+    env: Environment | None = None
+    args: Arguments | None = None
     restart: bool | None = None
     labels: Labels | None = None
-    version: str | None = None
+    version: Annotated[str, Field(max_length=256)] | None = None
     ttl: Duration | None = None
-    external_id: str | None = None
-    ports: list[PortBody] | None = None
+    external_id: ExternalId | None = None
+    ports: Annotated[list[PortBody], Field(max_length=MAX_PORTS)] | None = None
 
     def request(self) -> StartRequest:
         """Translate into the use case's terms."""
@@ -84,10 +88,10 @@ class SessionsQuery(Query):
     refused: ClassVar = {"filterNot": "is not supported"}
 
     all: Flag = False
-    location: Text | None = None
-    image: Text | None = None
-    tag: Text | None = None
-    host: Text | None = None
+    location: str | None = None
+    image: str | None = None
+    tag: str | None = None
+    host: str | None = None
     playerCount: PlayerBounds | None = None  # noqa: N815  # the interface's name
     filter: Record | None = None
 

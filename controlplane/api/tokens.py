@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
-from controlplane.api.fields import Duration, NoControls
+from controlplane.api.fields import NO_CONTROLS, Duration, no_control_characters
 from controlplane.api.operation import NO_STORE, Answer, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.delegation import Delegated
@@ -23,10 +23,15 @@ def _scope(text: str) -> str:
     return text
 
 
-TokenName = Annotated[NoControls, Field(min_length=1, max_length=128)]
+TokenName = Annotated[
+    str,
+    Field(min_length=1, max_length=128, json_schema_extra=NO_CONTROLS),
+    AfterValidator(no_control_characters),
+]
 ScopeName = Annotated[
     str, AfterValidator(_scope), Field(json_schema_extra={"enum": sorted(Scope)})
 ]
+Scopes = Annotated[list[ScopeName], Field(max_length=100)]
 
 
 class TokenBody(Body):
@@ -36,7 +41,7 @@ class TokenBody(Body):
     misfit = BadRequestError
 
     name: TokenName
-    scopes: list[ScopeName]
+    scopes: Scopes
     expires_after: Duration | None = None
 
     def delegated(self) -> Delegated:

@@ -7,7 +7,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
-from controlplane.api.fields import EnvironmentName, Labels, Text
+from controlplane.api.fields import Arguments, Environment, Labels
 from controlplane.api.operation import Answer, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.storage.warm_pool_store import WarmPool
@@ -26,8 +26,8 @@ class WarmPoolBody(Body):
 
     size: Annotated[int, Field(ge=0, le=1000)]
     enabled: bool | None = None
-    env: dict[EnvironmentName, Text] | None = None
-    args: list[Text] | None = None
+    env: Environment | None = None
+    args: Arguments | None = None
     labels: Labels | None = None
     claimSignal: ClaimSignal | None = None  # noqa: N815  # the name in JSON
 

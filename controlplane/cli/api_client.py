@@ -123,7 +123,7 @@ def _refusal(content: Any) -> ApiError | None:
     """Read an ErrorResponse; None when it is something else."""
     try:
         violations = tuple((v["field"], v["description"]) for v in content.get("violations", ()))
-        text = content["message"] if violations else content["details"]
+        text = "invalid request" if violations else content["details"]
     except (AttributeError, KeyError, TypeError):
         return None
     return ApiError(str(text), violations)

@@ -12,8 +12,14 @@ from controlplane.storage.session_ids import own_id
 from controlplane.storage.session_store import Session, read_session
 from controlplane.storage.store import Store
 
-MAX_PLAYERS = 10_000
+MAX_PLAYERS = 2000
 """Of one session: every join answers with all of them."""
+
+MAX_PLAYERS_BYTES = 512 * 1024
+"""Of the ids of a session, and of a call, as JSON. So many ids of 256 ASCII characters fit."""
+
+_MAX_ID_BYTES = 256 * len(r"\ud83c\udfae") + len('"", ')
+"""Of one id as JSON."""
 
 FEW = 100
 """Players that are read where others wait: some 0.1 ms. More are read beside those."""
@@ -132,7 +138,7 @@ def _join(
     values = (account, session_id, json.dumps(players))
     before = db.execute(f"{_JOINED} AND {_NAMED}", values).fetchall()
     new = len(set(players)) - len(before)
-    if new and live[0] + new > MAX_PLAYERS:
+    if new and not _have_room(db, account, session_id, live[0] + new, players):
         return SessionFull()
     inserted = db.execute(
         "INSERT OR IGNORE INTO player(account, session, player)"
@@ -146,6 +152,18 @@ def _join(
     named = [_numbered(row) for row in db.execute(f"{_JOINED} AND {_NAMED}", values)]
     last = db.execute("SELECT max(sequence) FROM player").fetchone()[0]
     return _Joined(int(last), named)
+
+
+def _have_room(
+    db: Database, account: str, session_id: str, count: int, players: Sequence[str]
+) -> bool:
+    """Return whether a session may have `count` players once these have joined it."""
+    if count > MAX_PLAYERS:
+        return False
+    if count * _MAX_ID_BYTES <= MAX_PLAYERS_BYTES:
+        return True
+    joined = [_player(row) for row in db.execute(_IN_ORDER, (account, session_id))]
+    return len(json.dumps(list({*joined, *players}))) <= MAX_PLAYERS_BYTES
 
 
 def _few(db: Database, account: str, session_id: str, count: int) -> list[str] | None:

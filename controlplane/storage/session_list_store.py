@@ -95,10 +95,11 @@ def list_query(
     filters: dict[str, Place | None] = {
         f"{walk.place} > ?": walk.first if after is None else after,
         f"{walk.place} <= ?": upto,
-        "location = ?": wanted.location,
-        "application = ?": wanted.application,
-        "tag = ?": wanted.tag,
-        "host = ?": wanted.host,
+        # A session that is being started has no host and may have no tag: "" matches none.
+        "location = nullif(?, '')": wanted.location,
+        "application = nullif(?, '')": wanted.application,
+        "tag = nullif(?, '')": wanted.tag,
+        "host = nullif(?, '')": wanted.host,
         "player_count > ?": None if low is None else max(-1, min(low, _LARGEST)),
         "player_count < ?": None if high is None or high > _LARGEST else max(0, high),
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tests.bench import agent, artifact, cold, fleet, logs, read, report, ttl, warm
+from tests.bench import agent, artifact, bodies, cold, fleet, logs, read, report, ttl, warm
 from tests.bench.report import Result
 from tests.deployment import StepFailed, Steps, exit_on_signals
 
@@ -19,6 +19,7 @@ PARTS: Mapping[str, Part] = {
     "cold": cold.measure,
     "warm": warm.measure,
     "read": read.measure,
+    "bodies": bodies.measure,
     "fleet": fleet.measure,
     "agent": agent.measure,
     "logs": logs.measure,

@@ -44,6 +44,7 @@ PROMISED = {
         "agent.idle_core",
         "agent.adopt_s",
     },
+    "bodies": {"bodies.largest_ms", "bodies.worst_ms"},
     "ttl": {"ttl.late_p99_ms", "ttl.early"},
     "warm": {
         "warm.one.p50_ms",

@@ -60,10 +60,15 @@ def _finish(coroutine: Coroutine[Any, Any, _T]) -> _T:
     raise AssertionError("it waits")
 
 
+def read_sent(model: type[Body], body: bytes) -> Body:
+    """Read a body as a handler does; raises InvalidRequestError."""
+    return _finish(read_body(cast("web.Request", Sent(body)), model))
+
+
 def take(model: type[Body], body: bytes) -> Body | Refused:
     """Read a body as a handler does."""
     try:
-        return _finish(read_body(cast("web.Request", Sent(body)), model))
+        return read_sent(model, body)
     except InvalidRequestError as error:
         violations = error.violations
     assert violations

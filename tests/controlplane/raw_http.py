@@ -134,7 +134,7 @@ def assert_documented(answer: RawAnswer, *, body: bool = True) -> None:
     if not body:
         return
     error = answer.json
-    assert FIELDS <= set(error) <= FIELDS | {"violations"}
+    assert FIELDS <= set(error) <= FIELDS | {"violations", "violationCount"}
     assert error["statusCode"] == answer.status
     assert answer.status in CODES[error["code"]]
     assert error["message"]

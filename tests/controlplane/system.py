@@ -288,7 +288,7 @@ def assert_error(answer: Answer, status: int, *fields: str) -> None:
     assert answer.status == status, answer.text
     body = answer.json
     required = {"statusCode", "code", "message", "details", "path", "timestamp", "identifier"}
-    assert required <= set(body) <= required | {"violations"}
+    assert required <= set(body) <= required | {"violations", "violationCount"}
     assert body["statusCode"] == status
     assert body["code"] == _CODES[status]
     assert body["message"]

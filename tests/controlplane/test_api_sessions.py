@@ -308,6 +308,9 @@ async def test_a_malformed_query_is_refused(system: System, query: str, field: s
         ("", {"a", "b"}),
         ("location=local&image=game&tag=v1&host=192.0.2.1", {"a", "b"}),
         ("location=elsewhere", set()),
+        *((f"all=1&{name}=", set()) for name in ("location", "image", "tag", "host")),
+        ("filter[m]=", set()),
+        ("filter[empty]=", {"b"}),
         ("filter[m]=1", {"a"}),
         ("filter[m]=1&filter[n]=2", set()),
         ("playerCount[gt]=-1&playerCount[lt]=99999999999999999999999", {"a", "b"}),
@@ -317,9 +320,30 @@ async def test_a_malformed_query_is_refused(system: System, query: str, field: s
 )
 async def test_a_list_is_filtered(system: System, query: str, found: set[str]) -> None:
     await system.start(id="a", labels={"m": "1"})
-    await system.start(id="b", labels={"m": "2"})
+    await system.start(id="b", labels={"m": "2", "empty": ""})
     entries = (await system.call("GET", f"/session?{query}")).json["sessions"]
     assert {entry["id"] for entry in entries} == found
+
+
+async def test_an_empty_filter_finds_no_session_whose_host_is_not_known_yet(
+    system: System,
+) -> None:
+    release = asyncio.Event()
+
+    async def hold(*_: Any) -> None:
+        await release.wait()
+
+    system.agent.before_start = hold
+    start = asyncio.create_task(system.start(id="soon"))
+    await system.becomes("soon", "created")
+    await system.rows("UPDATE session SET host='', tag='' WHERE id='soon'")
+    found = [
+        (await system.call("GET", f"/session?all=true{query}")).json["sessions"]
+        for query in ("", "&host=", "&tag=")
+    ]
+    release.set()
+    assert (await start).status == 201
+    assert [len(sessions) for sessions in found] == [1, 0, 0]
 
 
 async def test_a_stop_that_cannot_kill_is_503(system: System) -> None:

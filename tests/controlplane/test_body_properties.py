@@ -71,7 +71,7 @@ RULES: list[tuple[str, Path, Any]] = [
 ]
 ENV_NAMES = ("", "a=b", "TILTYARD_HOST", "TILTYARD_PORT_UDP_7777")
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200)
 ANY_TEXT = st.text(st.characters(categories=None) | st.sampled_from("\0\ud800\udfff\n\x7f\ufeff"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT | st.just("1h"),

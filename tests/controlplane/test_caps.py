@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.api.fields import MAX_LABELS_BYTES
+from controlplane.api.fields import MAX_JSON_BYTES
 from controlplane.storage.fleet_admin_store import FleetAdminStore
 from controlplane.storage.player_store import FEW, MAX_PLAYERS, PlayerStore
 from controlplane.storage.store import Store
@@ -186,9 +186,9 @@ async def test_an_account_has_so_many_applications(
 
 
 async def test_labels_have_so_many_bytes(system: System) -> None:
-    most = {"k": "x" * (MAX_LABELS_BYTES - len(json.dumps({"k": ""})))}
+    most = {"k": "x" * (MAX_JSON_BYTES - len(json.dumps({"k": ""})))}
     assert (await system.start(id="most", labels=most)).status == 201
-    for labels in ({"k": most["k"] + "x"}, most | {"": ""}, {"k": "é" * (MAX_LABELS_BYTES // 3)}):
+    for labels in ({"k": most["k"] + "x"}, most | {"": ""}, {"k": "é" * (MAX_JSON_BYTES // 3)}):
         assert_error(await system.start(id="more", labels=labels), 422, "labels")
     body = {"size": 1, "labels": {"k": most["k"] + "x"}}
     assert_error(await system.call("PUT", "/warm-pool/game/local", json=body), 422, "labels")

@@ -193,7 +193,7 @@ def test_so_is_any_other_that_is_looked_at(manifest: Any) -> None:
         (b"[" * 100_000, "no JSON"),
         (b"[" * 40 + b"]" * 40, "no JSON"),
         (b'{"a":' * 100_000, "no JSON"),
-        (b"[" + b"[]," * 1_000_000 + b"[]]", "too many parts"),
+        (b"[" + b"[]," * 1_000_000 + b"[]]", "no JSON"),
     ],
 )
 def test_what_cannot_be_read_is_of_no_use(content: bytes, told: str) -> None:

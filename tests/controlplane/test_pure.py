@@ -15,7 +15,7 @@ from controlplane.durations import parse_duration
 from controlplane.errors import AgentReason, InvalidRequestError
 from controlplane.fleet.contract import EndReason, PortRequest, Protocol, Resources, State
 from controlplane.fleet.status import shown_status
-from controlplane.json_reader import read_json
+from controlplane.json_reader import MAX_VALUES, count_values, read_json
 from controlplane.quotas import Quota, Usage, exceeded_limit
 from controlplane.start_rate import SWEEP, StartRate
 from controlplane.start_request import Pin, pinned_ports
@@ -109,6 +109,34 @@ def test_other_numbers_are_floats(text: str) -> None:
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     with suppress(ValueError):
         read_json(body)
+
+
+def _count(value: object) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(1 + _count(item) for item in value.values())
+    return 1 + (sum(map(_count, value)) if isinstance(value, list) else 0)
+
+
+@given(_JSON | st.text('[{,:"\\\\]'), st.booleans())
+def test_values_are_counted_before_they_are_decoded(value: object, ascii_only: bool) -> None:
+    """An empty list counts as if it had an item; whatever strings hold counts for nothing."""
+    text = json.dumps(value, ensure_ascii=ascii_only).encode()
+    least = _count(value)
+    assert least <= count_values(text) <= 2 * least
+
+
+@pytest.mark.parametrize("text", [b"[1,", b'{"":1,', b"[[],", b'["",', b'[{"a":', b"[", b":"])
+def test_too_many_values_are_refused_before_anything_is_decoded(text: bytes) -> None:
+    """So what is no JSON at all is refused for their number."""
+    with pytest.raises(ValueError, match="holds more than 10000 values"):
+        read_json(text * 10_000)
+
+
+def test_so_many_values_are_read_and_no_more() -> None:
+    most = b"[" + b"1," * (MAX_VALUES - 2) + b"1]"
+    assert len(read_json(most)) == MAX_VALUES - 1
+    with pytest.raises(ValueError, match="holds more than"):
+        read_json(most.replace(b"1]", b"1,1]"))
 
 
 def test_nesting_of_32_is_read() -> None:

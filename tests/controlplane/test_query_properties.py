@@ -69,7 +69,7 @@ def _bad(pairs: list[tuple[str, str]]) -> set[str]:
             bad.add(key)
         elif key in SCALARS:
             flag = value.lower() in {"true", "false", "1", "0"}
-            if not (flag if key == "all" else value) or times[key] > 1:
+            if (key == "all" and not flag) or times[key] > 1:
                 bad.add(key)
         elif name in {"filter", "playerCount"}:
             inner = rest.removesuffix("]")

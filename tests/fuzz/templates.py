@@ -89,44 +89,46 @@ _ID = plain(256)
 _PORT = integer(1, 65535)
 _STARTED_WITH = {
     "env": record(text(), text(1, form="[^=]+")),
-    "args": each(text()),
+    "args": each(text(), most=1000),
     "labels": record(text(0)),
 }
 _START = closed(
-    {"location": text(), "image": text()},
+    {"location": text(1, 256), "image": text(1, 256)},
     _STARTED_WITH
     | {
         "id": _ID,
         "restart": boolean,
-        "version": text(0),
+        "version": text(0, 256),
         "ttl": duration,
-        "external_id": text(0),
-        "ports": each(closed({"container": _PORT, "host": _PORT}, {"type": one_of("tcp", "udp")})),
+        "external_id": text(0, 256),
+        "ports": each(
+            closed({"container": _PORT, "host": _PORT}, {"type": one_of("tcp", "udp")}), most=32
+        ),
     },
 )
 _PLAYERS = each(text(1, 256), 1, 1000)
 _RESOURCES = closed({"cpu": number(1e-9, 1e6), "ram": number(1e-9, 1e9)}, {"gpu": number(0, 1000)})
 _APPLICATION = {
-    "registry": text(),
-    "repository": text(),
+    "registry": text(1, 256),
+    "repository": text(1, 512),
     "tagKeep": integer(1, 100),
     "networkMode": one_of("bridge", "host"),
     "limits": _RESOURCES,
     "reservation": _RESOURCES,
-    "nodePool": text(),
-    "regions": each(text(0), 1),
+    "nodePool": text(1, 256),
+    "regions": each(text(1, 256), 1, 256),
     "ports": each(
-        closed({"requested": _PORT, "protocol": one_of("tcp", "udp"), "tls": boolean}, {})
+        closed({"requested": _PORT, "protocol": one_of("tcp", "udp"), "tls": boolean}, {}), most=32
     ),
 }
 _TOKEN = closed(
-    {"name": plain(128), "scopes": each(text(1, form="[a-z]+:[a-z]+"))},
+    {"name": plain(128), "scopes": each(text(1, form="[a-z]+:[a-z]+"), most=100)},
     {"expires_after": duration},
 )
 _SESSIONS = QueryShape(
     {},
     {"all": flag, "playerCount[lt]": digits, "playerCount[gt]": digits}
-    | dict.fromkeys(("location", "image", "tag", "host"), text()),
+    | dict.fromkeys(("location", "image", "tag", "host"), text(0)),
     ("filter",),
     ("filterNot",),
 )

@@ -10,7 +10,7 @@ from controlplane.api.application_bodies import MEBI, NANO
 from controlplane.api.bodies import Body
 from controlplane.api.operation import NO_STORE, Answer, operation
 from controlplane.api.services import caller_of, services_of
-from controlplane.names import NAME_PATTERN, NAME_RULE, is_name
+from controlplane.names import MAX_NAME, NAME_PATTERN, NAME_RULE, is_name
 from controlplane.quotas import UNLIMITED, Quota
 from controlplane.storage.account_admin_store import Account
 
@@ -42,8 +42,8 @@ class AccountBody(Body):
 
     name: Annotated[
         str,
+        Field(max_length=MAX_NAME, json_schema_extra={"pattern": f"^{NAME_PATTERN}$"}),
         AfterValidator(_name),
-        Field(json_schema_extra={"pattern": f"^{NAME_PATTERN}$"}),
     ]
     quota: QuotaBody | None = None
 

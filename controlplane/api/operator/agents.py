@@ -5,7 +5,7 @@ from typing_extensions import TypedDict
 
 from controlplane.api.application_bodies import MEBI, NANO
 from controlplane.api.bodies import Body
-from controlplane.api.fields import Duration, Text
+from controlplane.api.fields import Duration, Name
 from controlplane.api.operation import NO_STORE, Answer, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.durations import parse_duration
@@ -157,8 +157,8 @@ async def remove_agent(request: web.Request) -> None:
 class EnrolmentTokenBody(Body):
     """The body of POST /operator/enrolment-token: where a new host belongs."""
 
-    region: Text
-    nodePool: Text | None = None  # noqa: N815  # the name in JSON
+    region: Name
+    nodePool: Name | None = None  # noqa: N815  # the name in JSON
 
 
 class CreatedEnrolmentToken(TypedDict):

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
-from controlplane.api.fields import NoControls
+from controlplane.api.fields import NO_CONTROLS, no_control_characters
 from controlplane.api.operation import Answer, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.certificates import MAX_CHARACTERS
@@ -15,6 +15,8 @@ from controlplane.names import (
     ADDRESS_PATTERN,
     ADDRESS_RULE,
     FAMILIAR_RULE,
+    MAX_ADDRESS,
+    MAX_ALIASES,
     MAX_AUTH_HOSTS,
     MAX_PASSWORD,
     MAX_USERNAME,
@@ -47,8 +49,8 @@ def _username(text: str) -> str:
 
 _Address = Annotated[
     str,
+    Field(max_length=MAX_ADDRESS, json_schema_extra={"pattern": f"^{ADDRESS_PATTERN}$"}),
     AfterValidator(_address),
-    Field(json_schema_extra={"pattern": f"^{ADDRESS_PATTERN}$"}),
 ]
 _Username = Annotated[
     str,
@@ -57,8 +59,13 @@ _Username = Annotated[
     Field(json_schema_extra={"pattern": r"^[^:\u0000-\u001f\u007f-\u009f]*$"}),
 ]
 _Password = Annotated[
-    NoControls,
-    Field(min_length=1, max_length=MAX_PASSWORD, json_schema_extra={"writeOnly": True}),
+    str,
+    Field(
+        min_length=1,
+        max_length=MAX_PASSWORD,
+        json_schema_extra={**NO_CONTROLS, "writeOnly": True},
+    ),
+    AfterValidator(no_control_characters),
 ]
 
 
@@ -71,7 +78,7 @@ class RegistryBody(Body):
     """
 
     address: Annotated[_Address, AfterValidator(_unfamiliar)]
-    aliases: list[_Address] | None = None
+    aliases: Annotated[list[_Address], Field(max_length=MAX_ALIASES)] | None = None
     username: _Username | None = None
     password: Annotated[_Password | None, Field(repr=False)] = None
     authHosts: (  # noqa: N815  # the interface's name

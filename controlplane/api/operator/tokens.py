@@ -5,11 +5,11 @@ from pydantic import ValidationInfo, field_validator
 from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
-from controlplane.api.fields import Duration, Text
+from controlplane.api.fields import Duration, Name
 from controlplane.api.operation import NO_STORE, Answer, operation
 from controlplane.api.queries import Flag, Query
 from controlplane.api.services import caller_of, services_of
-from controlplane.api.tokens import ScopeName, TokenBody, TokenName, delegated
+from controlplane.api.tokens import Scopes, TokenBody, TokenName, delegated
 from controlplane.delegation import Delegated
 from controlplane.storage.token_store import Token
 from controlplane.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES
@@ -28,9 +28,9 @@ class OperatorTokenBody(Body):
     max_bytes = TokenBody.max_bytes
     misfit = TokenBody.misfit
 
-    account: Text | None = None
+    account: Name | None = None
     name: TokenName
-    scopes: list[ScopeName]
+    scopes: Scopes
     expires_after: Duration | None = None
 
     @field_validator("scopes")

@@ -1,15 +1,42 @@
 """Answers to starts and claims: noted of the host, written to the database, told to who waits."""
 
 from controlplane.clock import Clock
+from controlplane.errors import (
+    AgentReason,
+    AgentRefusedError,
+    ImageCannotRunError,
+    InvalidRequestError,
+    Violation,
+)
 from controlplane.fleet.contract import Answer, HostSession
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.start_failures import HOST_FAULTS, LACK_OF_ROOM
+from controlplane.metrics.starts import StartMetrics
 from controlplane.pending_start import PendingStart
 from controlplane.storage.report_store import ReportStore
 from controlplane.storage.settling import Verdict
 from tiltyard.journal.events import get_logger
 
 _log = get_logger(__name__)
+
+
+REFUSED_BY_ADMISSION = frozenset(
+    {
+        AgentReason.NO_CAPACITY,
+        AgentReason.NO_FREE_PORT,
+        AgentReason.PORT_TAKEN,
+        AgentReason.PORT_OUT_OF_RANGE,
+        AgentReason.START_QUEUE_FULL,
+        AgentReason.NOT_RECONCILED,
+        AgentReason.DRAINING,
+        AgentReason.IMAGE_MISSING,
+        AgentReason.DISK_FULL,
+        AgentReason.ENGINE_UNAVAILABLE,
+        AgentReason.NOT_ALLOWED,
+    }
+)
+"""The agent answered before it began: nothing is left of the attempt."""
 
 
 async def take_answer(
@@ -50,3 +77,44 @@ async def take_answer(
     if session.state.ended:
         link.forget(session)
     return session
+
+
+def take_refusal(
+    start: PendingStart,
+    link: HostLink,
+    error: AgentRefusedError,
+    *,
+    fleet: Fleet,
+    clock: Clock,
+    metrics: StartMetrics,
+) -> int:
+    """Note why a host did not make a start; return 1 when the attempt's end is unknown, or 0.
+
+    The host is avoided if it may be at fault.
+
+    Raises:
+        ImageCannotRunError: No host can make it.
+        InvalidRequestError: No host takes it.
+    """
+    if error.agent_reason is AgentReason.IMAGE_CANNOT_RUN:
+        raise ImageCannotRunError(error.text) from error
+    if error.agent_reason is AgentReason.INVALID_ARGUMENT:
+        raise InvalidRequestError((Violation("body", error.text),)) from error
+    if error.agent_reason in HOST_FAULTS:
+        row, now = link.row, fleet.now()
+        failure = link.failures.note(start.wanted.owner, error, now, clock.now_ms())
+        metrics.failed(row.region, row.node_pool, error.agent_reason.value)
+        _log.warning(
+            "start failed, the host is avoided",
+            agent=row.name,
+            id=start.key[1],
+            account=failure.account,
+            application=failure.application,
+            count=failure.count,
+            seconds=round(failure.until - now, 1),
+            error=str(error),
+        )
+    if error.agent_reason not in LACK_OF_ROOM:
+        start.failure = error
+    start.refused = error.agent_reason in REFUSED_BY_ADMISSION
+    return 0 if start.refused else 1

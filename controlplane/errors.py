@@ -74,6 +74,8 @@ class NoCapacityCause(StrEnum):
     """Too many wait for their turn."""
     OUT_OF_TIME = auto()
     HOSTS_SILENT = auto()
+    HOSTS_FAILED = auto()
+    """The hosts that were asked failed for a reason other than room."""
 
 
 class ConfigError(SettingsError):

@@ -66,7 +66,8 @@ class Explanations:
         if location not in application.regions:
             raise NotFoundError("region", location)
         tag, _ = self._tags.preferred(application, tags, location, version)
-        wanted = Wanted(tag.image, application.reservation, ports)
+        owner = (account, name)
+        wanted = Wanted(tag.image, application.reservation, ports, owner)
         explanation = self._fleet.explain(location, application.node_pool, wanted)
         return ExplainedPlacement(
             application=application,

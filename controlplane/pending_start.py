@@ -1,9 +1,12 @@
 """A start under way, and all those of the control plane by the names that callers know them by."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from controlplane.errors import (
+    AgentRefusedError,
     ConflictError,
     NoCapacityCause,
     NoCapacityError,
@@ -44,6 +47,8 @@ class PendingStart:
     """There was an attempt, so that the audit knows of the session."""
     refused: bool = False
     """Nothing came of the attempt under way: its host said so before it began."""
+    failure: AgentRefusedError | None = None
+    """Why the newest host that failed for a reason other than room did so."""
     outcome: str | None = None
     """The internal id of the session that it became."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -83,6 +88,17 @@ class PendingStart:
     ) -> NoCapacityError:
         """Make the error of a start that no host can take."""
         return NoCapacityError(self.location, why, retry_after, cause)
+
+    @contextmanager
+    def naming_failures(self) -> Iterator[None]:
+        """Have an error say why hosts failed, where not the lack of room is the reason."""
+        try:
+            yield
+        except NoCapacityError as error:
+            if self.failure is None:
+                raise
+            why = f"the hosts that were asked failed, the last one by {self.failure}"
+            raise self.no_capacity(NoCapacityCause.HOSTS_FAILED, why) from error
 
 
 class PendingStarts:

@@ -9,7 +9,7 @@ import asyncio
 import uuid
 from dataclasses import dataclass, replace
 
-from controlplane.answers import take_answer
+from controlplane.answers import take_answer, take_refusal
 from controlplane.applications import Applications
 from controlplane.claims import Claims
 from controlplane.clock import Clock
@@ -18,15 +18,12 @@ from controlplane.errors import (
     AgentRefusedError,
     AgentSilentError,
     ConflictError,
-    ImageCannotRunError,
-    InvalidRequestError,
     NoCapacityCause,
     NotFoundError,
     QuotaExceededError,
     StoreError,
     TiltyardError,
     UnauthorizedError,
-    Violation,
 )
 from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.contract import HostSession, SessionSpec
@@ -71,23 +68,6 @@ FREE_RETRY = 1.0
 
 MAX_SILENT = 3
 """So many hosts may be silent before the start is given up."""
-
-REFUSED_BY_ADMISSION = frozenset(
-    {
-        AgentReason.NO_CAPACITY,
-        AgentReason.NO_FREE_PORT,
-        AgentReason.PORT_TAKEN,
-        AgentReason.PORT_OUT_OF_RANGE,
-        AgentReason.START_QUEUE_FULL,
-        AgentReason.NOT_RECONCILED,
-        AgentReason.DRAINING,
-        AgentReason.IMAGE_MISSING,
-        AgentReason.DISK_FULL,
-        AgentReason.ENGINE_UNAVAILABLE,
-        AgentReason.NOT_ALLOWED,
-    }
-)
-"""The agent answered before it began: nothing is left of the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +191,10 @@ class Starts:
             no_tag=no_tag,
             spec=session_spec(application, tag, request, session_id, ports),
             node_pool=application.node_pool,
-            wanted=Wanted(tag.image, application.reservation, ports),
+            wanted=Wanted(
+                *(tag.image, application.reservation, ports),
+                owner=(application.account, application.name),
+            ),
             deadline=deadline,
             patience=patience,
             timing=timing,
@@ -224,7 +207,8 @@ class Starts:
         try:
             await self._reach("start.reserved")
             self._take_rate(start)
-            session = await self._claim(start) or await self._try_hosts(start)
+            with start.naming_failures():
+                session = await self._claim(start) or await self._try_hosts(start)
         except Exception as error:
             _log.info(NOT_STARTED, account=start.key[0], id=start.key[1], error=str(error))
             freeing = asyncio.create_task(
@@ -292,7 +276,12 @@ class Starts:
             try:
                 return await self._attempt(start, link, internal_id)
             except AgentRefusedError as error:
-                silent += self._judge(start, error)
+                silent += take_refusal(
+                    *(start, link, error),
+                    fleet=self._fleet,
+                    clock=self._clock,
+                    metrics=self._metrics,
+                )
             except AgentSilentError as error:
                 _log.warning(
                     "start unknown", agent=link.row.name, session=internal_id, error=str(error)
@@ -343,6 +332,7 @@ class Starts:
             session = await take_answer(
                 start, link, answer, reports=self._reports, fleet=self._fleet, clock=self._clock
             )
+        link.failures.note_success(start.wanted.owner)
         await self._reach("start.confirmed")
         return session
 
@@ -365,18 +355,6 @@ class Starts:
                 start.attempt = None
         finally:
             self._fleet.give_back(link, internal_id)
-
-    def _judge(self, start: PendingStart, error: AgentRefusedError) -> int:
-        """Raise when no other host can help; else 1 when the attempt's end is unknown, or 0."""
-        if error.agent_reason in REFUSED_BY_ADMISSION:
-            start.refused = True
-            return 0
-        if error.agent_reason is AgentReason.IMAGE_CANNOT_RUN:
-            raise ImageCannotRunError(error.text) from error
-        if error.agent_reason is AgentReason.INVALID_ARGUMENT:
-            raise InvalidRequestError((Violation("body", error.text),)) from error
-        _log.warning("start failed", id=start.key[1], error=str(error))
-        return 1
 
     def _with_ticket(self, spec: SessionSpec, link: HostLink, internal_id: str) -> SessionSpec:
         ticket = self._ticket_key.ticket(link.row.name, internal_id, spec.identity)

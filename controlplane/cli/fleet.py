@@ -56,6 +56,17 @@ def _pulls(pulls: list[Row]) -> str:
     return words(shown)
 
 
+def _failures(failures: list[Row]) -> str:
+    """Show whose starts fail on a host, and why."""
+    return words(
+        [
+            f"{each['account']}/{each['image']} failed {each['failures']} times, last"
+            f" {time(each['failed'])}: {each['cause']}"
+            for each in failures
+        ]
+    )
+
+
 def _draining(row: Row) -> str:
     """Show whether a host is drained, until when, and whether it knows."""
     shown = yes(row["draining"])
@@ -142,6 +153,7 @@ AGENT: dict[str, Column] = {
     "WARM POOLS": field("warmPools", _warm_pools),
     "IMAGES": field("images", words),
     "PULLS": field("pulls", _pulls),
+    "FAILED STARTS": field("startFailures", _failures),
 }
 WARM_POOLS: dict[str, Column] = {
     "IMAGE": field("image"),

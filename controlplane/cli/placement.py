@@ -12,13 +12,15 @@ _PORT = re.compile(r"([1-9][0-9]{0,4}/(?:tcp|udp))=([1-9][0-9]{0,4})\Z", re.ASCI
 
 
 def _why_not(row: Row) -> str:
-    """Show what keeps the session from a host, and what becomes of an image that is missing."""
+    """Show what keeps the session from a host, or has it avoided."""
     reasons = [obstacle["details"] for obstacle in row["obstacles"]]
     pull = row["pull"]
     if pull is not None:
         layers = f", {pull['layersDone']} of {pull['layers']} layers" if pull["layers"] else ""
         cause = f": {pull['cause']}" if pull["cause"] else ""
         reasons.append(f"its pull is {pull['state']}{layers}{cause}")
+    if row["failure"] is not None:
+        reasons.append(f"avoided, starts fail there: {row['failure']['cause']}")
     return "; ".join(reasons)
 
 

@@ -12,6 +12,7 @@ from controlplane.fleet.host_link import HostLink
 from controlplane.fleet.preload import Preloader
 from controlplane.fleet.pulls import Pull
 from controlplane.fleet.standby_pools import KeptOnHost, StandbyPools
+from controlplane.fleet.start_failures import StartFailure
 from controlplane.storage.account_store import Caller
 from controlplane.storage.enrolment_store import EnrolmentStore, RevokedAgent
 from controlplane.storage.fleet_admin_store import FleetAdminStore, Removal, Removed
@@ -23,7 +24,10 @@ TOLD_WAIT = 2.0
 
 
 class AgentState(StrEnum):
-    """How the control plane stands with an agent: ready, or why its host gets no sessions."""
+    """How the control plane stands with an agent: ready, or why its host gets no sessions.
+
+    One that is failing gets those that no other host has room for.
+    """
 
     CONNECTING = "connecting"
     READY = "ready"
@@ -34,6 +38,7 @@ class AgentState(StrEnum):
     UNREACHABLE = "unreachable"
     LOST = "lost"
     NEWER = "newer"
+    FAILING = "failing"
     REVOKED = "revoked"
 
 
@@ -63,6 +68,8 @@ class ShownAgent:
     """Latency addresses that do not answer."""
     unclaimed: list[str] = field(default_factory=list)
     """Internal ids of what lives there without a valid ticket or a known account, in order."""
+    start_failures: list[StartFailure] = field(default_factory=list)
+    """Failed starts that were not followed by a success, by application, the newest first."""
     lost_ms: int | None = None
     revoked_ms: int | None = None
 
@@ -192,6 +199,7 @@ class Agents:
             latency_ms=link.latency.ms,
             silent_addresses=list(link.latency.silent),
             unclaimed=sorted(link.unclaimed),
+            start_failures=link.failures.known(self._fleet.now()),
         )
 
     def _revoked(self, agent: RevokedAgent) -> ShownAgent:
@@ -223,12 +231,14 @@ def state_of(fleet: Fleet, link: HostLink) -> AgentState:
         return AgentState.UNREACHABLE
     if fleet.silent_seconds(link) > fleet.placement_silence:
         return AgentState.SILENT
-    return _state_of_host(link.host)
+    return _state_of_host(link.host, is_failing=link.failures.is_failing(fleet.now()))
 
 
-def _state_of_host(host: Host) -> AgentState:
+def _state_of_host(host: Host, *, is_failing: bool) -> AgentState:
     if host.draining:
         return AgentState.DRAINING
     if not host.engine_available:
         return AgentState.ENGINE_UNAVAILABLE
-    return AgentState.DISK_FULL if host.disk_full else AgentState.READY
+    if host.disk_full:
+        return AgentState.DISK_FULL
+    return AgentState.FAILING if is_failing else AgentState.READY

@@ -181,6 +181,10 @@ class Fleet:
         """Call `listener` whenever a host or its sessions changed, and when it was removed."""
         self._listeners.append(listener)
 
+    def now(self) -> float:
+        """Return the time by which hosts are judged: the seconds that this program listened."""
+        return self._listening.now()
+
     def silent_seconds(self, link: HostLink) -> float:
         """Tell for how long a host was silent while it was listened to."""
         return link.silent_seconds(self._listening.now())
@@ -256,7 +260,7 @@ class Fleet:
         now = self._listening.now()
         return explain(
             {
-                link.row.name: link.view(now)
+                link.row.name: link.view(now, wanted.owner)
                 or (ObstacleKind.NEWER if link.is_newer else ObstacleKind.CONNECTING)
                 for link in self._places.get((region, node_pool), [])
             },
@@ -276,7 +280,7 @@ class Fleet:
         """Choose a host and take what the attempt needs of it, in one step of the event loop."""
         now = self._listening.now()
         views = (
-            link.view(now)
+            link.view(now, wanted.owner)
             for link in self._places.get((region, node_pool), ())
             if link.has_start_slot and link.row.name not in refused
         )

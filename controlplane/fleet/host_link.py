@@ -28,6 +28,7 @@ from controlplane.fleet.contract import (
 from controlplane.fleet.latency import HostLatency
 from controlplane.fleet.placement import HostView, Wanted
 from controlplane.fleet.standbys import Standbys
+from controlplane.fleet.start_failures import Owner, StartFailures
 from controlplane.storage.fleet_store import AgentRow
 
 
@@ -80,6 +81,7 @@ class HostLink:
         self.lost_ms = row.lost_ms
         """When what lives on the silent host was given up; None when it was not."""
         self.latency = HostLatency()
+        self.failures = StartFailures()
         self.unclaimed: set[str] = set()
         """What lives there without a valid ticket or a known account: nobody's sessions."""
         self.ends = 0
@@ -134,8 +136,11 @@ class HostLink:
         """Tell whether one more start can begin here now."""
         return self.host is not None and len(self.starting) < self.host.start_slots
 
-    def view(self, now: float) -> HostView | None:
-        """Show the host to placement; None before it has reported, or while it is too new."""
+    def view(self, now: float, owner: Owner = ("", "")) -> HostView | None:
+        """Show the host to placement; None before it has reported, or while it is too new.
+
+        `owner` is the application that a host is wanted for.
+        """
         if self.host is None or not self.reconciled or self.is_newer:
             return None
         starts = [start for start in self._in_flight.values() if not start.is_counted]
@@ -149,6 +154,7 @@ class HostLink:
             used_ports=cache(self._used_ports),
             latency_ms=self.latency.ms,
             in_doubt=self.in_doubt,
+            failure=self.failures.avoided(owner, now),
         )
 
     def hold(self, internal_id: str, wanted: Wanted) -> None:

@@ -11,6 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from controlplane.fleet.contract import Host, PortRequest, Protocol, Resources
+from controlplane.fleet.start_failures import Owner, StartFailure
 
 _NOTHING = Resources()
 
@@ -34,7 +35,8 @@ class HostView:
     they hold; `starting` counts those of them that the agent has not answered. `used_ports` gives
     the host ports known to be taken: it is called only for who pins one, within the same step of
     the event loop, and reckoned once. `silent_seconds` is the time since the agent was last heard;
-    it is `in_doubt` when a start there had no answer since then.
+    it is `in_doubt` when a start there had no answer since then. `failure` is that of a start
+    because of which the host is avoided.
     """
 
     agent: str
@@ -46,15 +48,17 @@ class HostView:
     used_ports: Callable[[], Collection[tuple[Protocol, int]]] = _no_ports
     latency_ms: float | None = None
     in_doubt: bool = False
+    failure: StartFailure | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a session asks of its host."""
+    """What a session asks of its host; `owner` is whose failed starts count against a host."""
 
     image: str
     reservation: Resources
     ports: tuple[PortRequest, ...]
+    owner: Owner = ("", "")
 
 
 class ObstacleKind(StrEnum):
@@ -118,16 +122,18 @@ def rank_hosts(
     return sorted(fit, key=lambda v: (rank_key(v, strategy), random.random()))
 
 
-def rank_key(view: HostView, strategy: Strategy) -> tuple[bool, float, float]:
+def rank_key(view: HostView, strategy: Strategy) -> tuple[bool, bool, float, float]:
     """Give what hosts are ordered by, the least first.
 
-    Those in doubt come last: they may be dead, and `max_silence` has not passed yet. Packed is
+    Those in doubt come last: they may be dead, and `max_silence` has not passed yet. Before them
+    come those that are avoided because starts failed there. Packed is
     fullest first, so that empty hosts can be given back; spread is the reverse. Then the lower
     latency in whole milliseconds, since less is noise; one that is unknown comes last.
     """
     full = fullness(view)
     latency = float("inf") if view.latency_ms is None else round(view.latency_ms)
-    return (view.in_doubt, -full if strategy is Strategy.PACKED else full, latency)
+    filled = -full if strategy is Strategy.PACKED else full
+    return (view.in_doubt, view.failure is not None, filled, latency)
 
 
 def fullness(view: HostView) -> float:

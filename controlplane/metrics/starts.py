@@ -40,6 +40,11 @@ class StartMetrics:
         )
         for cause in NoCapacityCause:
             self._refusals.labels(cause.value)
+        self._failures = make.counter(
+            "start_failures_total",
+            "Starts that failed on a host for a reason other than room, for which it is avoided.",
+            *("region", "node_pool", "reason"),
+        )
         self.in_progress = make.gauge("starts_in_progress", "Starts under way.")
         self.ready_wait = make.histogram(
             "start_ready_wait_duration_seconds",
@@ -65,6 +70,10 @@ class StartMetrics:
         self._seconds.labels(kind, "started").observe(timing.total())
         for phase, seconds in timing.seconds.items():
             self._phases.labels(kind, phase).observe(seconds)
+
+    def failed(self, region: str, node_pool: str, reason: str) -> None:
+        """Count a start that failed on a host."""
+        self._failures.labels(region, node_pool, reason).inc()
 
     @contextmanager
     def refusals(self) -> Iterator[None]:

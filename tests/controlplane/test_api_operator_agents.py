@@ -123,6 +123,8 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
         "warmPoolCount": 0,
         "unclaimed": [],
         "unclaimedCount": 0,
+        "startFailures": [],
+        "startFailureCount": 0,
     }
     listed = await system.agents_by_name()
     assert list(listed) == ["a0", "a1"]

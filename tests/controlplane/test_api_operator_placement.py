@@ -89,6 +89,7 @@ async def test_what_is_asked_for_and_what_each_host_has(system: Explained) -> No
         "rank": 1,
         "obstacles": [],
         "pull": None,
+        "failure": None,
         "fullness": 0.0,
         "latency": 1.26,
         "free": {"cpu": 64.0, "ram": 65536.0, "gpu": 0},

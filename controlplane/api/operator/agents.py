@@ -10,13 +10,16 @@ from controlplane.api.operation import NO_STORE, Answer, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.durations import parse_duration
 from controlplane.enrolment import EnrolmentToken
+from controlplane.errors import AgentReason
 from controlplane.fleet.agents import AgentState, ShownAgent
 from controlplane.fleet.contract import Host, Resources
 from controlplane.fleet.pulls import Pull, PullState
 from controlplane.fleet.standby_pools import KeptOnHost
+from controlplane.fleet.start_failures import StartFailure
 from controlplane.storage.enrolment_store import Place
 
 MAX_UNCLAIMED_SHOWN = 20
+MAX_FAILURES_SHOWN = 20
 MAX_PULLS_SHOWN = 20
 MAX_POOLS_SHOWN = 20
 """Of a host: who has more than these wants to know why the first ones do not end."""
@@ -85,6 +88,22 @@ class KeptWarmPool(TypedDict):
     ready: int
 
 
+class ListedStartFailure(TypedDict):
+    """Starts of an application that failed on a host since the last that succeeded.
+
+    `reason` and `cause` are those of the newest, which was at `failed`. Until `avoidedUntil` the
+    application's starts prefer other hosts. Times are milliseconds since the epoch.
+    """
+
+    account: str
+    image: str
+    reason: AgentReason
+    cause: str
+    failures: int
+    failed: int
+    avoidedUntil: int
+
+
 class ListedAgent(HostFields):
     """An agent and its host.
 
@@ -100,6 +119,7 @@ class ListedAgent(HostFields):
     `warmPools` are at most 20 of `warmPoolCount`: those of which it keeps standbys.
     `unclaimed` are at most 20 of `unclaimedCount`: internal ids of sessions that live there
     without a valid ticket or a known account, so that they are nobody's.
+    `startFailures` are at most 20 of `startFailureCount`, the newest first.
     """
 
     name: str
@@ -122,6 +142,8 @@ class ListedAgent(HostFields):
     warmPoolCount: int
     unclaimed: list[str]
     unclaimedCount: int
+    startFailures: list[ListedStartFailure]
+    startFailureCount: int
 
 
 class ListedAgents(TypedDict):
@@ -258,6 +280,10 @@ def _listed(agent: ShownAgent) -> ListedAgent:
         "warmPoolCount": len(agent.warm_pools),
         "unclaimed": agent.unclaimed[:MAX_UNCLAIMED_SHOWN],
         "unclaimedCount": len(agent.unclaimed),
+        "startFailures": [
+            listed_start_failure(failure) for failure in agent.start_failures[:MAX_FAILURES_SHOWN]
+        ],
+        "startFailureCount": len(agent.start_failures),
         **(_NOT_REPORTED if host is None else _reported(host, agent)),
     }
 
@@ -272,6 +298,19 @@ def _kept_pool(kept: KeptOnHost) -> KeptWarmPool:
         "size": kept.size,
         "standbys": kept.standbys,
         "ready": kept.ready,
+    }
+
+
+def listed_start_failure(failure: StartFailure) -> ListedStartFailure:
+    """Show the failed starts of an application on a host."""
+    return {
+        "account": failure.account,
+        "image": failure.application,
+        "reason": failure.reason,
+        "cause": failure.text,
+        "failures": failure.count,
+        "failed": failure.failed_ms,
+        "avoidedUntil": failure.until_ms,
     }
 
 

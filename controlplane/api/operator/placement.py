@@ -11,8 +11,10 @@ from controlplane.api.operation import Answer, operation
 from controlplane.api.operator.agents import (
     HostResources,
     ListedPull,
+    ListedStartFailure,
     listed_pull,
     listed_resources,
+    listed_start_failure,
 )
 from controlplane.api.queries import MAX_KEYS, HostPort, Query
 from controlplane.api.services import services_of
@@ -76,13 +78,15 @@ class ExplainedHost(HostFigures):
     """A host of the region and the node pool.
 
     `rank` begins at 1, and chance decides among hosts of one rank; it is null where there are
-    `obstacles`. `pull` is what becomes of the image where it is missing.
+    `obstacles`. `pull` is what becomes of the image where it is missing. `failure` is that of a
+    start because of which the host is avoided: it ranks behind all others.
     """
 
     agent: str
     rank: int | None
     obstacles: list[ShownObstacle]
     pull: ListedPull | None
+    failure: ListedStartFailure | None
 
 
 class Placement(TypedDict):
@@ -132,6 +136,7 @@ def _shown(found: ExplainedPlacement) -> Placement:
 
 
 def _host(candidate: Candidate, pull: Pull | None) -> ExplainedHost:
+    failure = None if candidate.view is None else candidate.view.failure
     return {
         "agent": candidate.agent,
         "rank": candidate.rank,
@@ -140,6 +145,7 @@ def _host(candidate: Candidate, pull: Pull | None) -> ExplainedHost:
             for obstacle in candidate.obstacles
         ],
         "pull": None if pull is None else listed_pull(pull),
+        "failure": None if failure is None else listed_start_failure(failure),
         **(_UNKNOWN if candidate.view is None else _figures(candidate.view)),
     }
 

@@ -1,0 +1,170 @@
+"""Starts that fail on a host for a reason other than room, and hosts that are avoided for that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from controlplane.errors import AgentReason, AgentRefusedError
+from controlplane.fleet.start_failures import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    MOST,
+    StartFailures,
+)
+from tests.controlplane.fake_agent import FakeAgent, refusing
+from tests.controlplane.scrapes import Scraped
+from tests.controlplane.system import System, assert_error, eventually
+
+CAUSE = "cannot start: bind source path does not exist"
+BROKEN = refusing("ENGINE_ERROR", CAUSE)
+GAME, OTHER = ("alice", "game"), ("bob", "game")
+ERROR = AgentRefusedError(AgentReason.ENGINE_ERROR, CAUSE)
+
+
+async def ask(system: System, path: str) -> Any:
+    answer = await system.call("GET", f"/operator/{path}", token=system.operator_token)
+    assert answer.status == 200, answer.text
+    return answer.json
+
+
+async def start_of_bob(system: System) -> int:
+    body = {"location": "local", "image": "game"}
+    return (await system.call("POST", "/session", account="bob", json=body)).status
+
+
+def two_hosts(folder: Path, **settings: Any) -> tuple[System, FakeAgent, FakeAgent]:
+    """A system whose first host is preferred while it is not avoided, and breaks every start."""
+    system = System(folder, agents=2, **settings)
+    system.prefer(*system.agents)
+    broken, whole = system.agents
+    broken.before_start = BROKEN
+    return system, broken, whole
+
+
+async def test_a_start_that_every_host_fails_names_the_reason(tmp_path: Path) -> None:
+    async with Scraped(tmp_path, agents=2) as system:
+        await system.make_application()
+        for agent in system.agents:
+            agent.before_start = BROKEN
+        answer = await system.start()
+        assert_error(answer, 420)
+        assert CAUSE in answer.json["details"]
+        assert "room" not in answer.json["details"]
+        assert int(answer.headers["Retry-After"]) > 0
+        scrape = await system.scrape()
+        assert scrape.sum("start_refusals_total", reason="hosts_failed") == 1
+        assert scrape.sum("start_failures_total", reason="engine_error") == 2
+        query = "placement?account=alice&image=game&location=local"
+        for host in (await ask(system, query))["hosts"]:
+            assert host["rank"] == 1
+            assert host["failure"]["cause"] == CAUSE
+        for listed in (await ask(system, "agent"))["agents"]:
+            (failure,) = listed["startFailures"]
+            assert (failure["account"], failure["image"]) == GAME
+            assert (failure["reason"], failure["cause"]) == ("engine_error", CAUSE)
+            assert failure["failures"] == listed["startFailureCount"] == 1
+            assert failure["avoidedUntil"] == failure["failed"] + FIRST_PAUSE * 1000
+
+
+async def test_a_refusal_by_policy_is_named_and_avoids_nobody(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        system.agent.before_start = refusing("NOT_ALLOWED", "this host's policy forbids it")
+        answer = await system.start()
+        assert_error(answer, 420)
+        assert "this host's policy forbids it" in answer.json["details"]
+        assert (await ask(system, "agent/a0"))["startFailures"] == []
+
+
+async def test_lack_of_room_is_no_failure(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        system.agent.before_start = refusing("NO_CAPACITY")
+        answer = await system.start()
+        assert_error(answer, 420)
+        assert "no host has room" in answer.json["details"]
+        assert (await ask(system, "agent/a0"))["startFailures"] == []
+
+
+async def test_a_host_that_fails_an_application_is_avoided_by_that_one_alone(
+    tmp_path: Path,
+) -> None:
+    system, broken, whole = two_hosts(tmp_path)
+    async with system:
+        await system.make_application()
+        await system.make_application(account="bob")
+        assert [(await system.start()).status for _ in range(3)] == [201] * 3
+        assert (len(broken.started), len(whole.started)) == (1, 3)
+        assert (await ask(system, "agent/a0"))["state"] == "ready"
+        broken.before_start = None
+        assert await start_of_bob(system) == 201
+        assert len(broken.live) == 1
+
+
+async def test_a_host_that_fails_several_accounts_is_avoided_by_all(tmp_path: Path) -> None:
+    system, broken, _ = two_hosts(tmp_path)
+    async with system:
+        await system.make_application()
+        await system.make_application(account="bob")
+        assert (await system.start()).status == await start_of_bob(system) == 201
+        assert len(broken.started) == 2
+        assert (await ask(system, "agent/a0"))["state"] == "failing"
+        await system.make_application(name="third")
+        assert (await system.start(image="third")).status == 201
+        assert len(broken.started) == 2
+
+
+async def test_a_host_that_is_avoided_is_used_where_no_other_has_room(tmp_path: Path) -> None:
+    system, broken, whole = two_hosts(tmp_path)
+    async with system:
+        await system.make_application()
+        assert (await system.start()).status == 201
+        broken.before_start = None
+        whole.change_host(free_sessions=1)
+        link = system.control_plane.fleet.link(whole.name)
+        assert link is not None
+        await eventually(lambda: link.host is not None and link.host.free_sessions == 0)
+        assert (await system.start()).status == 201
+        assert len(broken.live) == 1
+        assert (await ask(system, "agent/a0"))["startFailures"] == []
+
+
+def test_the_back_off_doubles_to_a_bound_and_ends_with_a_success() -> None:
+    failures, now = StartFailures(), 0.0
+    pauses = []
+    for _ in range(9):
+        failures.note(GAME, ERROR, now, 0)
+        found = failures.note(GAME, ERROR, now, 0)
+        pauses.append(found.until - now)
+        assert failures.avoided(GAME, found.until - 0.01) is found
+        assert failures.avoided(GAME, found.until) is None
+        now = found.until
+    assert pauses == [min(FIRST_PAUSE * 2**n, LONGEST_PAUSE) for n in range(9)]
+    assert failures.known(now)[0].count == 18
+    failures.note_success(GAME)
+    assert failures.known(now) == []
+    assert failures.note(GAME, ERROR, now, 0).pause == FIRST_PAUSE
+
+
+def test_what_has_not_recurred_for_long_counts_as_the_first_failure() -> None:
+    failures = StartFailures()
+    failures.note(GAME, ERROR, 0.0, 0)
+    late = FIRST_PAUSE + LONGEST_PAUSE + 1
+    assert failures.known(late) == []
+    assert failures.note(GAME, ERROR, late, 0).pause == FIRST_PAUSE
+
+
+def test_one_account_has_no_host_avoided_by_others() -> None:
+    failures = StartFailures()
+    for number in range(2 * MOST):
+        failures.note(("alice", f"game-{number}"), ERROR, 0.0, 0)
+    assert failures.avoided(OTHER, 1.0) is None
+    assert not failures.is_failing(1.0)
+    assert len(failures.known(1.0)) == MOST
+    failures.note(("carol", "game"), ERROR, 1.0, 0)
+    assert failures.is_failing(2.0)
+    assert failures.avoided(OTHER, 2.0) is not None
+    failures.note_success(OTHER)
+    assert failures.avoided(OTHER, 2.0) is None
+    assert failures.avoided(("carol", "game"), 2.0) is not None

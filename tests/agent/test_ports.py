@@ -72,6 +72,17 @@ def test_adopted_ports_are_held_and_return_only_if_of_the_range() -> None:
     assert pool.free(Protocol.UDP) == 1
 
 
+def test_a_port_that_two_adopted_sessions_have_is_free_once_both_have_ended() -> None:
+    pool = PortPool(20000, 20000)
+    for name in ("a", "b"):
+        pool.adopt(name, (Port(1, Protocol.UDP, 20000),))
+    pool.release("a")
+    with pytest.raises(NoFreePort):
+        pool.reserve("c", [UDP])
+    pool.release("b")
+    assert pool.reserve("c", [UDP])[0].host == 20000
+
+
 def test_ports_of_others_are_passed_over_and_tried_again_last() -> None:
     others = {(Protocol.UDP, 20000), (Protocol.UDP, 20001)}
     pool = PortPool(20000, 20003, lambda *port: port not in others)

@@ -25,6 +25,7 @@ from agent.network.bindings import Bindings
 from agent.network.tls_certificate import CertificateFiles
 from agent.network.tls_gate import Gate, Limits
 from agent.network.tls_ports import TlsPorts, destination_of
+from agent.network.tls_relay import TlsStream
 from agent.processes import live_process
 from agent.sessions.session import (
     NetworkMode,
@@ -167,6 +168,28 @@ async def test_plaintext_passes_in_both_directions(
         assert player.tls.selected_alpn_protocol() is None
 
 
+@pytest.mark.parametrize("version", BOTH, ids=lambda version: version.name)
+async def test_what_is_sent_at_one_time_arrives_whole(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """An answer to a change of keys may go out while the game's bytes wait for a slow reader."""
+    files = issue(AUTHORITY, tmp_path / "pair")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    theirs, ours = socket.socketpair()
+    with theirs, ours:
+        for end in (theirs, ours):
+            end.setblocking(False)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        stream = TlsStream(ours, context)
+        player = Player(theirs, trusting(AUTHORITY, version), HOST)
+        await asyncio.gather(stream.handshake(), player.shake_hands())
+        pieces = [b"%d" % number * 300_000 for number in range(3)]
+        sending = [asyncio.create_task(stream.send(each), name="sending") for each in pieces]
+        assert await player.exactly(900_000) == b"".join(pieces)
+        await asyncio.gather(*sending)
+
+
 async def test_tls_1_1_is_refused(tmp_path: Path) -> None:
     context = trusting(AUTHORITY)
     with warnings.catch_warnings():
@@ -223,6 +246,32 @@ async def test_a_game_that_has_ended_still_hears_the_player(
         await player.flush(record[9:])
         await player.end()
         assert await heard == b"late"
+        await served.all_gone()
+
+
+async def test_a_player_who_goes_on_sending_is_heard_long_after_the_game_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, begin = asyncio.get_running_loop(), asyncio.get_running_loop().time
+    passed, heard = 0.0, asyncio.Queue[bytes]()
+    monkeypatch.setattr(loop, "time", lambda: begin() + passed)
+
+    async def end_first(made: socket.socket) -> None:
+        made.shutdown(socket.SHUT_WR)
+        while data := await loop.sock_recv(made, 65536):
+            await heard.put(data)
+        await heard.put(b"")
+
+    async with serving(tmp_path, end_first) as served, served.player() as player:
+        assert await player.receive_all() == b""
+        for number in range(4):
+            await player.send(b"%d" % number)
+            assert await heard.get() == b"%d" % number
+            passed += Limits().half_closed
+            for _ in range(10):
+                await asyncio.sleep(0)  # whoever waited for that time goes on
+        await player.end()
+        assert await heard.get() == b""
         await served.all_gone()
 
 

@@ -200,7 +200,9 @@ def test_the_agent_may_ask_whether_the_clock_is_synchronised_and_not_set_it(
     host: Installed,
 ) -> None:
     unit = host.system.run("systemctl", "cat", AGENT)
-    bounds = r"^((?:Ambient|Capability|NoNew|Protect|Private|Restrict|SystemCall)\w+=.*)$"
+    bounds = (
+        r"^((?:Ambient|Capability|NoNew|Protect|Private|Restrict|SystemCall|Lock|Memory)\w+=.*)$"
+    )
     properties = [f"--property={each}" for each in re.findall(bounds, unit, re.MULTILINE)]
     run = ("systemd-run", "--quiet", "--wait", "--pipe", f"--uid={AGENT}", *properties)
     said = host.system.run(*run, "/opt/tiltyard/agent/bin/python", "-c", ASK_AND_SET)

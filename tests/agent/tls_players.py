@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from agent.network.tls_certificate import CertificateFiles
+from tests import certificates
 from tests.certificates import SERVES, Signer
 
 HOST = "host.example"
@@ -30,7 +31,7 @@ def issue(
 
 
 def trusting(authority: Signer, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=authority.certificate.decode())
+    context = certificates.trusting(authority.certificate)
     if version is not None:
         context.minimum_version = context.maximum_version = version
     return context

@@ -9,6 +9,7 @@ from typing import Any
 
 from controlplane.app import ControlPlane
 from controlplane.clock import Clock
+from tests import certificates
 from tests.certificates import a_request
 from tests.controlplane.system import Answer, System
 
@@ -50,8 +51,7 @@ class Enrolling(System):
         """What a host trusts that has compared the fingerprint."""
         authority = self.control_plane._enrolment.authority
         if authority not in self._trusting:
-            context = ssl.create_default_context(cadata=authority.decode())
-            self._trusting[authority] = context
+            self._trusting[authority] = certificates.trusting(authority)
         return self._trusting[authority]
 
     async def ask(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import logging
+import ssl
 import stat
 import time
 from collections.abc import Callable
@@ -17,11 +19,17 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from controlplane.authority import LIFE, Authority, UnfitRequestError
+from controlplane.authority import (
+    ENROLMENT_HOST,
+    LIFE,
+    Authority,
+    UnfitRequestError,
+    agent_host,
+)
 from controlplane.clock import Clock
 from controlplane.errors import StoreError
 from controlplane.issuer import Issuer
-from tests.certificates import SERVES, Signer, a_key, a_request
+from tests.certificates import SERVES, Signer, a_key, a_request, pem_of, trusting
 
 NOW_MS = 1_800_000_000_000
 ID = "0b6c2f5e-0d3f-4d0e-9d7c-0a5f8c1d2e3f"
@@ -96,6 +104,47 @@ def test_the_authority_signs_certificates_and_no_other_authority(authority: Auth
     assert (constraints.ca, constraints.path_length) == (True, 0)
     assert authority.fingerprint == made.fingerprint(hashes.SHA256()).hex()
     assert read(Authority.create(NOW_MS).certificate).subject != made.subject
+
+
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
+    """Have both verify what the other shows, and what is said after that; raises SSLError."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname=name),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    while ends:
+        for end in tuple(ends):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+                ends.remove(end)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["issued", "renewed"])
+def test_all_that_it_signs_is_verified_strictly(tmp_path: Path, *, again: bool) -> None:
+    """As Python 3.13 and later do by themselves (RFC 5280)."""
+    now_ms = int(time.time() * 1000)
+    authority, key = Authority.create(now_ms), a_key()
+    if again:  # read from its file, at another time
+        authority = Authority.from_pem(authority.to_pem())
+    agent = authority.sign_agent(a_request(key), ID, now_ms).certificate
+    caller, listener = authority.caller(now_ms), authority.listener(now_ms)
+    shown = {
+        "agent": pem_of(key) + agent,
+        "caller": caller.key + caller.certificate,
+        "listener": listener.key + listener.certificate,
+    }
+    for name, text in shown.items():
+        (tmp_path / name).write_bytes(text)
+    for served, host in (("agent", agent_host(ID)), ("listener", ENROLMENT_HOST)):
+        server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        server.load_verify_locations(cadata=authority.certificate.decode())
+        server.verify_mode = ssl.CERT_REQUIRED
+        server.verify_flags |= ssl.VERIFY_X509_STRICT
+        server.load_cert_chain(tmp_path / served)
+        client = trusting(authority.certificate)
+        client.load_cert_chain(tmp_path / "caller")
+        shake_hands(server, client, host)
 
 
 def test_nothing_outlives_the_authority(authority: Authority) -> None:

@@ -95,19 +95,21 @@ def _checked(url: str) -> str:
 
 
 def _compared(authority: str, token: Token) -> str:
-    """Give the certificate that the token names, as PEM text, and nothing that came with it.
+    """Give the certificate that the token names, as PEM text; one with more behind it is refused.
 
-    Reading PEM stops at the padding: what stands behind would be trusted, and was not compared.
+    Older Pythons stop reading PEM at the padding: what stands behind was not compared.
     """
     try:
         certificate = ssl.PEM_cert_to_DER_cert(authority)
     except ValueError:
         certificate = b""
-    if hashlib.sha256(certificate).hexdigest() != token.fingerprint:
+    alone = ssl.DER_cert_to_PEM_cert(certificate)
+    named = hashlib.sha256(certificate).hexdigest() == token.fingerprint
+    if not named or authority.split() != alone.split():
         raise NotEnrolled(
             "whoever answers there is not the control plane that the token is of: nothing was told"
         )
-    return ssl.DER_cert_to_PEM_cert(certificate)
+    return alone
 
 
 def _trusting_nobody() -> ssl.SSLContext:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -93,9 +94,9 @@ async def test_a_socket_that_a_killed_agent_left_is_replaced(
 ) -> None:
     config = _config(tmp_path)
     config.socket.parent.mkdir()
-    killed = await asyncio.start_unix_server(lambda *_: None, config.socket)
-    killed.close()
-    await killed.wait_closed()
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(config.socket))
+        killed.listen()
     assert config.socket.exists()
     async with _served(config, engine) as (stub, _):
         await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)

@@ -168,7 +168,7 @@ async def test_who_poses_as_the_control_plane_is_not_told_the_token(
 async def test_what_stands_behind_the_authority_is_not_trusted(
     machine: Machine, tmp_path: Path
 ) -> None:
-    """Base64 ends at its padding, and PEM does not: the rest was never compared."""
+    """Base64 may end at its padding, and PEM does not: the rest was never compared."""
     ours = next(one for one in map(Signer.new, "abcdefgh" * 9) if b"=" in one.certificate)
     theirs = Signer.new("whoever sits in between")
     both = {"authority": (ours.certificate + theirs.certificate).decode()}
@@ -177,7 +177,7 @@ async def test_what_stands_behind_the_authority_is_not_trusted(
     party = theirs.sign(SERVES, hosts=[ENROLMENT_HOST])
     async with posing(tmp_path, party, lambda _: both) as (url, told):
         token = f"{secret}.{hashlib.sha256(der).hexdigest()}"
-        await machine.refused("cannot reach", url, token)
+        await machine.refused("whoever answers there is not the control plane", url, token)
     assert told == [{}]
 
 

@@ -52,6 +52,7 @@ from controlplane.storage.store import Store
 from controlplane.storage.stores import Stores
 from controlplane.tags import Tags
 from controlplane.ticket_key import TicketKey
+from controlplane.turns import Turns
 from controlplane.upkeep import Upkeep
 from controlplane.warm_pools import WarmPools
 from tiltyard.journal.events import get_logger
@@ -74,7 +75,11 @@ class ControlPlane:
     _certificate: ServedCertificate | None = None
 
     def __init__(
-        self, config: Config, clock: Clock | None = None, limits: Limits | None = None
+        self,
+        config: Config,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """Make the parts; nothing is opened before `start`."""
         self._config = config
@@ -242,6 +247,7 @@ class ControlPlane:
                 clock=clock,
                 reach=reach,
             ),
+            turns=turns or Turns(),
         )
         self._exposition = metrics_listener.Exposition(
             metrics,

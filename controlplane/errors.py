@@ -303,6 +303,13 @@ class TooManyRequestsError(TiltyardError):
 
 
 @dataclass(eq=False)
+class AccountBusyError(TooManyRequestsError):
+    """More requests of one account wait than may wait."""
+
+    template = "too many requests of this account are under way"
+
+
+@dataclass(eq=False)
 class NotReadyError(TiltyardError):
     """The control plane has not yet heard from every agent."""
 

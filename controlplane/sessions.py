@@ -28,6 +28,7 @@ from controlplane.storage.account_store import Caller
 from controlplane.storage.player_store import PlayerStore
 from controlplane.storage.session_list_store import SessionFilter, SessionListStore
 from controlplane.storage.session_store import Session, SessionStore
+from controlplane.turns import leave_turn
 from tiltyard.journal.events import get_logger
 
 _log = get_logger(__name__)
@@ -124,6 +125,7 @@ class Sessions:
         )
         self._stops.add(stop)
         stop.add_done_callback(self._stops.discard)
+        leave_turn()
         await asyncio.shield(stop)
 
     async def close(self) -> None:

@@ -13,6 +13,7 @@ MAX_PROPERTIES = 100
 """Of one object; no model has so many, and each unknown one is a violation."""
 MAX_FIELD = 256
 """Characters of a violation's field: a caller chooses the names of unknown properties."""
+_RECEIVED = web.RequestKey("body", bytes)
 _Body = TypeVar("_Body", bound="Body")
 
 
@@ -42,7 +43,7 @@ async def read_body(request: web.Request, model: type[_Body]) -> _Body:
         InvalidRequestError: It is not JSON; or does not fit (the model's `misfit`): then with
             every violation.
     """
-    body = await _read_at_most(request, model.max_bytes)
+    body = await receive_body(request, model.max_bytes)
     try:
         return model.model_validate(read_json(body))
     except ValidationError as error:
@@ -51,16 +52,24 @@ async def read_body(request: web.Request, model: type[_Body]) -> _Body:
         raise _invalid(str(error)) from None
 
 
-async def _read_at_most(request: web.Request, max_bytes: int) -> bytes:
-    """Read a body; what its headers already forbid is refused before a byte of it is read."""
+async def receive_body(request: web.Request, max_bytes: int) -> bytes:
+    """Wait for a body, once; what its headers already forbid is refused before that.
+
+    Raises:
+        BodyTooLargeError: It is larger than `max_bytes`.
+        InvalidRequestError: It has a Content-Encoding.
+    """
+    if _RECEIVED in request:
+        return request[_RECEIVED]
     if (request.content_length or 0) > max_bytes:
         raise BodyTooLargeError(max_bytes)
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise _invalid("Content-Encoding is not accepted")
     try:
-        return await request.clone(client_max_size=max_bytes).read()
+        request[_RECEIVED] = await request.clone(client_max_size=max_bytes).read()
     except web.HTTPRequestEntityTooLarge:
         raise BodyTooLargeError(max_bytes) from None
+    return request[_RECEIVED]
 
 
 def violations_of(error: ValidationError) -> tuple[Violation, ...]:

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from aiohttp import web
 
-from controlplane.api.bodies import Body, read_body
+from controlplane.api.bodies import Body, read_body, receive_body
 from controlplane.api.errors import break_off
 from controlplane.api.queries import Query, read_query
 from controlplane.tokens import Scope
@@ -98,6 +98,11 @@ class Operation:
     @property
     def _docstring(self) -> str:
         return inspect.getdoc(self.handle) or ""
+
+    async def receive(self, request: web.Request) -> None:
+        """Wait for the body of a request, if this call takes one."""
+        if self.body is not None:
+            await receive_body(request, self.body.max_bytes)
 
     async def read(self, request: web.Request) -> dict[str, Any]:
         """Read and check the query and the body, as arguments of `run`."""

@@ -73,6 +73,7 @@ from controlplane.api.tokens import make_token
 from controlplane.api.warm_pools import list_warm_pools, remove_warm_pool, set_warm_pool
 from controlplane.errors import ForbiddenError
 from controlplane.tokens import Scope, grants
+from controlplane.turns import Turn, Turns
 from tiltyard.journal.context import bind
 
 # fmt: off
@@ -192,7 +193,7 @@ def make_web_app(services: Services, routes: tuple[Route, ...] = ROUTES) -> web.
     for route in routes:
         route.check(_OPEN)
         # HEAD is not in the interface, so GET does not bring it along: 405.
-        app.router.add_route(route.method, _pattern(route.path), _guarded(route))
+        app.router.add_route(route.method, _pattern(route.path), _guarded(route, services.turns))
     app.middlewares.insert(0, measured(services.http))
     return app
 
@@ -202,30 +203,50 @@ def _pattern(path: str) -> str:
     return _PARAMETER.sub(r"{\1:[^/]+}", path)
 
 
-def _guarded(route: Route) -> Handler:
-    """Put token and scope before the handler."""
+def _guarded(route: Route, turns: Turns) -> Handler:
+    """Put the token, a turn of its account and the scope before the handler."""
+    scope = route.scope
+    if scope is None:
+        return _unguarded(route)
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        if route.scope is not None:
-            await _admit(request, route.scope)
-        body_is_here = request.content.is_eof()
-        taken = await route.handler.read(request)
-        if route.scope is not None and not body_is_here:
-            # A body may take its time, and its token may have ended meanwhile.
-            await _admit(request, route.scope)
-        return await route.handler.run(request, taken)
+        turn = await _take_turn(request, turns)
+        try:
+            _check_scope(request, scope)
+            if not request.content.is_eof():
+                # A body may take its time: its account goes on meanwhile, and its token may end.
+                turn.end()
+                await route.handler.receive(request)
+                turn = await _take_turn(request, turns)
+                _check_scope(request, scope)
+            taken = await route.handler.read(request)
+            return await route.handler.run(request, taken)
+        finally:
+            turn.end()
 
     return handle
 
 
-async def _admit(request: web.Request, scope: Scope) -> None:
+def _unguarded(route: Route) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await route.handler.run(request, await route.handler.read(request))
+
+    return handle
+
+
+async def _take_turn(request: web.Request, turns: Turns) -> Turn:
+    """Find out who calls, and wait for a turn of the account."""
     token, address = _bearer(request), request.remote or ""
     caller = await services_of(request).accounts.authenticate(token, address)
-    if not grants(caller.scopes, scope):
-        raise ForbiddenError(scope)
     request[CALLER] = caller
     if caller.account:
         bind(account=caller.account)
+    return await turns.take(caller.account)
+
+
+def _check_scope(request: web.Request, scope: Scope) -> None:
+    if not grants(request[CALLER].scopes, scope):
+        raise ForbiddenError(scope)
 
 
 def _bearer(request: web.Request) -> str:

@@ -26,6 +26,7 @@ from controlplane.storage.account_store import Caller
 from controlplane.storage.audit_store import AuditStore
 from controlplane.storage.fleet_store import FleetStore
 from controlplane.tags import Tags
+from controlplane.turns import Turns
 from controlplane.warm_pools import WarmPools
 
 
@@ -56,6 +57,7 @@ class Services:
     agents: Agents
     enrolment: Enrolment
     rotation: Rotation
+    turns: Turns
 
 
 SERVICES = web.AppKey("services", Services)

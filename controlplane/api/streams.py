@@ -14,6 +14,7 @@ from controlplane.api.fields import Text
 from controlplane.api.operation import operation
 from controlplane.api.queries import Flag, Query
 from controlplane.api.services import SERVICES, caller_of, services_of
+from controlplane.turns import leave_turn
 
 FIRST_BYTE_WAIT = 1.0
 """So long a follower of a silent game waits for its header, and a failure can still be told."""
@@ -92,6 +93,7 @@ async def _send(
     A failure after the header, or the end of the caller's token, breaks the connection off, so
     that nobody takes a part for all.
     """
+    leave_turn()
     try:
         async with aclosing(chunks), services_of(request).streams.opened(caller_of(request)):
             await _pass_on(request, response, chunks, first_wait)

@@ -43,6 +43,7 @@ from controlplane.fleet.contract import (
 )
 from controlplane.fleet.session_report import SessionReport
 from controlplane.metrics.agents import AgentCalls
+from controlplane.turns import leave_turn
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 from tiltyard.journal.context import bound
 
@@ -298,6 +299,7 @@ class AgentClient:
 
     @contextmanager
     def _calling(self, method: str, *, is_stream: bool = False) -> Iterator[None]:
+        leave_turn()
         channel = self._channel
         self._under_way[channel] += 1
         try:

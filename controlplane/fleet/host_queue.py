@@ -18,6 +18,7 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
 from controlplane.fleet.placement import Wanted
 from controlplane.fleet.room_forecast import RoomForecast
+from controlplane.turns import leave_turn
 
 RECHECK = 0.5
 """Seconds between two looks whether there still are hosts with room for those who wait."""
@@ -145,6 +146,7 @@ class HostQueue:
             NoCapacityError: No host has room, or none could begin it in time.
             HostsNotReportedError: Only hosts that have not reported yet may have room.
         """
+        leave_turn()
         link = self._fleet.take_host(*ask.place, ask.wanted, ask.internal_id, ask.refused)
         if link is not None:
             return link

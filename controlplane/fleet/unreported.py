@@ -16,6 +16,7 @@ from controlplane.clock import Clock
 from controlplane.errors import HostsNotReportedError
 from controlplane.fleet.host_link import HostLink
 from controlplane.fleet.room_forecast import RETRY_AFTER
+from controlplane.turns import leave_turn
 
 Place = tuple[str, str]
 """A region and a node pool."""
@@ -129,6 +130,7 @@ class UnreportedHosts:
                 await self._next(_Wait(at, images), min(left, self._seconds_left()))
 
     async def _next(self, wait: _Wait, seconds: float) -> None:
+        leave_turn()
         self._waits.add(wait)
         try:
             await asyncio.wait({wait.over}, timeout=seconds)

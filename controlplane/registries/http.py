@@ -27,6 +27,7 @@ from controlplane.redaction import cut_out
 from controlplane.registries.endpoint import Endpoint, UnusableError, base_url, is_address
 from controlplane.registries.login import checked_realm, read_challenges, read_token
 from controlplane.registries.resolver import LookUps, Resolver
+from controlplane.turns import leave_turn
 from tiltyard.journal.events import get_logger
 
 _log = get_logger(__name__)
@@ -120,6 +121,7 @@ class RegistryHttp:
                 log-in that we have not, that it refuses, or that leads elsewhere.
             TimeoutError: It does not answer in time.
         """
+        leave_turn()
         url = base_url(endpoint.address).with_path(path).with_query(params)
         headers = {"Accept": accept}
         known = self._token(endpoint, scope)

@@ -1,0 +1,271 @@
+"""One account's flood: how many of its requests are worked on, and who is served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from sqlite_utils import Database
+
+from controlplane.app import ControlPlane
+from controlplane.errors import AccountBusyError
+from controlplane.turns import Turns, leave_turn
+from tests.controlplane.raw_http import Wire
+from tests.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
+
+JOIN = ("PUT", "/session/player/join")
+
+
+class Bounded(System):
+    """A control plane with few turns."""
+
+    turns: Turns
+
+    def make_control_plane(self) -> ControlPlane:
+        return ControlPlane(self.config, turns=self.turns)
+
+
+@asynccontextmanager
+async def bounded(folder: Path, turns: Turns, **settings: Any) -> AsyncIterator[Bounded]:
+    """Have one with the sessions `m` of two accounts."""
+    system = Bounded(folder, **settings)
+    system.turns = turns
+    async with system:
+        for account in ("alice", "bob"):
+            await system.make_application(account=account)
+            body = {"location": "local", "image": "game", "id": "m"}
+            answer = await system.call("POST", "/session", account=account, json=body)
+            assert answer.status == 201
+        yield system
+
+
+async def join(
+    system: System, player: str, account: str = "alice", token: str | None = None
+) -> Answer:
+    body = {"session": "m", "players": [player]}
+    return await system.call(*JOIN, account=account, token=token, json=body)
+
+
+@asynccontextmanager
+async def hanging_joins(system: System, count: int) -> AsyncIterator[list[asyncio.Task[Answer]]]:
+    """Have joins of alice that stay under way; the control plane needs the failpoint for it."""
+    joins = [asyncio.create_task(join(system, f"p{number}")) for number in range(count)]
+
+    async def all_hang() -> bool:
+        return await system.rows("SELECT count(*) FROM player") == [(count,)]
+
+    try:
+        await eventually(all_hang)
+        yield joins
+    finally:
+        for each in joins:
+            each.cancel()
+        await asyncio.gather(*joins, return_exceptions=True)
+
+
+async def test_so_many_requests_of_an_account_are_worked_on_and_the_others_wait(
+    tmp_path: Path,
+) -> None:
+    async with (
+        bounded(tmp_path, Turns(at_once=2), failpoint="players.joined:hang") as system,
+        hanging_joins(system, 2) as joins,
+    ):
+        waiting = asyncio.create_task(system.call("GET", "/session/m"))
+        for _ in range(20):
+            assert (await system.call("GET", "/session/m", account="bob")).status == 200
+        assert not waiting.done()
+        joins[0].cancel()
+        assert (await waiting).status == 200
+
+
+async def test_one_more_than_may_wait_is_503_before_anything_but_401(tmp_path: Path) -> None:
+    turns = Turns(at_once=1, most_waiting=1, refusal_delay=0)
+    async with bounded(tmp_path, turns, failpoint="players.joined:hang") as system:
+        reader = await system.make_token(name="reader", scopes=["session:read"])
+        async with hanging_joins(system, 1) as joins:
+            both = [asyncio.create_task(system.call("GET", "/session/m")) for _ in range(2)]
+            done, (waiting,) = await asyncio.wait(both, return_when="FIRST_COMPLETED")
+            refused = done.pop().result()
+            assert_error(refused, 503)
+            assert refused.headers["Retry-After"] == "1"
+            assert refused.json["message"] == "too many requests of this account are under way"
+            assert_error(await system.call("PUT", "/warm-pool/x/y", token=reader, json=[]), 503)
+            assert_error(await system.call("GET", "/session/m", token="ty_x_y"), 401)
+            assert (await system.call("GET", "/session/m", account="bob")).status == 200
+            operator = system.operator_token
+            listed = await system.call("GET", "/operator/session", token=operator)
+            assert listed.status == 200
+            for path in ("/healthz", "/readyz", "/openapi.json"):
+                assert (await system.call("GET", path)).status == 200
+            joins[0].cancel()
+            assert (await waiting).status == 200
+        assert (await system.call("GET", "/session/m")).status == 200
+
+
+async def _start(system: Bounded) -> None:
+    await system.start()
+
+
+async def _stop(system: Bounded) -> None:
+    await system.call("DELETE", "/session/m")
+
+
+async def _follow(system: Bounded) -> None:
+    await system.call("GET", "/logs?id=m&follow=true")
+
+
+async def _report(system: Bounded) -> None:
+    await system.call("DELETE", "/session/m")
+    await system.call("GET", "/session/m/report")
+
+
+async def _enable(system: Bounded) -> None:
+    await system.call("POST", "/application/game/tags", json={"tag": "v1"})
+
+
+class Held:
+    """A host, or the registry, that was asked and does not answer until it is let go."""
+
+    def __init__(self, system: System, step: str) -> None:
+        self.began, self.go_on = asyncio.Event(), asyncio.Event()
+        if step == "registry":
+            system.registry.silent = True
+        else:
+            setattr(system.agent, step, self._hold)
+
+    async def _hold(self, *_: Any) -> None:
+        self.began.set()
+        await self.go_on.wait()
+
+
+@pytest.mark.parametrize(
+    ("call", "asked"),
+    [
+        (_start, "before_start"),
+        (_stop, "before_stop"),
+        (_follow, "before_logs"),
+        (_report, "before_report"),
+        (_enable, "registry"),
+    ],
+)
+async def test_what_waits_for_somebody_else_has_left_its_turn(
+    tmp_path: Path,
+    call: Callable[[Bounded], Any],
+    asked: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patient = aiohttp.ClientTimeout(total=60)
+    monkeypatch.setattr("controlplane.registries.http.TIMEOUT", patient)
+    async with bounded(tmp_path, Turns(at_once=1), start_timeout=60) as system:
+        held, before = Held(system, asked), len(system.registry.asked)
+        calls = [asyncio.create_task(call(system)) for _ in range(2)]
+        try:
+            await eventually(lambda: held.began.is_set() or len(system.registry.asked) > before)
+            assert (await system.call("GET", "/session/m")).status == 200
+            assert not any(each.done() for each in calls)
+        finally:
+            held.go_on.set()
+            for each in calls:
+                each.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_a_body_that_is_on_its_way_takes_no_turn(tmp_path: Path) -> None:
+    async with bounded(tmp_path, Turns(at_once=1)) as system:
+        body = b'{"session": "m", "players": ["late"]}'
+        head = f"PUT /session/player/join HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        head += f"Authorization: Bearer {system.tokens['alice']}\r\nExpect: 100-continue\r\n\r\n"
+        async with Wire(int(system.control_plane.base_url.rpartition(":")[2])) as wire:
+            wire.send(head.encode())
+            assert (await wire.reader.readline()).startswith(b"HTTP/1.1 100")
+            await wire.reader.readline()
+            assert (await join(system, "soon")).status == 200
+            wire.send(body)
+            answer = await wire.answer()
+        assert answer is not None
+        assert answer.json["players"] == ["soon", "late"]
+
+
+async def test_requests_queue_at_the_database_as_their_accounts(tmp_path: Path) -> None:
+    joined: list[str] = []
+    began, gate = threading.Event(), threading.Event()
+
+    def hold(db: Database) -> None:
+        def note(sql: str) -> None:
+            if sql.startswith("INSERT OR IGNORE INTO player"):
+                joined.append("alice" if "'alice'" in sql else "bob")
+
+        db.conn.set_trace_callback(note)
+        began.set()
+        assert gate.wait(PATIENCE)
+
+    async with bounded(tmp_path, Turns()) as system:
+        names = ("a", "b", "c", "d")
+        tokens = [await system.make_token(name=n, scopes=["session:players"]) for n in names]
+        for token in tokens:  # its first use is written, too
+            assert (await join(system, "first", token=token)).status == 200
+        store = system.control_plane._store
+        holding = asyncio.create_task(store.run(hold))
+        assert await asyncio.to_thread(began.wait, PATIENCE)
+        calls = [
+            asyncio.create_task(join(system, f"p{number}", token=tokens[number % 4]))
+            for number in range(20)
+        ]
+        await eventually(lambda: store._writer.waiting() == 20)
+        calls.append(asyncio.create_task(join(system, "q", "bob")))
+        await eventually(lambda: store._writer.waiting() == 21)
+        gate.set()
+        await asyncio.gather(holding, *calls)
+        assert joined.index("bob") == 1
+        assert len(joined) == 21
+
+
+async def test_turns_are_given_in_the_order_of_asking() -> None:
+    turns = Turns(at_once=1)
+    first = await turns.take("a")
+    given: list[int] = []
+
+    async def ask(number: int) -> None:
+        turn = await turns.take("a")
+        given.append(number)
+        turn.end()
+        turn.end()
+
+    asking = [asyncio.create_task(ask(number)) for number in range(5)]
+    await asyncio.sleep(0)
+    asking[1].cancel()
+    first.end()
+    await asyncio.gather(*asking, return_exceptions=True)
+    assert given == [0, 2, 3, 4]
+    (await turns.take("a")).end()
+
+
+async def test_a_turn_is_left_by_whatever_task_works_in_it() -> None:
+    turns = Turns(at_once=1, most_waiting=1, refusal_delay=0)
+
+    async def work() -> None:
+        leave_turn()
+        leave_turn()
+
+    for _ in range(3):
+        turn = await turns.take("a")
+        await asyncio.create_task(work())
+        turn.end()
+    await turns.take("a")
+    waiting = asyncio.create_task(turns.take("a"))
+    await asyncio.sleep(0)
+    with pytest.raises(AccountBusyError):
+        await turns.take("a")
+    waiting.cancel()
+
+
+async def test_operators_need_no_turn() -> None:
+    turns = Turns(at_once=1, most_waiting=0, refusal_delay=0)
+    for _ in range(3):
+        await turns.take("")

@@ -40,8 +40,9 @@ class PolicyError(SettingsError):
 class Policy(BaseModel):
     """Limits of what may be asked of this host; what is left out is not limited.
 
-    `allowed_registries` are `host[:port]`, in whatever case; `max_cpu` in cores, `max_ram` in MiB
-    and `max_gpus` are those of one session's limits.
+    Only `host_network` has to be allowed: a session in the host's network reaches whatever listens
+    on its loopback. `allowed_registries` are `host[:port]`, in whatever case; `max_cpu` in cores,
+    `max_ram` in MiB and `max_gpus` are those of one session's limits.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,7 +51,7 @@ class Policy(BaseModel):
     max_cpu: Annotated[float, Field(gt=0)] | None = None
     max_ram: Annotated[float, Field(gt=0)] | None = None
     max_gpus: Annotated[int, Field(ge=0)] | None = None
-    host_network: bool = True
+    host_network: bool = False
 
     def check_image(self, image: str) -> None:
         """Refuse an image of a registry that is not allowed; raises NotAllowed."""
@@ -63,7 +64,7 @@ class Policy(BaseModel):
         """Refuse a session beyond the limits; raises NotAllowed."""
         self.check_image(spec.image)
         if spec.network_mode is NetworkMode.HOST and not self.host_network:
-            raise NotAllowed("use the host's network", "has host_network = false")
+            raise NotAllowed("use the host's network", "does not have host_network = true")
         asked = (
             ("max_cpu", self.max_cpu, spec.limits.nano_cpus / 10**9),
             ("max_ram", self.max_ram, spec.limits.memory_bytes / MEBIBYTE),
@@ -75,7 +76,7 @@ class Policy(BaseModel):
 
 
 def load_policy(path: Path | None) -> Policy:
-    """Read the policy; without a file nothing is limited.
+    """Read the policy; without a file nothing is limited but the use of the host's network.
 
     Raises PolicyError; also for a file that others than its owner may write.
     """

@@ -121,6 +121,7 @@ class ControlPlane:
             placement_silence=config.placement_silence,
             unreachable_after=config.unreachable_after,
             lost_after=config.lost_after,
+            host_network_pools=frozenset(config.host_network_pools),
             clock=clock,
             random=random,
             reach=reach,
@@ -132,7 +133,13 @@ class ControlPlane:
         self._standby_pools = StandbyPools(
             stores.standby_orders, self.fleet, clock=clock, random=random
         )
-        applications = Applications(stores.applications, stores.fleet, self._look_at_hosts, clock)
+        applications = Applications(
+            stores.applications,
+            stores.fleet,
+            self.fleet.node_pools.allows,
+            self._look_at_hosts,
+            clock,
+        )
         tags = Tags(
             applications=applications,
             store=stores.tags,

@@ -35,7 +35,12 @@ MAX_PORTS = 32
 MAX_REGIONS = 256
 """Of an application."""
 
+_NO_HOST_NETWORK = Violation("networkMode", "the node pool does not allow the host's network")
 _NOT_A_REPOSITORY = Violation("repository", "is not an OCI repository name")
+
+
+AllowsNetwork = Callable[[str, NetworkMode], bool]
+"""Whether sessions of a node pool may be connected so; true for a node pool that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +57,14 @@ class ApplicationEdit:
     reservation: Resources | None = None
     ports: tuple[PortRequest, ...] | None = None
 
-    def applied_to(self, current: Application, registries: Mapping[str, Registry]) -> Application:
+    def applied_to(
+        self, current: Application, registries: Mapping[str, Registry], allows: AllowsNetwork
+    ) -> Application:
         """Merge with what there is, and check what only the merged application shows. Pure.
 
         Raises:
-            InvalidRequestError: The reservation would be above the limits, or the repository none.
+            InvalidRequestError: The reservation would be above the limits, the repository none, or
+                the node pool does not allow the host's network.
         """
         wanted = {field.name: getattr(self, field.name) for field in fields(self)}
         merged = replace(current, **{n: v for n, v in wanted.items() if v is not None})
@@ -67,6 +75,8 @@ class ApplicationEdit:
                 if self.reservation is None
                 else Violation("reservation", "must not be above limits")
             )
+        if not allows(merged.node_pool, merged.network_mode):
+            violations.append(_NO_HOST_NETWORK)
         registry = registries.get(merged.registry)
         if registry is not None and (self.registry or self.repository):
             local = local_repository(registry, merged.repository)
@@ -85,12 +95,14 @@ class Applications:
         self,
         store: ApplicationStore,
         fleet: FleetStore,
+        allows: AllowsNetwork,
         changed: Callable[[], None],
         clock: Clock,
     ) -> None:
         """Call `changed` when hosts may have to have other images, or other standbys."""
         self._store = store
         self._fleet = fleet
+        self._allows = allows
         self._changed = changed
         self._clock = clock
 
@@ -99,17 +111,23 @@ class Applications:
 
         Raises:
             UnauthorizedError: The account was removed meanwhile.
-            InvalidRequestError: It names what no operator configured, or no OCI repository.
+            InvalidRequestError: It names what no operator configured, or no OCI repository, or its
+                node pool does not allow the host's network.
             ConflictError: The account has an application of that name, or too many.
         """
+        wrong = []
+        if not self._allows(application.node_pool, application.network_mode):
+            wrong.append(_NO_HOST_NETWORK)
         registry = await self._fleet.registry(application.registry)
         if registry is not None:
             repository = local_repository(registry, application.repository)
             if repository is None:
-                unknown = await self._store.unknown_references(application)
-                violations = _unknown(unknown, application.regions) if unknown else ()
-                raise InvalidRequestError((_NOT_A_REPOSITORY, *violations))
-            application = replace(application, repository=repository)
+                wrong.append(_NOT_A_REPOSITORY)
+            application = replace(application, repository=repository or application.repository)
+        if wrong:
+            unknown = await self._store.unknown_references(application)
+            violations = _unknown(unknown, application.regions) if unknown else ()
+            raise InvalidRequestError((*wrong, *violations))
         outcome = await self._store.create(application, caller.actor, self._clock.now_ms())
         if isinstance(outcome, AccountGone):
             raise UnauthorizedError
@@ -142,7 +160,7 @@ class Applications:
         registries = await self._fleet.registries()
         outcome = await self._store.edit(
             (caller.account, name),
-            lambda current: edit.applied_to(current, registries),
+            lambda current: edit.applied_to(current, registries, self._allows),
             caller.actor,
             self._clock.now_ms(),
             then=lambda _: self._changed(),
@@ -173,6 +191,19 @@ class Applications:
         if found is None:
             raise NotFoundError("application", name)
         return found
+
+    async def startable(self, caller: Caller, name: str) -> tuple[Application, tuple[Tag, ...]]:
+        """Read what `tagged` does of an application that may start sessions.
+
+        Raises:
+            NotFoundError: The account has none of that name.
+            InvalidRequestError: Its node pool does not allow the host's network any more.
+        """
+        application, tags = await self.tagged(caller, name)
+        if not self._allows(application.node_pool, application.network_mode):
+            text = f"node pool {application.node_pool} does not allow the host's network"
+            raise InvalidRequestError((Violation("image", text),))
+        return application, tags
 
     async def all_of(self, caller: Caller) -> list[Application]:
         """Read all applications of the caller's account."""

@@ -96,6 +96,7 @@ class Config:
     failpoint: str = ""
     regions: tuple[str, ...] = ("local",)
     node_pools: tuple[str, ...] = ("default",)
+    host_network_pools: tuple[str, ...] = ()
     registries: tuple[RegistryConfig, ...] = ()
     agents: tuple[AgentConfig, ...] = ()
 
@@ -157,6 +158,10 @@ class Config:
                 if not is_name(name):
                     yield Mistake(key, f"{NAME_RULE}, and is {name!r}", "take another")
             yield from repeated(claimed)
+        for number, pool in enumerate(self.host_network_pools):
+            if pool not in self.node_pools:
+                mend = "put it among the node_pools, or take one of them"
+                yield Mistake(("host_network_pools", number), f"unknown node pool {pool!r}", mend)
         # Names of hosts do not differ by case.
         addresses: dict[Key, str] = {
             ("registries", number, *place): text.lower()

@@ -68,7 +68,9 @@ class Explanations:
         tag, _ = self._tags.preferred(application, tags, location, version)
         owner = (account, name)
         wanted = Wanted(tag.image, application.reservation, ports, owner)
-        explanation = self._fleet.explain(location, application.node_pool, wanted)
+        explanation = self._fleet.explain(
+            location, application.node_pool, wanted, application.network_mode
+        )
         return ExplainedPlacement(
             application=application,
             location=location,

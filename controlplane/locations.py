@@ -71,6 +71,8 @@ class Locations:
             HostsNotReportedError: A host that has not reported may have room in another region.
         """
         application, tags = await self._applications.tagged(caller, name)
+        if not self._fleet.node_pools.allows(application.node_pool, application.network_mode):
+            return {}
         places = [(region, application.node_pool) for region in application.regions]
 
         def look() -> dict[str, tuple[str, ...]]:

@@ -175,7 +175,7 @@ class Starts:
     ) -> PendingStart:
         patience = self.start_timeout
         deadline = self._clock.monotonic() + patience
-        application, tags = await self._applications.tagged(caller, request.image)
+        application, tags = await self._applications.startable(caller, request.image)
         ports = pinned_ports(application.ports, request.pins)
         if request.location not in application.regions:
             raise NotFoundError("region", request.location)

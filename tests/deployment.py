@@ -81,7 +81,10 @@ class Deployment:
     control_plane: ControlPlaneProcess
 
     def __init__(self, steps: Steps, **settings: object) -> None:
-        """Start nothing yet; `settings` are the control plane's."""
+        """Start nothing yet; `settings` are the control plane's.
+
+        The agent allows the host's network, so `host_network_pools` decides.
+        """
         self._steps = steps
         self._settings = settings
         self._stack = ExitStack()
@@ -105,7 +108,7 @@ class Deployment:
                 notes.append(self.image.reference)
             with step("agent") as notes:
                 self.agent = stack.enter_context(
-                    AgentProcess(self.engine.socket, **_machine_lent())
+                    AgentProcess(self.engine.socket, **_machine_lent()).allow_host_network()
                 )
                 stack.callback(self._remove_traces)
                 notes.append(self.agent.address)

@@ -311,6 +311,13 @@ class AgentProcess(_Part):
             **settings,
         }
 
+    def allow_host_network(self) -> Self:
+        """Have its policy allow sessions in the host's network, from the next start on."""
+        policy = self.folder / "policy.toml"
+        policy.write_text("host_network = true\n")
+        self.settings["policy"] = str(policy)
+        return self
+
     @property
     def address(self) -> str:
         """What a control plane dials."""

@@ -138,7 +138,7 @@ def policy(path: Path | None, problem: str) -> Finding:
             why="the agent does not start with it",
             mend="correct it; `tiltyard-agent config check` tells when it fits",
         )
-    return ok("policy", str(path) if path else "none: the control plane may order what it likes")
+    return ok("policy", str(path) if path else "none: all but the host's network may be ordered")
 
 
 def identity(listen: str, identity: IdentityFacts | None) -> Finding:

@@ -115,6 +115,7 @@ REGIONS: dict[str, Column] = {"NAME": field("name"), **_USE, "AGENTS": field("ag
 NODE_POOLS: dict[str, Column] = {
     "NAME": field("name"),
     "STRATEGY": field("strategy"),
+    "HOST NETWORK": field("hostNetwork", yes),
     **_USE,
     "AGENTS": field("agents"),
 }
@@ -217,10 +218,16 @@ def list_node_pools(api: Api) -> None:
     show_default=True,
     help="Fill the fullest host first, or the emptiest.",
 )
+@click.option(
+    "--host-network",
+    is_flag=True,
+    help="Allow applications with networkMode host; without it they are refused.",
+)
 @calls("set the node pool")
-def set_node_pool(api: Api, name: str, strategy: str) -> None:
-    """Create a node pool, or change how its hosts are filled."""
-    api.put("operator", "node-pool", name, body={"strategy": strategy})
+def set_node_pool(api: Api, name: str, strategy: str, *, host_network: bool) -> None:
+    """Create a node pool, or change its rules."""
+    body = {"strategy": strategy, "hostNetwork": host_network}
+    api.put("operator", "node-pool", name, body=body)
 
 
 @node_pool.command("delete")

@@ -94,6 +94,7 @@ _SHORT_OF = {
 _TEXTS = {
     ObstacleKind.CONNECTING: "has not reported what runs there yet",
     ObstacleKind.NEWER: "speaks a newer format than this control plane reads",
+    ObstacleKind.HOST_NETWORK: "the node pool does not allow the host's network",
     ObstacleKind.SILENT: "not heard for {free:.1f} s, {wanted:g} s are allowed",
     ObstacleKind.ENGINE_UNAVAILABLE: "its Docker Engine is away",
     ObstacleKind.DRAINING: "is drained: it takes no new sessions",

@@ -7,17 +7,17 @@ from random import Random
 from controlplane.clock import Clock
 from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.agent_client import AgentClient
-from controlplane.fleet.contract import Drain, HostSession
+from controlplane.fleet.contract import Drain, HostSession, NetworkMode
 from controlplane.fleet.explanation import Explanation, explain
 from controlplane.fleet.held_claims import HeldClaims
 from controlplane.fleet.host_drain import HostDrain
 from controlplane.fleet.host_link import HostLink
 from controlplane.fleet.host_silence import HostSilence
 from controlplane.fleet.listening import ListeningClock
+from controlplane.fleet.node_pools import NodePools
 from controlplane.fleet.placement import (
     HostView,
     ObstacleKind,
-    Strategy,
     Wanted,
     has_room,
     is_usable,
@@ -48,12 +48,16 @@ class Fleet:
         placement_silence: float,
         unreachable_after: float,
         lost_after: float,
+        host_network_pools: frozenset[str] = frozenset(),
         clock: Clock,
         random: Random,
         reach: Reach = go_on,
         metrics: FleetMetrics | None = None,
     ) -> None:
-        """Know no host yet; `load` reads them, `run` follows them; `dial` makes their clients."""
+        """Know no host yet; `load` reads them, `run` follows them; `dial` makes their clients.
+
+        `host_network_pools` are those of `NodePools`.
+        """
         self._dial = dial
         self._fleet_store = fleet_store
         self._reports = reports
@@ -77,7 +81,7 @@ class Fleet:
         self._group: asyncio.TaskGroup | None = None
         self._awaited: set[str] = set()
         self._places: dict[tuple[str, str], list[HostLink]] = {}
-        self._strategies: dict[str, Strategy] = {}
+        self.node_pools = NodePools(host_network_pools)
         self.unreported = UnreportedHosts(
             unreachable_after=lambda: self.unreachable_after,
             listened=self._listening.now,
@@ -88,7 +92,7 @@ class Fleet:
 
     async def load(self) -> None:
         """Read the agents from the store."""
-        self._strategies = await self._fleet_store.strategies()
+        self.node_pools.load(await self._fleet_store.node_pool_rules())
         for row in await self._fleet_store.agents():
             self.add(row)
         self._awaited = set(self._links)
@@ -173,10 +177,6 @@ class Fleet:
         link = self._links.get(agent)
         return link.session(internal_id) if link is not None else None
 
-    def set_strategy(self, node_pool: str, strategy: Strategy) -> None:
-        """Fill the hosts of a node pool so from the next start on."""
-        self._strategies[node_pool] = strategy
-
     def on_change(self, listener: Callable[[HostLink], None]) -> None:
         """Call `listener` whenever a host or its sessions changed, and when it was removed."""
         self._listeners.append(listener)
@@ -241,10 +241,6 @@ class Fleet:
             for view in self._views(region, node_pool)
         )
 
-    def strategy(self, node_pool: str) -> Strategy:
-        """Tell how the hosts of a node pool are filled."""
-        return self._strategies.get(node_pool, Strategy.PACKED)
-
     def hosts_of(self, region: str, node_pool: str) -> list[HostLink]:
         """Give the hosts of a region and node pool, whatever their condition."""
         return list(self._places.get((region, node_pool), ()))
@@ -255,17 +251,21 @@ class Fleet:
         fit = (view for view in views if has_room(view, wanted, self.placement_silence))
         return [self._links[view.agent] for view in fit]
 
-    def explain(self, region: str, node_pool: str, wanted: Wanted) -> Explanation:
+    def explain(
+        self, region: str, node_pool: str, wanted: Wanted, network_mode: NetworkMode
+    ) -> Explanation:
         """Tell of each host of a region and node pool what `take_host` would make of it."""
-        now = self._listening.now()
+        now, allowed = self._listening.now(), self.node_pools.allows(node_pool, network_mode)
         return explain(
             {
-                link.row.name: link.view(now, wanted.owner)
+                link.row.name: ObstacleKind.HOST_NETWORK
+                if not allowed
+                else link.view(now, wanted.owner)
                 or (ObstacleKind.NEWER if link.is_newer else ObstacleKind.CONNECTING)
                 for link in self._places.get((region, node_pool), [])
             },
             wanted,
-            strategy=self.strategy(node_pool),
+            strategy=self.node_pools.strategy(node_pool),
             max_silence=self.placement_silence,
         )
 
@@ -287,7 +287,7 @@ class Fleet:
         ranked = rank_hosts(
             (view for view in views if view is not None),
             wanted,
-            strategy=self.strategy(node_pool),
+            strategy=self.node_pools.strategy(node_pool),
             max_silence=self.placement_silence,
             random=self._random,
         )

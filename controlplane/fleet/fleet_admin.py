@@ -11,7 +11,7 @@ from controlplane.clock import Clock
 from controlplane.config import Config
 from controlplane.errors import ConflictError, InvalidRequestError, NotFoundError, Violation
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.placement import Strategy
+from controlplane.fleet.placement import NodePoolRules
 from controlplane.names import NAME_RULE, is_name
 from controlplane.registries.logins import Logins
 from controlplane.storage.account_store import Caller
@@ -35,6 +35,7 @@ class Declared:
 
     regions: frozenset[str]
     node_pools: frozenset[str]
+    host_network_pools: frozenset[str]
     registries: frozenset[str]
     agents: frozenset[str]
 
@@ -44,6 +45,7 @@ class Declared:
         return cls(
             frozenset(config.regions),
             frozenset(config.node_pools),
+            frozenset(config.host_network_pools),
             frozenset(registry.name for registry in config.registries),
             frozenset(agent.name for agent in config.agents),
         )
@@ -94,15 +96,17 @@ class FleetAdmin:
         """Read all node pools by name."""
         return await self._store.node_pools()
 
-    async def set_node_pool(self, caller: Caller, name: str, strategy: Strategy) -> None:
-        """Make a node pool, or change how it fills its hosts from the next start on. Idempotent.
+    async def set_node_pool(self, caller: Caller, name: str, rules: NodePoolRules) -> None:
+        """Make a node pool, or change its rules from the next start on. Idempotent.
+
+        The settings file may allow the host's network, whatever these rules say.
 
         Raises:
             InvalidRequestError: Nothing may be called so.
         """
         _check_name("nodePool", name)
-        then = partial(self._fleet.set_strategy, name)
-        await self._store.set_node_pool(name, strategy, caller.actor, self._clock.now_ms(), then)
+        then = partial(self._fleet.node_pools.set, name)
+        await self._store.set_node_pool(name, rules, caller.actor, self._clock.now_ms(), then)
 
     async def remove_node_pool(self, caller: Caller, name: str) -> None:
         """Remove a node pool.

@@ -23,6 +23,14 @@ class Strategy(StrEnum):
     SPREAD = "spread"
 
 
+@dataclass(frozen=True, slots=True)
+class NodePoolRules:
+    """How a node pool fills its hosts, and whether its sessions may use their network."""
+
+    strategy: Strategy = Strategy.PACKED
+    host_network: bool = False
+
+
 def _no_ports() -> Collection[tuple[Protocol, int]]:
     return frozenset()
 
@@ -66,6 +74,7 @@ class ObstacleKind(StrEnum):
 
     CONNECTING = "connecting"
     NEWER = "newer"
+    HOST_NETWORK = "host_network"
     SILENT = "silent"
     ENGINE_UNAVAILABLE = "engine_unavailable"
     DRAINING = "draining"

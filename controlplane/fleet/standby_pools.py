@@ -183,7 +183,11 @@ class StandbyPools:
         self._pool_hosts.look(now, self._shares(self._rows))
         wishes: dict[_Key, _Wish | None] = {}
         for wanted in self._wanted.values():
-            if wanted.size:
+            application = wanted.application
+            allowed = self._fleet.node_pools.allows(
+                application.node_pool, application.network_mode
+            )
+            if wanted.size and allowed:
                 wishes |= self._plan(self._rows, wanted)
                 await asyncio.sleep(0)  # of many pools, none shall hold up a caller
         new = list(_new_orders(self._rows, wishes, links))
@@ -232,7 +236,7 @@ class StandbyPools:
             wanted,
             hosts,
             held,
-            strategy=self._fleet.strategy(node_pool),
+            strategy=self._fleet.node_pools.strategy(node_pool),
             max_silence=self._fleet.placement_silence,
             patient=self._is_patient(wanted, hosts),
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from sqlite_utils import Database
 
-from controlplane.fleet.placement import Strategy
+from controlplane.fleet.placement import NodePoolRules, Strategy
 from controlplane.storage.enrolment_store import void_tokens
 from controlplane.storage.fleet_store import (
     ALL_REGISTRIES,
@@ -37,10 +37,10 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class NodePool:
-    """A node pool, and how many agents and applications are in it."""
+    """A node pool, its rules, and how many agents and applications are in it."""
 
     name: str
-    strategy: Strategy
+    rules: NodePoolRules
     agents: int
     applications: int
 
@@ -112,38 +112,43 @@ class FleetAdminStore:
     async def node_pools(self) -> list[NodePool]:
         """Read all node pools by name."""
         sql = (
-            "SELECT name, strategy,"
+            "SELECT name, strategy, host_network,"
             " (SELECT count(*) FROM agent WHERE agent.node_pool = pool.name),"
             " (SELECT count(*) FROM application WHERE application.node_pool = pool.name)"
             " FROM node_pool AS pool ORDER BY name"
         )
         return await self._store.read(
-            sql, (), lambda row: NodePool(row[0], Strategy(row[1]), *row[2:])
+            sql,
+            (),
+            lambda row: NodePool(row[0], NodePoolRules(Strategy(row[1]), bool(row[2])), *row[3:]),
         )
 
     async def set_node_pool(
         self,
         name: str,
-        strategy: Strategy,
+        rules: NodePoolRules,
         actor: Actor,
         now_ms: int,
-        then: Callable[[Strategy], None],
+        then: Callable[[NodePoolRules], None],
     ) -> None:
-        """Make a node pool, or change how it fills its hosts.
+        """Make a node pool, or change its rules.
 
-        `then` is told the strategy once it is so, even when the caller is gone.
+        `then` is called with the rules once they are committed, even when the caller is gone.
         """
 
-        def transaction(db: Database) -> Strategy:
+        def transaction(db: Database) -> NodePoolRules:
             changed = db.execute(
-                "INSERT INTO node_pool(name, strategy) VALUES (?,?) ON CONFLICT(name)"
-                " DO UPDATE SET strategy=excluded.strategy WHERE strategy<>excluded.strategy",
-                (name, strategy),
+                "INSERT INTO node_pool(name, strategy, host_network) VALUES (?,?,?)"
+                " ON CONFLICT(name) DO UPDATE SET strategy=excluded.strategy,"
+                " host_network=excluded.host_network"
+                " WHERE (strategy, host_network) <> (excluded.strategy, excluded.host_network)",
+                (name, rules.strategy, rules.host_network),
             )
             if changed.rowcount:
                 event = Event(now_ms, "node_pool.set", "", actor, name)
-                record_event(db, event, {"strategy": strategy})
-            return strategy
+                data = {"strategy": rules.strategy, "hostNetwork": rules.host_network}
+                record_event(db, event, data)
+            return rules
 
         await self._store.run(transaction, then)
 

@@ -10,7 +10,7 @@ from sqlite_utils import Database
 from controlplane.config import Config
 from controlplane.errors import StoreError
 from controlplane.fleet.contract import Drain
-from controlplane.fleet.placement import Strategy
+from controlplane.fleet.placement import NodePoolRules, Strategy
 from controlplane.registry_settings import RegistryConfig
 from controlplane.storage.store import Store
 
@@ -130,10 +130,15 @@ class FleetStore:
         sql = "SELECT name FROM region ORDER BY name"
         return await self._store.run(lambda db: [row[0] for row in db.execute(sql)])
 
-    async def strategies(self) -> dict[str, Strategy]:
-        """Read each node pool's way of filling its hosts."""
-        sql = "SELECT name, strategy FROM node_pool"
-        return await self._store.run(lambda db: {n: Strategy(s) for n, s in db.execute(sql)})
+    async def node_pool_rules(self) -> dict[str, NodePoolRules]:
+        """Read the rules of each node pool."""
+        sql = "SELECT name, strategy, host_network FROM node_pool"
+        return await self._store.run(
+            lambda db: {
+                name: NodePoolRules(Strategy(strategy), bool(host_network))
+                for name, strategy, host_network in db.execute(sql)
+            }
+        )
 
     async def registries(self) -> dict[str, Registry]:
         """Read all registries by name."""

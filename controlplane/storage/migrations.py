@@ -324,6 +324,10 @@ BEGIN
 END;
 """
 
+_HOST_NETWORK = """
+ALTER TABLE node_pool ADD COLUMN host_network INTEGER NOT NULL DEFAULT 0;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
     _LOOKUPS,
@@ -342,6 +346,7 @@ MIGRATIONS: tuple[str, ...] = (
     _STANDBYS,
     _AUTHORITIES,
     _FILTERS,
+    _HOST_NETWORK,
 )
 
 

@@ -190,7 +190,7 @@ async def an_agent(
     metrics = Metrics()
     host = Host(
         metrics=metrics,
-        policy=policy or Policy(),
+        policy=policy or Policy(host_network=True),
         usage=usage,
         settings=HostSettings(
             agent_id=await records.open(),

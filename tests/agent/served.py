@@ -54,11 +54,14 @@ async def served(
 ) -> AsyncIterator[Served]:
     """Serve until the context is left, with an image to start sessions of."""
     engine.add_image(IMAGE)
+    policy = folder / "policy.toml"
+    await asyncio.to_thread(policy.write_text, "host_network = true\n")
     config = AgentConfig(
         state_dir=folder / "state",
         socket=folder / "agent.sock",
         public_address="192.0.2.1",
         metrics_listen=metrics_listen,
+        policy=policy,
         cpu=8,
         ram=4096,
         stop_grace=0.05,
@@ -66,7 +69,7 @@ async def served(
         tls_certificate=certificate.certificate if certificate else None,
         tls_key=certificate.key if certificate else None,
     )
-    daemon = Daemon(config, engine, clock, nobody_else)
+    daemon = await asyncio.to_thread(Daemon, config, engine, clock, nobody_else)
     work = asyncio.create_task(daemon.run(), name="agent")
     await daemon.serving.wait()
     while not daemon._reconciler._sessions.reconciled:

@@ -211,7 +211,7 @@ HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client v
         ("firewall", Unknown("not root"), "firewall", WARN, "not root"),
         ("policy", "cannot read it", "policy", FAIL, "cannot read it"),
         ("policy", Unknown("hangs"), "policy", WARN, "hangs"),
-        ("config.policy", None, "policy", OK, "may order what it likes"),
+        ("config.policy", None, "policy", OK, "all but the host's network"),
         ("identity", Unknown("it is damaged"), "identity", WARN, "it is damaged"),
         ("identity", None, "identity", OK, "over its socket alone"),
         ("identity.left", 8.5 * 86400, "identity", WARN, "for 8.5 days more"),

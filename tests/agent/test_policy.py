@@ -33,13 +33,16 @@ SPEC = replace(
             max_cpu=2,
             max_ram=512,
             max_gpus=1,
-            host_network=False,
         ),
     ],
 )
 def test_what_is_within_the_policy_passes(policy: Policy) -> None:
     policy.check_spec(SPEC)
     policy.check_image("registry.EXAMPLE/game@sha256:" + "a" * 64)
+
+
+def test_the_network_of_the_host_is_to_be_allowed() -> None:
+    Policy(host_network=True).check_spec(replace(SPEC, network_mode=NetworkMode.HOST))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,7 @@ def test_what_is_within_the_policy_passes(policy: Policy) -> None:
         (Policy(max_ram=511), SPEC),
         (Policy(max_gpus=0), SPEC),
         (Policy(max_gpus=1), replace(SPEC, reservation=Resources(gpus=2))),
-        (Policy(host_network=False), replace(SPEC, network_mode=NetworkMode.HOST)),
+        (load_policy(None), replace(SPEC, network_mode=NetworkMode.HOST)),
     ],
 )
 def test_what_is_beyond_it_is_refused(policy: Policy, spec: SessionSpec) -> None:

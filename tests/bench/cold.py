@@ -73,7 +73,7 @@ class _Times:
 def measure(effort: int, steps: Steps) -> list[Result]:
     """Run all rounds and return the medians."""
     rounds, at_once = max(3, effort * 30 // 100), max(4, effort * AT_ONCE // 100)
-    with Deployment(steps, start_timeout=60.0) as deployment:
+    with Deployment(steps, host_network_pools=["default"], start_timeout=60.0) as deployment:
         bench = _Bench(deployment)
         with steps.step(f"cold, default bridge, {rounds} rounds"):
             bridge = bench.one_by_one("bridge", rounds)

@@ -40,6 +40,7 @@ UNSAYABLE = {
     "whose token it is": r"(an operator's|an account's) token cannot have .*",
     "what the application has": r"the application declares no such port",
     "what the operator made": r"unknown (registry|node pool|region)",
+    "what the operator allows": r"(the node pool|node pool \S+) does not allow the host's network",
     "whose password it is": r"needs a username|must be given: none is kept for .*",
     "what a certificate is": r"must be certificates as PEM text|holds a private key: .*",
     "what the registry is called": r"is not an OCI repository name",

@@ -33,6 +33,7 @@ class Places(System):
         return replace(
             config,
             node_pools=("default", "big"),
+            host_network_pools=("default", "big"),
             registries=(
                 *config.registries,
                 RegistryConfig("mirror", self.mirror, ("mirror.example",)),

@@ -92,7 +92,7 @@ async def test_a_region_is_in_use_while_an_agent_is_there(system: Operated) -> N
 
 
 async def test_a_node_pool_changes_and_goes(system: Operated) -> None:
-    new = {"name": "big", "declared": False, "agents": 0, "applications": 0}
+    new = {"name": "big", "hostNetwork": False, "declared": False, "agents": 0, "applications": 0}
     for body, strategy in (
         ({"strategy": "spread"}, "spread"),
         ({"strategy": "spread"}, "spread"),
@@ -252,7 +252,9 @@ async def test_a_registry_must_fit(
     assert "new" not in await system.listed("registry")
 
 
-@pytest.mark.parametrize("body", [{"strategy": "full"}, {"strategy": 1}, {"colour": "red"}])
+@pytest.mark.parametrize(
+    "body", [{"strategy": "full"}, {"strategy": 1}, {"colour": "red"}, {"hostNetwork": "yes"}]
+)
 async def test_a_node_pool_must_fit(system: Operated, body: dict[str, Any]) -> None:
     assert_error(await system.put("node-pool", "new", body), 422, *body)
 

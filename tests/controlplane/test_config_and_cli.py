@@ -113,6 +113,7 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
         ),
         ('regions = ["eu", "us", "eu"]', {}, "regions[2]: 'eu' is there twice"),
         ('node_pools = ["a", "a"]', {}, "node_pools[1]: 'a' is there twice"),
+        ('host_network_pools = ["a"]', {}, "host_network_pools[0]: unknown node pool 'a'"),
         ('regions = ["eu"]\n' + AGENT + AGENT, {}, "agents[1].name: 'a' is there twice"),
         (
             REGISTRY + REGISTRY.replace('"h:1"', '"g:1"'),

@@ -141,8 +141,13 @@ async def test_regions(system: Operated) -> None:
 
 async def test_node_pools(system: Operated) -> None:
     assert await system.ok("node-pool", "set", "big", "--strategy", "spread") == ""
-    assert cells(await system.ok("node-pool", "list"))[1] == ["big", "spread", "no", "0", "0"]
+    assert cells(await system.ok("node-pool", "list"))[1] == [
+        *("big", "spread", "no", "no", "0", "0")
+    ]
+    assert await system.ok("node-pool", "set", "big", "--host-network") == ""
+    assert cells(await system.ok("node-pool", "list"))[1][2] == "yes"
     assert await system.ok("node-pool", "set", "big") == ""
+    assert cells(await system.ok("node-pool", "list"))[1][2] == "no"
     assert cells(await system.ok("node-pool", "list"))[1][1] == "packed"
     assert await system.ok("node-pool", "delete", "big") == ""
     assert (await system.run("node-pool", "set", "big", "--strategy", "full")).exit_code == 2
@@ -251,7 +256,7 @@ async def test_the_audit(system: Operated) -> None:
     assert line[2:] == ["region.created", "-", actor, "127.0.0.1", "eu", "-"]
     await system.ok("node-pool", "set", "big")
     _, line = cells(await system.ok("audit", "--object", "big"))
-    assert line[-1] == '{"strategy": "packed"}'
+    assert line[-1] == '{"strategy": "packed", "hostNetwork": false}'
     everything = [row[0] for row in cells(await system.ok("audit"))[1:]]
     newest = await system.run("audit", "--limit", "1")
     assert newest.stderr == f"there is more: --before {everything[0]}\n"

@@ -16,7 +16,7 @@ from controlplane.fleet import standby_pools
 from controlplane.fleet.contract import NetworkMode, Resources
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
-from controlplane.fleet.placement import Strategy
+from controlplane.fleet.node_pools import NodePools
 from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.storage.application_store import Application
 from controlplane.storage.standby_order_store import OrderRow, StandbyOrderStore, WantedPool
@@ -63,6 +63,7 @@ class EmptyFleet:
     def __init__(self) -> None:
         self.links: Iterable[HostLink] = ()
         self.placement_silence = 5.0
+        self.node_pools = NodePools()
         self.planned = 0
 
     def monotonic(self) -> float:
@@ -70,9 +71,6 @@ class EmptyFleet:
 
     def on_change(self, _: object) -> None:
         pass
-
-    def strategy(self, _: str) -> Strategy:
-        return Strategy.PACKED
 
     def hosts_of(self, *_: str) -> list[HostLink]:
         self.planned += 1

@@ -81,12 +81,20 @@ class Stack:
 def a_stack(
     docker_engine: Path, registry: Registry, image: Image, **settings: object
 ) -> Iterator[Stack]:
-    """A host with these settings and a patient control plane; the demo game is ready to start."""
+    """A host with these settings and a patient control plane; the demo game is ready to start.
+
+    Sessions may use the host's network.
+    """
     engine = docker.DockerClient(f"unix://{docker_engine}")
     with (
-        AgentProcess(docker_engine, cpu=16, ram=8192, stop_grace=3, **settings) as agent,
+        AgentProcess(
+            docker_engine, cpu=16, ram=8192, stop_grace=3, **settings
+        ).allow_host_network() as agent,
         ControlPlaneProcess(
-            [AgentSpec("host-1", agent.address)], {"local": registry.address}, **PATIENT
+            [AgentSpec("host-1", agent.address)],
+            {"local": registry.address},
+            host_network_pools=["default"],
+            **PATIENT,
         ) as control_plane,
     ):
         stack = Stack(agent, control_plane, engine, image)

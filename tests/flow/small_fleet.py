@@ -187,7 +187,7 @@ def _report(agent: hosts.Agent) -> HostReport:
 
 
 class _Applications:
-    async def tagged(self, caller: Caller, name: str) -> tuple[Application, tuple[Tag, ...]]:
+    async def startable(self, caller: Caller, name: str) -> tuple[Application, tuple[Tag, ...]]:
         game = Application(
             account=caller.account,
             name=name,

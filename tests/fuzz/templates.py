@@ -203,7 +203,9 @@ TEMPLATES: dict[tuple[str, str], Template] = {
     ("PUT", "/operator/region/{region}"): Template(204, parameters={"region": MADE}),
     ("DELETE", "/operator/region/{region}"): Template(204, parameters={"region": MADE}),
     ("GET", "/operator/node-pool"): Template(200),
-    ("PUT", "/operator/node-pool/{nodePool}"): Template(204, {"strategy": "spread"}),
+    ("PUT", "/operator/node-pool/{nodePool}"): Template(
+        204, {"strategy": "spread", "hostNetwork": True}
+    ),
     ("DELETE", "/operator/node-pool/{nodePool}"): Template(204),
     ("GET", "/operator/registry"): Template(200),
     ("PUT", "/operator/registry/{registry}"): Template(

@@ -9,13 +9,21 @@ from typing_extensions import TypedDict
 from controlplane.api.bodies import Body
 from controlplane.api.operation import Answer, operation
 from controlplane.api.services import caller_of, services_of
-from controlplane.fleet.placement import Strategy
+from controlplane.fleet.placement import NodePoolRules, Strategy
 
 
 class NodePoolBody(Body):
-    """The body of PUT /operator/node-pool/{nodePool}: packed fills the fullest host first."""
+    """The body of PUT /operator/node-pool/{nodePool}: packed fills the fullest host first.
+
+    `hostNetwork` allows applications with `networkMode: host`.
+    """
 
     strategy: Annotated[Strategy, Field(strict=False)] | None = None
+    hostNetwork: bool | None = None  # noqa: N815  # the interface's style
+
+    def rules(self) -> NodePoolRules:
+        """Translate into the use case's terms."""
+        return NodePoolRules(self.strategy or Strategy.PACKED, bool(self.hostNetwork))
 
 
 class ListedRegion(TypedDict):
@@ -34,10 +42,14 @@ class ListedRegions(TypedDict):
 
 
 class ListedNodePool(TypedDict):
-    """A node pool; `declared` by the settings file, used by so many agents and applications."""
+    """A node pool; `declared` by the settings file, used by so many agents and applications.
+
+    `hostNetwork` is true when sessions there may use the host's network.
+    """
 
     name: str
     strategy: Strategy
+    hostNetwork: bool
     declared: bool
     agents: int
     applications: int
@@ -86,7 +98,9 @@ async def list_node_pools(request: web.Request) -> Answer[ListedNodePools]:
     pools: list[ListedNodePool] = [
         {
             "name": pool.name,
-            "strategy": pool.strategy,
+            "strategy": pool.rules.strategy,
+            "hostNetwork": pool.rules.host_network
+            or pool.name in admin.declared.host_network_pools,
             "declared": pool.name in admin.declared.node_pools,
             "agents": pool.agents,
             "applications": pool.applications,
@@ -98,12 +112,13 @@ async def list_node_pools(request: web.Request) -> Answer[ListedNodePools]:
 
 @operation()
 async def set_node_pool(request: web.Request, body: NodePoolBody) -> None:
-    """Create a node pool, or say how it fills its hosts from the next start on.
+    """Create a node pool, or change its rules from the next start on.
 
-    Without a strategy it is packed.
+    Without a strategy it is packed, and without `hostNetwork` its sessions may not use the host's
+    network.
     """
-    name, strategy = request.match_info["nodePool"], body.strategy or Strategy.PACKED
-    await services_of(request).fleet_admin.set_node_pool(caller_of(request), name, strategy)
+    name = request.match_info["nodePool"]
+    await services_of(request).fleet_admin.set_node_pool(caller_of(request), name, body.rules())
 
 
 @operation()

@@ -1,0 +1,34 @@
+"""The rules of node pools in memory: how each fills its hosts, and what its sessions may use."""
+
+from collections.abc import Mapping
+
+from controlplane.fleet.contract import NetworkMode
+from controlplane.fleet.placement import NodePoolRules, Strategy
+
+
+class NodePools:
+    """The rules of each node pool, as the store has them or as they were set since."""
+
+    def __init__(self, host_network_pools: frozenset[str] = frozenset()) -> None:
+        """In `host_network_pools` the host's network is allowed whatever the store says."""
+        self._host_network_pools = host_network_pools
+        self._rules: dict[str, NodePoolRules] = {}
+
+    def load(self, rules: Mapping[str, NodePoolRules]) -> None:
+        """Take in the rules that the store has."""
+        self._rules = dict(rules)
+
+    def set(self, name: str, rules: NodePoolRules) -> None:
+        """Follow these rules from the next start on."""
+        self._rules[name] = rules
+
+    def strategy(self, name: str) -> Strategy:
+        """Tell how the hosts of a node pool are filled."""
+        return self._rules.get(name, NodePoolRules()).strategy
+
+    def allows(self, name: str, network_mode: NetworkMode) -> bool:
+        """Tell whether sessions of a node pool may be connected so; any of an unknown pool."""
+        rules = self._rules.get(name)
+        if network_mode is not NetworkMode.HOST or rules is None:
+            return True
+        return rules.host_network or name in self._host_network_pools

@@ -1,0 +1,111 @@
+"""Only in node pools whose operator allows it may applications use the host's network."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
+
+IN_HOST: dict[str, Any] = {**APPLICATION, "networkMode": "host"}
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        yield running
+
+
+async def allow(system: System, *, host_network: bool | None, pool: str = "default") -> None:
+    body = {} if host_network is None else {"hostNetwork": host_network}
+    answer = await operator(system, "PUT", f"/operator/node-pool/{pool}", json=body)
+    assert answer.status == 204, answer.text
+
+
+async def operator(system: System, method: str, path: str, **more: Any) -> Answer:
+    return await system.call(method, path, token=system.operator_token, **more)
+
+
+async def places(system: System) -> list[str]:
+    answer = await system.call("GET", "/available-location/game")
+    return [each["id"] for each in answer.json["locations"]]
+
+
+async def obstacles(system: System) -> list[str]:
+    query = "/operator/placement?account=alice&image=game&location=local"
+    [host] = (await operator(system, "GET", query)).json["hosts"]
+    return [each["kind"] for each in host["obstacles"]]
+
+
+async def standbys_are(system: System, count: int) -> None:
+    await eventually(lambda: len(system.agent.standbys) == count)
+
+
+async def test_an_application_in_the_hosts_network_is_refused_unless_its_node_pool_allows_it(
+    system: System,
+) -> None:
+    refused = await system.call("POST", "/application", json=IN_HOST)
+    assert_error(refused, 422, "networkMode")
+    # With what else is wrong, and not of a node pool that there is not.
+    bad = {**IN_HOST, "registry": "no", "regions": ["no"]}
+    assert_error(
+        await system.call("POST", "/application", json=bad),
+        *(422, "networkMode", "registry", "regions[0]"),
+    )
+    bad = {**IN_HOST, "nodePool": "no"}
+    assert_error(await system.call("POST", "/application", json=bad), 422, "nodePool")
+
+    await system.make_application(tag=None)
+    edit = {"networkMode": "host"}
+    assert_error(await system.call("PUT", "/application/game", json=edit), 422, "networkMode")
+    await allow(system, host_network=True, pool="open")
+    assert_error(await system.call("PUT", "/application/game", json=edit), 422, "networkMode")
+    both = {**edit, "nodePool": "open"}
+    assert (await system.call("PUT", "/application/game", json=both)).status == 204
+    back = await system.call("PUT", "/application/game", json={"nodePool": "default"})
+    assert_error(back, 422, "networkMode")
+    [listed] = (await system.call("GET", "/application")).json["applications"]
+    assert (listed["networkMode"], listed["nodePool"]) == ("host", "open")
+
+
+async def test_a_node_pool_that_takes_its_permission_back_starts_nothing_more(
+    system: System,
+) -> None:
+    await allow(system, host_network=True)
+    await system.make_application(networkMode="host")
+    assert (await system.start(id="old")).status == 201
+    assert await places(system) == ["local"]
+    pool = await system.call("PUT", "/warm-pool/game/local", json={"size": 2})
+    assert pool.status == 204
+    await standbys_are(system, 2)
+
+    await allow(system, host_network=None)
+    for _ in range(2):
+        assert_error(await system.start(id="new"), 422, "image")
+        assert await places(system) == []
+        assert await obstacles(system) == ["host_network"]
+        await standbys_are(system, 0)
+        assert (await system.call("GET", "/session/old")).json["status"] == "running"
+        await system.restart()
+
+    await allow(system, host_network=True)
+    assert (await system.start(id="new")).status == 201
+    assert await obstacles(system) == []
+
+
+async def test_what_the_settings_file_allows_is_allowed_whatever_was_set(system: System) -> None:
+    async def listed() -> Any:
+        pools = (await operator(system, "GET", "/operator/node-pool")).json["nodePools"]
+        return {pool["name"]: pool["hostNetwork"] for pool in pools}
+
+    system.settings["host_network_pools"] = ("default",)
+    await system.restart()
+    await allow(system, host_network=False)
+    assert await listed() == {"default": True}
+    await system.make_application(networkMode="host")
+    assert (await system.start()).status == 201
+    system.settings["host_network_pools"] = ()
+    await system.restart()
+    assert await listed() == {"default": False}
+    assert_error(await system.start(), 422, "image")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -40,6 +40,8 @@ LONGEST_DRAIN_SECONDS = 100 * LONGEST_TTL_SECONDS
 LAST_TIMESTAMP = 253_402_300_799
 """The end of the year 9999, which no Timestamp may pass."""
 LARGEST_PORT = 65535
+MOST_PORTS = 32
+"""Of a session: the engine publishes them one by one, under a lock."""
 
 _STATES = {state: pb.State.Value(f"STATE_{state.name}") for state in State}
 _REASONS = {reason: pb.EndReason.Value(f"END_REASON_{reason.name}") for reason in EndReason}
@@ -353,7 +355,9 @@ def _ttl(message: pb.SessionSpec | pb.ClaimSessionRequest, field: str) -> float 
     return seconds
 
 
-def _port_requests(ports: Iterable[pb.PortRequest]) -> tuple[PortRequest, ...]:
+def _port_requests(ports: Sequence[pb.PortRequest]) -> tuple[PortRequest, ...]:
+    if len(ports) > MOST_PORTS:
+        raise InvalidArgument("spec.ports", f"there are more than {MOST_PORTS}")
     requests: list[PortRequest] = []
     for index, port in enumerate(ports):
         field = f"spec.ports[{index}]"

@@ -19,7 +19,7 @@ def admit(
         raise Draining
     host.disks.check()
     host.policy.check_spec(spec)
-    starting.check_environment(host, spec)
+    starting.check_spec(host, spec)
     host.tls_ports.check(spec)
     gpu_ids = host.capacity.reserve(internal_id, spec.reservation)
     try:

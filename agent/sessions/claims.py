@@ -23,7 +23,8 @@ from agent.errors import AgentError, DiskFull, InvalidArgument, StandbyNotClaima
 from agent.host import Host
 from agent.sessions import ending
 from agent.sessions.deadlines import deadline_by
-from agent.sessions.session import Claim, Identity, Session, State, injected_environment
+from agent.sessions.environment import injected_environment
+from agent.sessions.session import Claim, Identity, Session, State
 
 
 @dataclass(frozen=True, slots=True)

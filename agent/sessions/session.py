@@ -13,11 +13,9 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.errors import InvalidArgument
 from agent.sessions.history import Run, Usage
 
 
@@ -360,33 +358,3 @@ def _extended(timeline: tuple[Moment, ...], state: State, at: float) -> tuple[Mo
     if state is State.RESTARTING and restarted:
         timeline = timeline[:-2]
     return (*timeline, Moment(state, at))
-
-
-def injected_environment(
-    prefixes: tuple[str, ...], session_id: str, host: str, ports: tuple[Port, ...]
-) -> dict[str, str]:
-    """The variables that a container is told about itself (decisions.md, injected environment)."""
-    values = {"SESSION_ID": session_id, "CONTAINER": session_id, "HOST": host, "IP": host}
-    for port in ports:
-        values[f"PORT_{port.protocol.value.upper()}_{port.container}"] = str(port.told)
-    return {f"{prefix}_{name}": value for prefix in prefixes for name, value in values.items()}
-
-
-def container_environment(
-    caller: Mapping[str, str], injected: Mapping[str, str]
-) -> dict[str, str]:
-    """The environment of the container: the caller's with injected names expanded, and these.
-
-    `$NAME` and `${NAME}` are expanded for exactly the injected names, longest first; any other
-    `$` stays. InvalidArgument when the caller sets an injected name.
-    """
-    for name in caller:
-        if name in injected:
-            raise InvalidArgument("env", f"{name} is set by the host")
-    longest_first = sorted(injected, key=len, reverse=True)
-    names = "|".join(re.escape(name) for name in longest_first)
-    form = re.compile(rf"\$(?:({names})|\{{({names})\}})")
-    return {
-        name: form.sub(lambda found: injected[found[1] or found[2]], value)
-        for name, value in caller.items()
-    } | dict(injected)

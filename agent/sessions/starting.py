@@ -19,14 +19,18 @@ from agent.errors import (
 from agent.host import Host
 from agent.metrics.instruments import Phase, start_of
 from agent.sessions.deadlines import deadline_by
+from agent.sessions.environment import (
+    check_environment,
+    container_environment,
+    injected_environment,
+    longest_injected,
+)
 from agent.sessions.record import encode_label
 from agent.sessions.session import (
     Deadline,
     Session,
     SessionSpec,
     State,
-    container_environment,
-    injected_environment,
 )
 from tiltyard.journal.events import get_logger
 
@@ -45,16 +49,13 @@ Step = Callable[[str], Awaitable[None]]
 """Called between the steps; raises when the start must not go on."""
 
 
-def check_environment(host: Host, spec: SessionSpec) -> None:
-    """Refuse names that this host injects before anything is reserved; raises InvalidArgument."""
+def check_spec(host: Host, spec: SessionSpec) -> None:
+    """Check the environment before anything is reserved; raises InvalidArgument."""
     settings = host.settings
-    names = injected_environment(
-        settings.env_prefixes, spec.identity.session_id, settings.public_address, ()
+    injected = longest_injected(
+        settings.env_prefixes, spec.identity.session_id, settings.public_address, spec.ports
     )
-    for port in spec.ports:
-        suffix = f"_PORT_{port.protocol.value.upper()}_{port.container}"
-        names |= {prefix + suffix: "" for prefix in settings.env_prefixes}
-    container_environment(spec.env, names)
+    check_environment(spec.env, injected)
 
 
 async def start(host: Host, session: Session, step: Step) -> Session:

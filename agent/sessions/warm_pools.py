@@ -33,7 +33,7 @@ from agent.sessions.pool import WarmPool
 from agent.sessions.pool_files import PoolFiles
 from agent.sessions.session import EndReason, Session
 from agent.sessions.standbys import Holding, Plan, Setback, plan, set_back
-from agent.sessions.starting import check_environment
+from agent.sessions.starting import check_spec
 from tiltyard.journal.context import task_context
 from tiltyard.journal.events import get_logger
 
@@ -73,7 +73,7 @@ class WarmPools:
         """
         checked_id(order.pool, "pool_id")
         if order.spec is not None:
-            check_environment(self._host, order.spec)
+            check_spec(self._host, order.spec)
         # A caller that goes away must not leave it half done, nor two write at one time.
         task = asyncio.create_task(self._set(order), name=f"warm-pool-{order.pool}")
         self._orders.add(task)

@@ -2,17 +2,24 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from contextlib import nullcontext
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.errors import InvalidArgument
+from agent.sessions import environment
+from agent.sessions.environment import (
+    check_environment,
+    container_environment,
+    injected_environment,
+)
 from agent.sessions.session import (
     TRANSITIONS,
     Port,
     Protocol,
     State,
-    container_environment,
-    injected_environment,
 )
 from tests.agent.samples import a_session, a_spec
 
@@ -103,8 +110,35 @@ def test_many_dollars_are_no_more_work_than_many_letters() -> None:
 
 def test_a_caller_cannot_set_an_injected_name_but_may_use_the_prefix() -> None:
     with pytest.raises(InvalidArgument, match="T_HOST is set by the host"):
-        container_environment({"T_HOST": "mine"}, INJECTED)
+        check_environment({"T_HOST": "mine"}, INJECTED)
+    check_environment({"T_OTHER": "mine"}, INJECTED)
     assert container_environment({"T_OTHER": "mine"}, INJECTED)["T_OTHER"] == "mine"
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["A", "é"]),
+        st.lists(st.sampled_from(["$T_HOST", "${T_HOST}", "$T_PORT_UDP_777", "$", "é", "x"])).map(
+            "".join
+        ),
+    ),
+    st.integers(0, 60),
+    st.integers(0, 120),
+)
+def test_an_environment_is_measured_as_it_is_expanded(
+    caller: dict[str, str], most: int, most_in_all: int
+) -> None:
+    injected = {"T_HOST": "h\U0001f3aest", "T_PORT_UDP_777": "7"}
+    sizes = {
+        name: len(f"{name}={value}".encode())
+        for name, value in container_environment(caller, injected).items()
+    }
+    fits = sum(sizes.values()) <= most_in_all and all(sizes[name] <= most for name in caller)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(environment, "MAX_VARIABLE_BYTES", most)
+        patch.setattr(environment, "MAX_ENVIRONMENT_BYTES", most_in_all)
+        with nullcontext() if fits else pytest.raises(InvalidArgument):
+            check_environment(caller, injected)
 
 
 def test_the_spec_for_labels_tells_no_secrets() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from agent.errors import (
     SpecConflict,
 )
 from agent.failpoints import START_STEPS
-from agent.sessions.session import EndReason, PortRequest, Protocol, Resources, State
+from agent.sessions.session import EndReason, PortRequest, Protocol, Resources, SessionSpec, State
 from tests.agent.hosts import (
     Agent,
     an_agent,
@@ -220,6 +221,30 @@ async def test_names_that_the_host_sets_are_refused(agent: Agent) -> None:
         with pytest.raises(InvalidArgument):
             await agent.sessions.start(an_id(), a_spec(env={name: "mine"}))
     await assert_nothing_is_left(agent)
+
+
+def _expanding(variables: int, references: int) -> SessionSpec:
+    """Give a spec whose variables name the session's id, which has 1024 bytes, so often."""
+    identity = dataclasses.replace(a_spec().identity, session_id="\U0001f3ae" * 256)
+    value = "$TILTYARD_SESSION_ID" * references
+    return a_spec(identity=identity, env={f"V{number}": value for number in range(variables)})
+
+
+@pytest.mark.parametrize(("variables", "references"), [(1, 128), (9, 120)])
+async def test_an_environment_that_expands_too_far_is_refused(
+    agent: Agent, variables: int, references: int
+) -> None:
+    with pytest.raises(InvalidArgument, match=r"^cannot accept env: "):
+        await agent.sessions.start(an_id(), _expanding(variables, references))
+    await assert_nothing_is_left(agent)
+
+
+@pytest.mark.parametrize(("variables", "references"), [(1, 127), (8, 120)])
+async def test_an_environment_that_just_fits_starts(
+    agent: Agent, variables: int, references: int
+) -> None:
+    session = await agent.sessions.start(an_id(), _expanding(variables, references))
+    assert session.state is State.RUNNING
 
 
 @pytest.mark.parametrize(

@@ -193,14 +193,22 @@ async def test_a_report_comes_once_the_session_has_ended(stub: Any, engine: Fake
         {"env": {"": "x"}},
         {"env": {"A": "\0"}},
         {"env": {"TILTYARD_HOST": "x"}},
+        {"env": {"A": "x" * 128 * 1024}},
+        {"env": {f"A{number}": "x" * 100_000 for number in range(11)}},
         {"args": ["\0"]},
         {"ports": [pb.PortRequest(container_port=0, protocol=pb.PROTOCOL_UDP)]},
         {"ports": [pb.PortRequest(container_port=70000, protocol=pb.PROTOCOL_UDP)]},
         {"ports": [pb.PortRequest(container_port=1)]},
         {"ports": [pb.PortRequest(container_port=1, protocol=pb.PROTOCOL_UDP)] * 2},
+        {
+            "ports": [
+                pb.PortRequest(container_port=port, protocol=pb.PROTOCOL_UDP)
+                for port in range(1, 34)
+            ]
+        },
         {"ports": [pb.PortRequest(container_port=1, protocol=pb.PROTOCOL_UDP, tls=True)]},
     ],
-    ids=str,
+    ids=lambda changes: f"{changes!s:.50}",
 )
 async def test_a_bad_spec_is_refused(stub: Any, changes: dict[str, Any]) -> None:
     assert (

@@ -335,7 +335,7 @@ class Daemon:
             port_range=config.ports(),
             free_tcp_ports=host.ports.free(Protocol.TCP),
             free_udp_ports=host.ports.free(Protocol.UDP),
-            images=tuple(sorted(self._images.here)),
+            image_count=len(self._images.here),
             engine_available=self._reconciler.engine_available,
             engine_version=info.version if info else "",
             runc_version=info.runc if info else "",

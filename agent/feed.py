@@ -24,6 +24,7 @@ class Changes:
 
     sessions: tuple[Session, ...] = ()
     host: bool = False
+    images: bool = False
     snapshot: bool = False
     end: bool = False
 
@@ -34,6 +35,7 @@ class Subscription:
 
     _sessions: dict[str, Session] = field(default_factory=dict)
     _host: bool = False
+    _images: bool = False
     _snapshot: bool = False
     _end: bool = False
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -44,19 +46,25 @@ class Subscription:
             async with asyncio.timeout(timeout):
                 await self._wake.wait()
         sessions = sorted(self._sessions.values(), key=lambda session: session.sequence)
-        changes = Changes(tuple(sessions), self._host, self._snapshot, self._end)
+        changes = Changes(tuple(sessions), self._host, self._images, self._snapshot, self._end)
         self._sessions.clear()
-        self._host = self._snapshot = False
+        self._host = self._images = self._snapshot = False
         self._wake.clear()
         return changes
 
     def note(
-        self, session: Session | None = None, *, host: bool = False, snapshot: bool = False
+        self,
+        session: Session | None = None,
+        *,
+        host: bool = False,
+        images: bool = False,
+        snapshot: bool = False,
     ) -> None:
         """Add a change to the pile."""
         if session is not None and not self._snapshot:
             self._sessions[session.internal_id] = session
         self._host |= host
+        self._images |= images
         self._snapshot |= snapshot or len(self._sessions) > PILE_LARGEST
         if self._snapshot:
             self._sessions.clear()  # the snapshot has the newest of each
@@ -107,6 +115,12 @@ class Feed:
         self.stamp()
         for subscription in self._subscriptions:
             subscription.note(host=True)
+
+    def tell_images(self) -> None:
+        """Tell the watchers that the host has other images."""
+        self.stamp()
+        for subscription in self._subscriptions:
+            subscription.note(host=True, images=True)
 
     def ask_snapshot(self) -> None:
         """Have every watcher begin anew."""

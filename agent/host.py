@@ -87,7 +87,7 @@ class HostReport:
     port_range: tuple[int, int]
     free_tcp_ports: int
     free_udp_ports: int
-    images: tuple[str, ...]
+    image_count: int
     engine_available: bool
     engine_version: str
     runc_version: str

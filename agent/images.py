@@ -113,7 +113,7 @@ class Images:
         here = await self._engine.images()
         if here != self._here:
             self._here = here
-            self._feed.tell_host()
+            self._feed.tell_images()
 
     async def pull(
         self, image: str, credentials: Credentials | None = None

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from agent import wire
+from agent import image_wire, wire
 from agent.artifacts.fetching import Artifacts, checked_path
 from agent.clock import Clock, rest_after
 from agent.engine import Credentials, Engine, name_of
@@ -233,13 +233,14 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
         )
 
-    @answers
+    @streams
     async def ListImages(
         self, request: pb.ListImagesRequest, context: Context
-    ) -> pb.ListImagesResponse:
+    ) -> AsyncGenerator[pb.ListImagesResponse]:
         """Read which images are on the host and on their way."""
         images = self._parts.images
-        return wire.images_to_proto(images.here, await images.sizes(), images.pulls)
+        for part in image_wire.images_to_proto(images.here, await images.sizes(), images.pulls):
+            yield part
 
     @answers
     async def RemoveImage(
@@ -294,6 +295,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         reconciled = self._parts.sessions.reconciled
         return [
             self._message(snapshot_begin=pb.SnapshotBegin()),
+            *self._image_messages(),
             self._host_message(),
             *self._batches(told),
             self._message(snapshot_end=pb.SnapshotEnd(reconciled=reconciled)),
@@ -304,9 +306,14 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         if changes.snapshot:
             return self._snapshot(acked=0)
         # The host goes first: who has seen a sequence has seen what the host lends by then.
-        news = [self._host_message(changes.sessions)] if changes.host else []
+        news = self._image_messages() if changes.images else []
+        news += [self._host_message(changes.sessions)] if changes.host else []
         news += self._batches(changes.sessions)
         return news or [self._message(heartbeat=pb.Heartbeat())]
+
+    def _image_messages(self) -> list[pb.WatchResponse]:
+        batches = image_wire.image_batches(self._parts.images.here)
+        return [self._message(images=batch) for batch in batches]
 
     def _host_message(self, coming: tuple[Session, ...] = ()) -> pb.WatchResponse:
         """The host; it has counted the sessions that are told of after it, too."""

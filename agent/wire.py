@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -178,19 +178,6 @@ def progress_to_proto(progress: PullProgress) -> pb.PullImageResponse:
     )
 
 
-def images_to_proto(
-    here: Iterable[str], sizes: Mapping[str, int], pulls: Mapping[str, PullProgress]
-) -> pb.ListImagesResponse:
-    """The images of a host as others see them."""
-    return pb.ListImagesResponse(
-        images=[pb.Image(image=image, size_bytes=sizes.get(image)) for image in sorted(here)],
-        pulls=[
-            pb.Pull(image=image, progress=progress_to_proto(progress))
-            for image, progress in sorted(pulls.items())
-        ],
-    )
-
-
 def drain_order_from_proto(request: pb.SetDrainRequest) -> DrainOrder:
     """Read an order to drain; InvalidArgument names the field that does not fit."""
     if not request.HasField("remaining"):
@@ -222,7 +209,7 @@ def host_to_proto(report: HostReport) -> pb.Host:
         port_range_last=last,
         free_tcp_ports=report.free_tcp_ports,
         free_udp_ports=report.free_udp_ports,
-        images=report.images,
+        image_count=report.image_count,
         tls=report.tls,
         disk_full=report.disk_full,
         engine_available=report.engine_available,

@@ -80,6 +80,7 @@ def test_what_is_foreign_is_imported_where_it_belongs() -> None:
     assert importers("docker") == {"agent.docker.sdk"}
     assert importers("tiltyard.agent.v1") == {
         "agent.cli.client",
+        "agent.image_wire",
         "agent.rpc",
         "agent.wire",
         "controlplane.fleet.agent_client",

@@ -98,7 +98,10 @@ class AgentClient:
 
     def images(self) -> dict[str, Any]:
         """What is on the host, and what is on its way."""
-        return _plain(self._stub.ListImages(pb.ListImagesRequest(), timeout=IMAGES_SECONDS))
+        found = pb.ListImagesResponse()
+        for part in self._stub.ListImages(pb.ListImagesRequest(), timeout=IMAGES_SECONDS):
+            found.MergeFrom(part)
+        return _plain(found)
 
     def pull(self, image: str) -> Iterator[dict[str, Any]]:
         """Pull an image, telling the progress."""

@@ -33,7 +33,7 @@ def host_lines(answer: Message, live: Iterable[Message]) -> list[str]:
             ("memory", _of(taken, lent, "memory_bytes", size)),
             ("gpus", _of(taken, lent, "gpus", str)),
             ("ports", _free(host)),
-            ("images", str(len(host["images"]))),
+            ("images", str(host["image_count"])),
             *(("warning", warning) for warning in host["warnings"]),
         )
     )

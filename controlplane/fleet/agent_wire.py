@@ -16,6 +16,7 @@ from controlplane.fleet.contract import (
     HostReported,
     HostSession,
     Identity,
+    ImagesReported,
     NetworkMode,
     PoolOnHost,
     Port,
@@ -29,6 +30,7 @@ from controlplane.fleet.contract import (
     SnapshotEnd,
     StandbyOrder,
     State,
+    WatchEvent,
     WatchMessage,
 )
 from controlplane.fleet.session_report import FailedRun, Moment, SessionReport
@@ -149,9 +151,7 @@ def watch_message_in(response: agent_pb2.WatchResponse) -> WatchMessage:
     return WatchMessage(response.incarnation, response.sequence, _watch_event(response))
 
 
-def _watch_event(
-    response: agent_pb2.WatchResponse,
-) -> SnapshotBegin | SnapshotEnd | SessionsReported | HostReported | Heartbeat:
+def _watch_event(response: agent_pb2.WatchResponse) -> WatchEvent:
     kind = response.WhichOneof("event")
     if kind == "snapshot_begin":
         return SnapshotBegin()
@@ -161,6 +161,9 @@ def _watch_event(
         return SessionsReported(_sessions_in(response.sessions.sessions))
     if kind == "host":
         return HostReported(_host_in(response.host))
+    if kind == "images":
+        part = response.images
+        return ImagesReported(tuple(part.images), part.first, part.last)
     return Heartbeat()
 
 
@@ -300,7 +303,7 @@ def _host_in(host: agent_pb2.Host) -> Host:
         port_range_last=host.port_range_last,
         free_tcp_ports=host.free_tcp_ports,
         free_udp_ports=host.free_udp_ports,
-        images=frozenset(host.images),
+        images=frozenset(),
         tls=host.tls,
         draining=host.draining,
         engine_available=host.engine_available,

@@ -228,6 +228,7 @@ class Claim:
 class Host:
     """What a host is and has room for; `images` are references by digest.
 
+    Those are reported apart from the rest, see `ImagesReported`.
     `draining` is true also while the host is still to hear that it takes no new sessions; `drain`
     is what it has heard.
     """
@@ -319,7 +320,18 @@ class Heartbeat:
     """The agent lives and nothing changed."""
 
 
-WatchEvent = SnapshotBegin | SnapshotEnd | SessionsReported | HostReported | Heartbeat
+@dataclass(frozen=True, slots=True)
+class ImagesReported:
+    """Some of the images on the host, by digest; from `first` to `last` it is all of them."""
+
+    images: tuple[str, ...]
+    first: bool
+    last: bool
+
+
+WatchEvent = (
+    SnapshotBegin | SnapshotEnd | SessionsReported | HostReported | ImagesReported | Heartbeat
+)
 
 
 @dataclass(frozen=True, slots=True)

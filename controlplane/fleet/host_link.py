@@ -17,6 +17,7 @@ from controlplane.fleet.contract import (
     Host,
     HostReported,
     HostSession,
+    ImagesReported,
     Port,
     PortRequest,
     Protocol,
@@ -86,6 +87,9 @@ class HostLink:
         """What lives there without a valid ticket or a known account: nobody's sessions."""
         self.ends = 0
         """How many sessions ended here; standbys do not count, as others take their place."""
+        self._images: frozenset[str] = frozenset()
+        self._images_so_far: set[str] = set()
+        """Of a set that is being reported; it counts once it is complete."""
         self._sessions: dict[str, _Seen] = {}
         self._in_flight: dict[str, _InFlight] = {}
         self._claiming: set[str] = set()
@@ -203,6 +207,8 @@ class HostLink:
         self.incarnation, self.sequence = message.incarnation, message.sequence
         if isinstance(message.event, HostReported):
             self._take_host(message.event.host)
+        elif isinstance(message.event, ImagesReported):
+            self._take_images(message.event)
         elif isinstance(message.event, SessionsReported):
             for session in message.event.sessions:
                 self._remember(session, message.incarnation)
@@ -257,6 +263,15 @@ class HostLink:
             if internal_id not in present and self.is_gone(internal_id):
                 self.drop(internal_id)
 
+    def _take_images(self, part: ImagesReported) -> None:
+        if part.first:
+            self._images_so_far = set()
+        self._images_so_far.update(part.images)
+        if part.last:
+            self._images, self._images_so_far = frozenset(self._images_so_far), set()
+            if self.host is not None:
+                self.host = replace(self.host, images=self._images)
+
     def _take_host(self, host: Host) -> None:
         """Take what a host says; its order holds where ours is not newer."""
         self.latency.announce(host.latency_addresses)
@@ -265,7 +280,7 @@ class HostLink:
         for internal_id in host.starting & self._in_flight.keys():
             self._in_flight[internal_id].is_counted = True
         draining = host.drain.draining or self.drain.draining
-        self.host = replace(host, draining=draining)
+        self.host = replace(host, draining=draining, images=self._images)
 
     def _remember(self, session: HostSession, incarnation: str) -> None:
         seen = self._sessions.get(session.internal_id)

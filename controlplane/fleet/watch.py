@@ -17,6 +17,7 @@ from controlplane.fleet.back_off import BackOff
 from controlplane.fleet.contract import (
     HostReported,
     HostSession,
+    ImagesReported,
     SessionsReported,
     SnapshotBegin,
     SnapshotEnd,
@@ -174,7 +175,7 @@ class HostWatch:
             if unsettled := self._unsettled():
                 await self._settle(unsettled)
             self._acked = message.sequence
-        if isinstance(event, SessionsReported | SnapshotEnd | HostReported):
+        if isinstance(event, SessionsReported | SnapshotEnd | HostReported | ImagesReported):
             self._changed(self._link)
 
     async def _take_in_sessions(self, sessions: Sequence[HostSession]) -> None:

@@ -127,7 +127,7 @@ def host_report(agent: Agent) -> HostReport:
         port_range=(host.ports.first, host.ports.last),
         free_tcp_ports=host.ports.free(Protocol.TCP),
         free_udp_ports=host.ports.free(Protocol.UDP),
-        images=tuple(agent.images.here),
+        image_count=len(agent.images.here),
         engine_available=agent.reconciler.engine_available,
         engine_version="27.0",
         runc_version="1.1",

@@ -18,6 +18,7 @@ from controlplane.fleet.agent_client import AgentClient
 from controlplane.fleet.contract import (
     Host,
     HostReported,
+    ImagesReported,
     PortRequest,
     Protocol,
     Resources,
@@ -97,7 +98,9 @@ def _a_fleet(client: AgentClient, hosts: int, in_a_region: int) -> Fleet:
         fleet.add(_row(name, _region(number // in_a_region)))
         link = fleet.link(name)
         assert link is not None
-        link.apply(WatchMessage("", 1, HostReported(_host(name, number % IN_A_REGION))), 0.0)
+        images = ImagesReported((_IMAGE,), first=True, last=True)
+        for event in (images, HostReported(_host(name, number % IN_A_REGION))):
+            link.apply(WatchMessage("", 1, event), 0.0)
         link.reconciled = True
     return fleet
 
@@ -123,7 +126,7 @@ def _host(name: str, tenths_taken: int) -> Host:
         port_range_last=29999,
         free_tcp_ports=9000,
         free_udp_ports=9000,
-        images=frozenset({_IMAGE}),
+        images=frozenset(),
         tls=False,
         draining=False,
         engine_available=True,

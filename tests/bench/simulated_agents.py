@@ -86,6 +86,7 @@ class _Agent:
         told = pb.SessionBatch(sessions=_sessions(number, sessions, key))
         self._snapshot = [
             self._message(snapshot_begin=pb.SnapshotBegin()),
+            self._message(images=pb.ImageBatch(images=[IMAGE], first=True, last=True)),
             self._message(host=_host(number, told.sessions)),
             self._message(sessions=told),
             self._message(snapshot_end=pb.SnapshotEnd(reconciled=True)),
@@ -148,7 +149,7 @@ def _host(number: int, sessions: Sequence[pb.Session]) -> pb.Host:
         port_range_last=29999,
         free_tcp_ports=10000 - len(sessions),
         free_udp_ports=10000 - len(sessions),
-        images=[IMAGE],
+        image_count=1,
         engine_available=True,
         engine_version="28.5.2",
         runc_version="1.3.3",

@@ -125,11 +125,12 @@ async def _play_the_rest(address: str) -> None:
     """What a control plane asks for seldom, or is refused."""
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
-        host = (await stub.GetHost(pb.GetHostRequest())).host
+        await stub.GetHost(pb.GetHostRequest())
         sessions = (await stub.ListSessions(pb.ListSessionsRequest())).sessions
         [live] = [each for each in sessions if each.state == pb.STATE_RUNNING]
         await stub.GetSession(pb.GetSessionRequest(internal_id=live.internal_id))
-        await stub.ListImages(pb.ListImagesRequest())
+        [listed] = [part async for part in stub.ListImages(pb.ListImagesRequest())]
+        image = listed.images[0].image
         drain = pb.SetDrainRequest(revision=3, draining=True)
         drain.deadline_time.FromSeconds(4_000_000_000)
         drain.remaining.FromSeconds(3600)
@@ -140,10 +141,10 @@ async def _play_the_rest(address: str) -> None:
             (stub.RenewCertificate, pb.RenewCertificateRequest(certificate=b"none")),
             (stub.GetReport, pb.GetReportRequest(internal_id=live.internal_id)),
             (stub.StopSession, pb.StopSessionRequest(internal_id=STOPPED, discard=True)),
-            (stub.StartSession, _another(STOPPED, host.images[0])),
-            (stub.StartSession, _another(live.internal_id, host.images[0])),
-            (stub.StartSession, _another(LATE, host.images[0])),
-            (stub.RemoveImage, pb.RemoveImageRequest(image=host.images[0])),
+            (stub.StartSession, _another(STOPPED, image)),
+            (stub.StartSession, _another(live.internal_id, image)),
+            (stub.StartSession, _another(LATE, image)),
+            (stub.RemoveImage, pb.RemoveImageRequest(image=image)),
         ):
             with contextlib.suppress(grpc.aio.AioRpcError):
                 await ask(request)

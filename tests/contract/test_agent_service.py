@@ -351,6 +351,8 @@ async def test_a_watcher_is_told_a_snapshot_and_then_every_change(
     first = (await stub.StartSession(start_request(), timeout=DEADLINE)).session
     watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
     assert (await watch.read()).WhichOneof("event") == "snapshot_begin"
+    images = (await watch.read()).images
+    assert (list(images.images), images.first, images.last) == ([IMAGE], True, True)
     assert (await watch.read()).host.capacity.nano_cpus == 8 * 10**9
     snapshot = await watch.read()
     assert [session.internal_id for session in snapshot.sessions.sessions] == [first.internal_id]
@@ -459,6 +461,47 @@ async def test_readers_that_do_not_follow_are_limited_too(
         call.cancel()
 
 
+async def listed_images(stub: Any) -> list[str]:
+    """What the host says that it has, in as many parts as it takes."""
+    parts = stub.ListImages(pb.ListImagesRequest(), timeout=DEADLINE)
+    return [image.image async for part in parts for image in part.images]
+
+
+async def test_very_many_images_are_told_of_in_parts(stub: Any, engine: FakeEngine) -> None:
+    """40,000 names take more than a message may; those who watch have all of them at the end."""
+    watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
+    async with asyncio.timeout(DEADLINE):
+        known, _ = await images_told(watch)
+        assert known == {IMAGE}
+        many = {f"registry.example/{'r' * 60}/{n}@sha256:{n:064x}" for n in range(40_000)}
+        for image in many:
+            engine.add_image(image)
+        await stub.RemoveImage(pb.RemoveImageRequest(image=IMAGE), timeout=DEADLINE)
+        known, largest = await images_told(watch)
+        assert known == many
+        assert largest < 2**20
+        again, largest = await images_told(stub.Watch(pb.WatchRequest(), timeout=DEADLINE))
+        assert again == many
+        assert largest < 2**20
+    assert set(await listed_images(stub)) == many
+    host = (await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).host
+    assert host.image_count == len(many)
+
+
+async def images_told(watch: Any) -> tuple[set[str], int]:
+    """The next whole set of images in a stream, and the size of its largest message."""
+    found, largest = set[str](), 0
+    while True:
+        message = await watch.read()
+        if message.WhichOneof("event") != "images":
+            continue
+        assert message.images.first == (not found)
+        found.update(message.images.images)
+        largest = max(largest, message.ByteSize())
+        if message.images.last:
+            return found, largest
+
+
 async def test_the_host_is_told_when_an_image_has_come(stub: Any, engine: FakeEngine) -> None:
     image = "127.0.0.1:5000/other@sha256:" + "b" * 64
     engine.registry.add(image)
@@ -467,8 +510,7 @@ async def test_the_host_is_told_when_an_image_has_come(stub: Any, engine: FakeEn
         async for message in stub.PullImage(pb.PullImageRequest(image=image), timeout=DEADLINE)
     ]
     assert messages[-1].done
-    host = (await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).host
-    assert image in host.images
+    assert image in await listed_images(stub)
     absent = "127.0.0.1:5000/none@sha256:" + "c" * 64
     assert (
         await refused(stub.PullImage(pb.PullImageRequest(image=absent), timeout=DEADLINE))
@@ -489,8 +531,7 @@ async def test_an_image_is_removed_once_nothing_uses_it(stub: Any, engine: FakeE
     await stub.StopSession(stop, timeout=DEADLINE)
     for _ in range(2):
         await stub.RemoveImage(request, timeout=DEADLINE)
-        host = (await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).host
-        assert IMAGE not in host.images
+        assert IMAGE not in await listed_images(stub)
     assert await refused(stub.StartSession(start_request(), timeout=DEADLINE)) == "IMAGE_MISSING"
     request.image = "game:latest"
     assert await refused(stub.RemoveImage(request, timeout=DEADLINE)) == "INVALID_ARGUMENT"

@@ -23,6 +23,7 @@ from controlplane.fleet.contract import (
     Heartbeat,
     HostReported,
     HostSession,
+    ImagesReported,
     SessionsReported,
     SnapshotBegin,
     SnapshotEnd,
@@ -50,6 +51,7 @@ EVENTS = {
     "sessions": SessionsReported,
     "snapshot_end": SnapshotEnd,
     "host": HostReported,
+    "images": ImagesReported,
     "heartbeat": Heartbeat,
 }
 
@@ -122,7 +124,8 @@ def _assert_read(method: str, read: Any, told: list[Any]) -> None:
         steps = [message for message in told if not message.done]
         assert [one.layers for one in read] == [message.layers for message in steps]
     elif method == "RenewCertificate":
-        assert (read.request, read.takes_authorities) == (told[0].signing_request, False)
+        answer = (told[0].signing_request, told[0].takes_authorities)
+        assert (read.request, read.takes_authorities) == answer
 
 
 def _assert_event(read: WatchMessage, told: Any) -> None:
@@ -134,11 +137,13 @@ def _assert_event(read: WatchMessage, told: Any) -> None:
     elif isinstance(event, SessionsReported):
         for session, message in zip(event.sessions, told.sessions.sessions, strict=True):
             _assert_session(session, message)
+    elif isinstance(event, ImagesReported):
+        assert (event.first, event.last) == (told.images.first, told.images.last)
+        assert event.images == tuple(told.images.images)
     elif isinstance(event, HostReported):
         host = event.host
         for name in ("agent_id", "version", "public_address", "free_sessions", "start_slots"):
             assert getattr(host, name) == getattr(told.host, name)
-        assert host.images == frozenset(told.host.images)
         assert host.capacity.nano_cpus == told.host.capacity.nano_cpus
         assert host.reserved.memory_bytes == told.host.reserved.memory_bytes
 

@@ -13,6 +13,7 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from agent.daemon import SERVER_OPTIONS
+from agent.image_wire import image_batches
 from controlplane.fleet.agent_client import REASON_METADATA
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
@@ -66,6 +67,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.stopped: list[str] = []
         self.pulled: list[str] = []
         self.removal_asked: list[str] = []
+        self.images: list[str] = []
         self.images_in_use: set[str] = set()
         self.logs: list[bytes] = [b"line 1\n", b"line 2\n"]
         self.report: agent_pb2.GetReportResponse | None = None
@@ -202,8 +204,14 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
 
     def add_image(self, image: str) -> None:
         """Have an image, as if it had been pulled."""
-        self.host.images.append(image)
-        self.change_host()
+        self.images.append(image)
+        self.tell_images()
+
+    def tell_images(self) -> None:
+        """Tell the watchers which images there are."""
+        self.sequence += 1
+        for response in self._image_batches():
+            self._send(response)
 
     def tell_snapshot(self) -> None:
         """Send a snapshot within the stream, as after a late reconcile."""
@@ -321,7 +329,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         )
         if self.during_pull is not None:
             await self.during_pull(request, context)
-        if request.image not in self.host.images:
+        if request.image not in self.images:
             self.add_image(request.image)
         yield agent_pb2.PullImageResponse(layers=2, layers_done=2, done=True)
 
@@ -331,9 +339,9 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.removal_asked.append(request.image)
         if request.image in self.images_in_use:
             await refuse(context, "IMAGE_IN_USE")
-        if request.image in self.host.images:
-            self.host.images.remove(request.image)
-            self.change_host()
+        if request.image in self.images:
+            self.images.remove(request.image)
+            self.tell_images()
         return agent_pb2.RemoveImageResponse()
 
     async def _refuse_call(self, _: Any, context: Any) -> NoReturn:
@@ -487,10 +495,14 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         end = agent_pb2.SnapshotEnd(reconciled=self.reconciled)
         return [
             agent_pb2.WatchResponse(snapshot_begin=agent_pb2.SnapshotBegin()),
+            *self._image_batches(),
             agent_pb2.WatchResponse(host=self._host()),
             agent_pb2.WatchResponse(sessions=agent_pb2.SessionBatch(sessions=sessions)),
             agent_pb2.WatchResponse(snapshot_end=end),
         ]
+
+    def _image_batches(self) -> list[agent_pb2.WatchResponse]:
+        return [agent_pb2.WatchResponse(images=batch) for batch in image_batches(self.images)]
 
     def _send(self, response: agent_pb2.WatchResponse) -> None:
         stamped = self._stamped(response)

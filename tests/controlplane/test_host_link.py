@@ -14,6 +14,7 @@ from controlplane.fleet.contract import (
     HostReported,
     HostSession,
     Identity,
+    ImagesReported,
     Port,
     PortRequest,
     Protocol,
@@ -63,6 +64,24 @@ def view(link: HostLink) -> HostView:
 
 def heartbeat(sequence: int, incarnation: str = "life") -> WatchMessage:
     return WatchMessage(incarnation, sequence, Heartbeat())
+
+
+def test_images_count_once_all_of_them_were_reported(link: HostLink) -> None:
+    def part(*images: str, first: bool = False, last: bool = False) -> None:
+        link.apply(WatchMessage("life", 9, ImagesReported(images, first=first, last=last)), 1.0)
+
+    part("a", first=True, last=True)
+    assert view(link).host.images == {"a"}
+    part("b", first=True)
+    link.apply(WatchMessage("life", 9, HostReported(HOST)), 1.0)
+    assert view(link).host.images == {"a"}
+    part("c", first=True)  # the stream broke, and began again
+    part("d")
+    assert view(link).host.images == {"a"}
+    part("e", last=True)
+    assert view(link).host.images == {"c", "d", "e"}
+    part(first=True, last=True)
+    assert view(link).host.images == frozenset()
 
 
 def test_choosing_takes_reservation_pin_and_slot(link: HostLink) -> None:

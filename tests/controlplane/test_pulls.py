@@ -64,7 +64,7 @@ async def test_how_far_a_pull_has_come_is_shown(system: System) -> None:
             "failed": None,
         }
     ]
-    await eventually(lambda: image in system.agents[1].host.images)
+    await eventually(lambda: image in system.agents[1].images)
     assert await _pulls(system, "a1") == []
 
 
@@ -88,7 +88,7 @@ async def test_why_a_pull_failed_is_shown_and_logged(
     logged = [record.getMessage() for record in caplog.records]
     assert f"pull failed agent=a0 image={image} error={pull['cause']}" in logged
     system.agent.before_pull = None
-    await eventually(lambda: image in system.agent.host.images)
+    await eventually(lambda: image in system.agent.images)
 
     async def over() -> bool:
         return await _pulls(system) == []
@@ -106,7 +106,7 @@ async def test_a_third_pull_of_a_host_waits(system: System) -> None:
 
     await eventually(two_of_three)
     # The other host is not held up.
-    await eventually(lambda: set(images) <= set(system.agents[1].host.images))
+    await eventually(lambda: set(images) <= set(system.agents[1].images))
 
 
 async def test_a_pull_that_waits_for_others_on_its_host_is_queued(system: System) -> None:

@@ -23,7 +23,7 @@ async def _exists(system: System, tag: str, image: str = "game") -> bool:
 
 
 async def _gone(system: System, image: str) -> None:
-    await eventually(lambda: not any(image in agent.host.images for agent in system.agents))
+    await eventually(lambda: not any(image in agent.images for agent in system.agents))
 
 
 async def test_only_the_newest_tags_stay(system: System) -> None:
@@ -32,7 +32,7 @@ async def test_only_the_newest_tags_stay(system: System) -> None:
     third = await system.enable("v3")
     await _gone(system, first)
     for agent in system.agents:
-        assert set(agent.host.images) == {second, third}
+        assert set(agent.images) == {second, third}
     assert [await _exists(system, tag) for tag in ("v1", "v2", "v3")] == [False, True, True]
     assert_error(await system.start(version="v1"), 404)
     assert (await system.start(version="v2")).status == 201
@@ -46,7 +46,7 @@ async def test_a_tag_that_is_pulled_forward_outlives_others(system: System) -> N
     assert await system.enable("v1") == first
     third = await system.enable("v3")
     await _gone(system, second)
-    assert set(system.agent.host.images) == {first, third}
+    assert set(system.agent.images) == {first, third}
     # What was withdrawn can be enabled again, and is pulled again.
     assert await system.enable("v2") == second
     assert await _exists(system, "v2")
@@ -59,7 +59,7 @@ async def test_a_smaller_tag_keep_withdraws_at_once(system: System) -> None:
     edited = await system.call("PUT", "/application/game", json={"tagKeep": 1})
     assert edited.status == 204
     await _gone(system, first)
-    assert set(system.agent.host.images) == {second}
+    assert set(system.agent.images) == {second}
     assert not await _exists(system, "v1")
 
 
@@ -68,9 +68,9 @@ async def test_an_image_in_use_goes_once_it_is_not(system: System) -> None:
     system.agent.images_in_use.add(first)
     await system.enable("v2")
     other = system.agents[1]
-    await eventually(lambda: first not in other.host.images)
+    await eventually(lambda: first not in other.images)
     await eventually(lambda: system.agent.removal_asked.count(first) >= 3)
-    assert first in system.agent.host.images
+    assert first in system.agent.images
     system.agent.images_in_use.clear()
     await _gone(system, first)
 
@@ -81,8 +81,8 @@ async def test_an_image_that_another_application_runs_stays(system: System) -> N
     await system.enable("v2")
     assert not await _exists(system, "v1")
     third = await system.enable("v3")
-    await eventually(lambda: all(len(agent.host.images) == 2 for agent in system.agents))
-    assert set(system.agent.host.images) == {image, third}
+    await eventually(lambda: all(len(agent.images) == 2 for agent in system.agents))
+    assert set(system.agent.images) == {image, third}
     assert all(image not in agent.removal_asked for agent in system.agents)
 
 
@@ -92,7 +92,7 @@ async def test_a_tag_that_moved_leaves_no_old_image(system: System) -> None:
     answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
     assert answer.status == 204
     second = f"{system.registry.address}/studio/game@{digest}"
-    await eventually(lambda: all(second in agent.host.images for agent in system.agents))
+    await eventually(lambda: all(second in agent.images for agent in system.agents))
     await _gone(system, first)
 
 
@@ -102,20 +102,20 @@ async def test_images_of_others_are_left_alone(system: System) -> None:
     first = await system.make_application(tagKeep=1)
     await system.enable("v2")
     await _gone(system, first)
-    assert foreign in system.agent.host.images
+    assert foreign in system.agent.images
     assert foreign not in system.agent.removal_asked
 
 
 async def test_a_host_that_comes_later_pulls_what_stays_and_no_more(system: System) -> None:
     late = system.agents[1]
     await late.stop()
-    late.host.images.clear()
+    late.images.clear()
     system.agents.remove(late)
     first = await system.make_application(tagKeep=1)
     second = await system.enable("v2")
     late.pulled.clear()
     await late.start()
     system.agents.append(late)
-    await eventually(lambda: second in late.host.images)
+    await eventually(lambda: second in late.images)
     assert late.pulled == [second]
     await _gone(system, first)

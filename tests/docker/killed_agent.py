@@ -127,7 +127,8 @@ class KilledAgent(Agent):
         return self._stub.RemoveImage.future(pb.RemoveImageRequest(image=image), timeout=PATIENCE)
 
     def images(self) -> set[str]:
-        return set(self._host().host.images)
+        parts = self._stub.ListImages(pb.ListImagesRequest(), timeout=PATIENCE)
+        return {image.image for part in parts for image in part.images}
 
     def directories(self) -> set[str]:
         return {path.name for path in (self.state_dir / "sessions").iterdir()}

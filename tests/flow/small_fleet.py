@@ -174,7 +174,7 @@ def _report(agent: hosts.Agent) -> HostReport:
         port_range=(host.ports.first, host.ports.last),
         free_tcp_ports=host.ports.free(Protocol.TCP),
         free_udp_ports=host.ports.free(Protocol.UDP),
-        images=(IMAGE,),
+        image_count=1,
         engine_available=True,
         engine_version="",
         runc_version="",

@@ -10,6 +10,21 @@ from tests.controlplane.system import eventually
 from tests.flow.whole import Whole
 
 
+async def test_a_host_with_very_many_images_is_followed_and_takes_sessions(
+    tmp_path: Path,
+) -> None:
+    """One message of gRPC holds half of their names."""
+    many = [f"registry.example/{'r' * 60}/{n}@sha256:{n:064x}" for n in range(40_000)]
+    async with Whole(tmp_path) as system:
+        for image in many:
+            system.engine.add_image(image)
+        game = await system.make_game()
+        assert (await system.start()).status == 201
+        answer = await system.call("GET", "/operator/agent", token=system.operator_token)
+        [host] = answer.json["agents"]
+        assert (host["state"], set(host["images"])) == ("ready", {game, *many})
+
+
 async def test_an_old_image_goes_with_the_last_container_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

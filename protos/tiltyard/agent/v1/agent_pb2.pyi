@@ -799,7 +799,7 @@ class Host(_message.Message):
     PORT_RANGE_LAST_FIELD_NUMBER: _builtins.int
     FREE_TCP_PORTS_FIELD_NUMBER: _builtins.int
     FREE_UDP_PORTS_FIELD_NUMBER: _builtins.int
-    IMAGES_FIELD_NUMBER: _builtins.int
+    IMAGE_COUNT_FIELD_NUMBER: _builtins.int
     TLS_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     ENGINE_AVAILABLE_FIELD_NUMBER: _builtins.int
@@ -831,6 +831,8 @@ class Host(_message.Message):
     """Free TCP ports of the range."""
     free_udp_ports: _builtins.int
     """Free UDP ports of the range."""
+    image_count: _builtins.int
+    """How many images are on the host: which ones, an ImageBatch says."""
     tls: _builtins.bool
     """True when the host has a certificate for TLS ports that is valid now."""
     draining: _builtins.bool
@@ -860,10 +862,6 @@ class Host(_message.Message):
     @_builtins.property
     def reserved(self) -> Global___Resources:
         """What its sessions hold of it."""
-
-    @_builtins.property
-    def images(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Images on the host, by digest."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -902,7 +900,7 @@ class Host(_message.Message):
         port_range_last: _builtins.int = ...,
         free_tcp_ports: _builtins.int = ...,
         free_udp_ports: _builtins.int = ...,
-        images: _abc.Iterable[_builtins.str] | None = ...,
+        image_count: _builtins.int = ...,
         tls: _builtins.bool = ...,
         draining: _builtins.bool = ...,
         engine_available: _builtins.bool = ...,
@@ -919,7 +917,7 @@ class Host(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "drain_time", b"drain_time", "reserved", b"reserved"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "capacity", b"capacity", "disk_full", b"disk_full", "drain_revision", b"drain_revision", "drain_time", b"drain_time", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "images", b"images", "kernel_version", b"kernel_version", "latency_addresses", b"latency_addresses", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "public_address", b"public_address", "reserved", b"reserved", "runc_version", b"runc_version", "start_slots", b"start_slots", "starting", b"starting", "tls", b"tls", "version", b"version", "warm_pools", b"warm_pools", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "capacity", b"capacity", "disk_full", b"disk_full", "drain_revision", b"drain_revision", "drain_time", b"drain_time", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "image_count", b"image_count", "kernel_version", b"kernel_version", "latency_addresses", b"latency_addresses", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "public_address", b"public_address", "reserved", b"reserved", "runc_version", b"runc_version", "start_slots", b"start_slots", "starting", b"starting", "tls", b"tls", "version", b"version", "warm_pools", b"warm_pools", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1072,6 +1070,40 @@ class SessionBatch(_message.Message):
 Global___SessionBatch: _TypeAlias = SessionBatch  # noqa: Y015
 
 @_typing.final
+class ImageBatch(_message.Message):
+    """ImageBatch carries some of the images on the host. Those from one with `first` to the next one with
+    `last`, which follow each other, carry all of them, and replace what was said before.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IMAGES_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    first: _builtins.bool
+    """True for the first part."""
+    last: _builtins.bool
+    """True for the last part."""
+    @_builtins.property
+    def images(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """By digest."""
+
+    def __init__(
+        self,
+        *,
+        images: _abc.Iterable[_builtins.str] | None = ...,
+        first: _builtins.bool = ...,
+        last: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "images", b"images", "last", b"last"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImageBatch: _TypeAlias = ImageBatch  # noqa: Y015
+
+@_typing.final
 class Heartbeat(_message.Message):
     """Heartbeat says that the agent lives."""
 
@@ -1101,6 +1133,7 @@ class WatchResponse(_message.Message):
     SNAPSHOT_END_FIELD_NUMBER: _builtins.int
     HOST_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    IMAGES_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """Made anew at every start of the agent's process."""
     sequence: _builtins.int
@@ -1127,6 +1160,10 @@ class WatchResponse(_message.Message):
     def heartbeat(self) -> Global___Heartbeat:
         """Nothing changed."""
 
+    @_builtins.property
+    def images(self) -> Global___ImageBatch:
+        """Images on the host: in a snapshot before the host, else after they changed."""
+
     def __init__(
         self,
         *,
@@ -1137,12 +1174,13 @@ class WatchResponse(_message.Message):
         snapshot_end: Global___SnapshotEnd | None = ...,
         host: Global___Host | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
+        images: Global___ImageBatch | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "host", b"host", "sessions", b"sessions", "snapshot_begin", b"snapshot_begin", "snapshot_end", b"snapshot_end"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "host", b"host", "images", b"images", "sessions", b"sessions", "snapshot_begin", b"snapshot_begin", "snapshot_end", b"snapshot_end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "host", b"host", "incarnation", b"incarnation", "sequence", b"sequence", "sessions", b"sessions", "snapshot_begin", b"snapshot_begin", "snapshot_end", b"snapshot_end"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "host", b"host", "images", b"images", "incarnation", b"incarnation", "sequence", b"sequence", "sessions", b"sessions", "snapshot_begin", b"snapshot_begin", "snapshot_end", b"snapshot_end"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["snapshot_begin", "sessions", "snapshot_end", "host", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["snapshot_begin", "sessions", "snapshot_end", "host", "heartbeat", "images"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -1892,7 +1930,7 @@ Global___ListImagesRequest: _TypeAlias = ListImagesRequest  # noqa: Y015
 
 @_typing.final
 class ListImagesResponse(_message.Message):
-    """ListImagesResponse carries the images."""
+    """ListImagesResponse carries some of the images."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1904,7 +1942,7 @@ class ListImagesResponse(_message.Message):
 
     @_builtins.property
     def pulls(self) -> _containers.RepeatedCompositeFieldContainer[Global___Pull]:
-        """What is on its way, by name."""
+        """What is on its way, by name; all of it in the first part."""
 
     def __init__(
         self,

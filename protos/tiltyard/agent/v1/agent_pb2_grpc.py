@@ -91,7 +91,7 @@ class AgentServiceStub:
                 request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.PullImageRequest.SerializeToString,
                 response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.PullImageResponse.FromString,
                 _registered_method=True)
-        self.ListImages = channel.unary_unary(
+        self.ListImages = channel.unary_stream(
                 '/tiltyard.agent.v1.AgentService/ListImages',
                 request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ListImagesRequest.SerializeToString,
                 response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ListImagesResponse.FromString,
@@ -231,8 +231,8 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListImages(self, request, context):
-        """ListImages reads which images are on the host, their sizes, and the pulls under way. Read-only.
-        Answers without sizes while the engine does not tell them.
+        """ListImages reads which images are on the host, their sizes, and the pulls under way, in parts.
+        Read-only. Answers without sizes while the engine does not tell them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -332,7 +332,7 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.PullImageRequest.FromString,
                     response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.PullImageResponse.SerializeToString,
             ),
-            'ListImages': grpc.unary_unary_rpc_method_handler(
+            'ListImages': grpc.unary_stream_rpc_method_handler(
                     servicer.ListImages,
                     request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ListImagesRequest.FromString,
                     response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ListImagesResponse.SerializeToString,
@@ -678,7 +678,7 @@ class AgentService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
+        return grpc.experimental.unary_stream(
             request,
             target,
             '/tiltyard.agent.v1.AgentService/ListImages',

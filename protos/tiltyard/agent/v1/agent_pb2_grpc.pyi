@@ -111,9 +111,9 @@ class AgentServiceStub:
     with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
     """
-    ListImages: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ListImagesRequest, _agent_pb2.ListImagesResponse]
-    """ListImages reads which images are on the host, their sizes, and the pulls under way. Read-only.
-    Answers without sizes while the engine does not tell them.
+    ListImages: _grpc.UnaryStreamMultiCallable[_agent_pb2.ListImagesRequest, _agent_pb2.ListImagesResponse]
+    """ListImages reads which images are on the host, their sizes, and the pulls under way, in parts.
+    Read-only. Answers without sizes while the engine does not tell them.
     """
     RemoveImage: _grpc.UnaryUnaryMultiCallable[_agent_pb2.RemoveImageRequest, _agent_pb2.RemoveImageResponse]
     """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
@@ -204,9 +204,9 @@ class AgentServiceAsyncStub(AgentServiceStub):
     with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
     """
-    ListImages: _aio.UnaryUnaryMultiCallable[_agent_pb2.ListImagesRequest, _agent_pb2.ListImagesResponse]  # type: ignore[assignment]
-    """ListImages reads which images are on the host, their sizes, and the pulls under way. Read-only.
-    Answers without sizes while the engine does not tell them.
+    ListImages: _aio.UnaryStreamMultiCallable[_agent_pb2.ListImagesRequest, _agent_pb2.ListImagesResponse]  # type: ignore[assignment]
+    """ListImages reads which images are on the host, their sizes, and the pulls under way, in parts.
+    Read-only. Answers without sizes while the engine does not tell them.
     """
     RemoveImage: _aio.UnaryUnaryMultiCallable[_agent_pb2.RemoveImageRequest, _agent_pb2.RemoveImageResponse]  # type: ignore[assignment]
     """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
@@ -366,9 +366,9 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _agent_pb2.ListImagesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_agent_pb2.ListImagesResponse, _abc.Awaitable[_agent_pb2.ListImagesResponse]]:
-        """ListImages reads which images are on the host, their sizes, and the pulls under way. Read-only.
-        Answers without sizes while the engine does not tell them.
+    ) -> _typing.Union[_abc.Iterator[_agent_pb2.ListImagesResponse], _abc.AsyncIterator[_agent_pb2.ListImagesResponse]]:
+        """ListImages reads which images are on the host, their sizes, and the pulls under way, in parts.
+        Read-only. Answers without sizes while the engine does not tell them.
         """
 
     @_abc_1.abstractmethod

@@ -61,6 +61,7 @@ async def take_answer(
     verdict = await reports.confirm(agent, session, clock.now_ms())
     start.attempt = None
     if verdict is Verdict.STOP:
+        start.is_stopped = True
         fleet.stop_session(agent, internal_id)
     identity = start.spec.identity
     _log.info(

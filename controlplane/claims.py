@@ -9,13 +9,18 @@ from collections.abc import Callable
 
 from controlplane.answers import take_answer
 from controlplane.clock import Clock
-from controlplane.errors import AgentReason, AgentRefusedError, AgentSilentError, StoreError
+from controlplane.errors import (
+    AgentReason,
+    AgentRefusedError,
+    AgentSilentError,
+    StoppedDuringStartError,
+)
 from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.contract import Claim, HostSession, Identity
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
 from controlplane.fleet.standbys import Taken
-from controlplane.pending_start import PendingStart, PendingStarts, stopped
+from controlplane.pending_start import PendingStart
 from controlplane.start_request import StartRequest, ignored_of_a_claim
 from controlplane.storage.application_store import Application
 from controlplane.storage.claim_store import Begun, ClaimStore, Guise
@@ -75,8 +80,6 @@ class Claims:
         self._pool_at = pool_at
         self._clock = clock
         self._reach = reach
-        self.pending = PendingStarts()
-        """Every start under way, whose names a claim changes."""
 
     def may_serve(self, application: Application, request: StartRequest) -> bool:
         """Tell whether a standby may be ready for a start; a host port is chosen cold."""
@@ -95,7 +98,7 @@ class Claims:
         while silent < MAX_SILENT and tries < MAX_TRIES and not start.request.pins:
             tries += 1
             if start.stop_wanted:
-                raise stopped()
+                raise StoppedDuringStartError
             left = deadline - self._clock.monotonic()
             pool = self._pool_of(start)
             if pool is None or left < MIN_CALL:
@@ -172,40 +175,26 @@ class Claims:
 
     async def _begin(self, start: PendingStart, attempt: Attempt, claim: Claim) -> Begun:
         """Have the claim be the row's; a start without an id has the standby's from now on."""
-        key, name = start.key, claim.identity.session_id
-        self.pending.add_name(start, name)
         start.attempt = attempt
         first_of = None if start.attempted else start.actor
-        begun = Begun.NO
-        try:
-            begun = await self._store.begin(
-                key, attempt, claim, self._clock.now_ms(), first_of=first_of
-            )
-            if begun is Begun.YES:
-                start.attempted = True
-                start.be_called(name)
-            else:
-                start.attempt = None
-        finally:  # a database that fails has changed nothing
-            if key[1] != name:
-                self.pending.drop_name(start, key[1] if begun is Begun.YES else name)
+        begun = await self._store.begin(
+            start.key, attempt, claim, self._clock.now_ms(), first_of=first_of
+        )
+        if begun is Begun.YES:
+            start.attempted = True
+            start.be_called(claim.identity.session_id)
+        else:
+            start.attempt = None
         return begun
 
     async def _end(self, start: PendingStart, attempt: Attempt, before: Guise) -> None:
         """Take a failed claim off the row, which has its own id again."""
         key, abandon = start.key, not start.refused
-        self.pending.add_name(start, before.id)
-        try:
-            await self._store.end(key, attempt, before, self._clock.now_ms(), abandon=abandon)
-        except StoreError:
-            if key[1] != before.id:
-                self.pending.drop_name(start, before.id)
-            raise
+        await self._store.end(key, attempt, before, self._clock.now_ms(), abandon=abandon)
         start.attempt = None
         if key[1] != before.id:
             start.be_called(before.id)
             start.attempted = False
-            self.pending.drop_name(start, key[1])
         if abandon:
             self._fleet.stop_session(attempt.agent, attempt.internal_id)
 

@@ -240,6 +240,13 @@ class ConflictError(TiltyardError):
 
 
 @dataclass(eq=False)
+class StoppedDuringStartError(ConflictError):
+    """Somebody stopped the session while it was started."""
+
+    what: str = "the session was stopped during its start"
+
+
+@dataclass(eq=False)
 class QuotaExceededError(TiltyardError):
     """The account's quota does not allow one more."""
 

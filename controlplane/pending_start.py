@@ -1,4 +1,8 @@
-"""A start under way, and all those of the control plane by the names that callers know them by."""
+"""A start under way, and all those of this control plane by account and session id.
+
+That a session is to be stopped stands in its row, and every commit of a start reads it there. What
+is here wakes tasks that wait: a start that waits for a host, and who waits for the end of a start.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,27 +22,37 @@ from controlplane.fleet.placement import Wanted
 from controlplane.fleet.room_forecast import RETRY_AFTER
 from controlplane.start_request import StartRequest
 from controlplane.start_timing import StartTiming
-from controlplane.storage.session_store import Attempt, NewSession
+from controlplane.storage.session_store import Attempt, NewSession, Session
 from controlplane.storage.store import Actor
 
 
 @dataclass(slots=True, eq=False)
 class PendingStart:
-    """A start under way."""
+    """A start under way, from the arrival of its request."""
 
     actor: Actor
     request: StartRequest
-    spec: SessionSpec
-    node_pool: str
-    wanted: Wanted
+    account: str
+    id: str
+    """The id that its row begins with; the row keeps it, as its id or as its alias."""
     deadline: float
     patience: float
     """Seconds that its caller waits in all."""
     timing: StartTiming = field(default_factory=StartTiming)
+    spec: SessionSpec = field(init=False)
+    """This, `node_pool` and `wanted` are set once application and tag are known."""
+    node_pool: str = field(init=False)
+    wanted: Wanted = field(init=False)
     no_tag: TiltyardError | None = None
     """Why it cannot start cold; a ready standby serves it all the same."""
     stop_wanted: bool = False
-    """A DELETE came during the start: no further host is tried."""
+    """A DELETE waits for it: no further host is tried."""
+    is_stopped: bool = False
+    """Its row is marked to be stopped: its caller does not get a session."""
+    has_row: bool = False
+    """Its id and quota are taken."""
+    decided: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it has a row, or ended without one."""
     ask: Ask | None = None
     """The newest, which may still wait for a host."""
     attempt: Attempt | None = None
@@ -46,7 +60,7 @@ class PendingStart:
     attempted: bool = False
     """There was an attempt, so that the audit knows of the session."""
     refused: bool = False
-    """Nothing came of the attempt under way: its host said so before it began."""
+    """Nothing came of the attempt under way: its host said so, or was not called."""
     failure: AgentRefusedError | None = None
     """Why the newest host that failed for a reason other than room did so."""
     outcome: str | None = None
@@ -102,34 +116,39 @@ class PendingStart:
 
 
 class PendingStarts:
-    """Finds starts under way by account and id; one that changes its id has both meanwhile."""
+    """Finds starts under way by account and by the id that their rows begin with."""
 
     def __init__(self) -> None:
         self._starts: dict[tuple[str, str], PendingStart] = {}
 
     def get(self, account: str, session_id: str) -> PendingStart | None:
-        """Give the start of a session."""
+        """Return the start of an id."""
         return self._starts.get((account, session_id))
 
+    def of_row(self, session: Session) -> PendingStart | None:
+        """Return the start that made a row; a claim may have renamed the row since."""
+        for name in (session.id, session.alias):
+            start = self.get(session.account, name or "")
+            if start is not None and start.has_row:
+                return start
+        return None
+
     def add(self, start: PendingStart) -> None:
-        """Find a start by the id that it has now."""
-        self._starts[start.key] = start
+        """Take in a start whose request has arrived.
 
-    def add_name(self, start: PendingStart, session_id: str) -> None:
-        """Find a start by another id, too."""
-        self._starts.setdefault((start.key[0], session_id), start)
+        Raises:
+            ConflictError: Another start of the id is under way.
+        """
+        if self._starts.setdefault((start.account, start.id), start) is not start:
+            raise ConflictError("the session id is in use")
 
-    def drop_name(self, start: PendingStart, session_id: str) -> None:
-        """Find a start by this id no more."""
-        if self._starts.get((start.key[0], session_id)) is start:
-            del self._starts[start.key[0], session_id]
+    def note_row(self, start: PendingStart) -> None:
+        """Note that a start has a row."""
+        start.has_row = True
+        start.decided.set()
 
     def settle(self, start: PendingStart) -> None:
-        """Let those know who wait for what comes of a start."""
-        self.drop_name(start, start.key[1])
+        """Forget a start and wake who waits for what comes of it."""
+        del self._starts[start.account, start.id]
+        start.decided.set()
         start.settled.set()
-
-
-def stopped() -> ConflictError:
-    """Make the error of a start that somebody stopped meanwhile."""
-    return ConflictError("the session was stopped during its start")

@@ -23,6 +23,7 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
 from controlplane.fleet.session_report import SessionReport
 from controlplane.fleet.status import DEFAULT_LIST, SessionStatus, shown_status
+from controlplane.pending_start import PendingStart
 from controlplane.starts import Starts
 from controlplane.storage.account_store import Caller
 from controlplane.storage.player_store import PlayerStore
@@ -111,42 +112,90 @@ class Sessions:
     async def stop(self, caller: Caller, session_id: str) -> None:
         """End a session and wait for its end, or for the host to have begun it.
 
+        A start of that id which is under way is waited for; what came of it is stopped.
+
         Raises:
             NotFoundError: The account has none of that id.
             ConflictError: It has ended.
             HostUnavailableError: Its host does not answer; the stop is remembered.
         """
-        found = await self.get(caller, session_id)
-        if found.session.state.ended:
-            raise ConflictError("the session has ended")
         # A caller that hangs up must not leave half a stop: the work is a task of its own.
         stop = asyncio.create_task(
-            self._stop(caller, found.session), name=f"stop {caller.account}/{session_id!r}"
+            self._stop(caller, session_id), name=f"stop {caller.account}/{session_id!r}"
         )
         self._stops.add(stop)
         stop.add_done_callback(self._stops.discard)
-        leave_turn()
         await asyncio.shield(stop)
 
     async def close(self) -> None:
         """Wait for the stops under way; STOP_WAIT bounds them."""
         await asyncio.gather(*self._stops, return_exceptions=True)
 
-    async def _stop(self, caller: Caller, session: Session) -> None:
+    async def _stop(self, caller: Caller, name: str) -> None:
         deadline = self._clock.monotonic() + self._stop_wait
-        start = await self._starts.settle(caller.account, session.id)
+        start = self._starts.under_way.get(caller.account, name)
+        has_arrived = start is not None
         if start is not None:
-            settled = await self._store.get(caller.account, session.id)
-            # Else nothing came of the start, and what may have the id now is another session:
-            # only who asked is recorded.
-            if settled is not None and settled.internal_id == start.internal_id:
-                session = settled
-        if not await self._store.request_stop(session, caller.actor, self._clock.now_ms()):
+            self._starts.call_off(start)
+            await self._until(start.decided, deadline)
+        if start is None or not start.has_row:
+            found = await self._store.get(caller.account, name)
+            if found is None and has_arrived:
+                return  # nothing came of the start
+            if found is None:
+                raise NotFoundError("session", name)
+            if found.state.ended:
+                raise ConflictError("the session has ended")
+            # One under way all the same: it is known by its alias, or its id was asked for again.
+            name, start = found.id, self._starts.under_way.of_row(found)
+        session = await (
+            self._mark(caller, name)
+            if start is None
+            else self._stop_start(caller, start, deadline)
+        )
+        if session is None:
             return
         await self._reach("stop.requested")
+        if session.internal_id is None:
+            raise HostUnavailableError("the session is being started; the stop is remembered")
         if self.shown(session).status is SessionStatus.SERVER_UNREACHABLE:
             raise HostUnavailableError("the host is out of reach; the stop is remembered")
         await self._stop_on_host(session, deadline)
+
+    async def _stop_start(
+        self, caller: Caller, start: PendingStart, deadline: float
+    ) -> Session | None:
+        """Mark the row of a start, wait for its end, and return the live session it became."""
+        marked = None
+        if not start.settled.is_set():
+            marked = await self._mark(caller, start.id)
+            start.is_stopped |= marked is not None
+            self._starts.call_off(start)
+            await self._until(start.settled, deadline)
+        if start.outcome is None:
+            return None
+        if marked is None:
+            return await self._mark(caller, start.id)
+        session = await self._store.get(caller.account, start.id)
+        return None if session is None or session.state.ended else session
+
+    async def _mark(self, caller: Caller, name: str) -> Session | None:
+        now_ms = self._clock.now_ms()
+        return await self._store.request_stop(caller.account, name, caller.actor, now_ms)
+
+    async def _until(self, reached: asyncio.Event, deadline: float) -> None:
+        """Wait for a step of a start.
+
+        Raises:
+            HostUnavailableError: It was not reached by the deadline.
+        """
+        leave_turn()
+        try:
+            async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
+                await reached.wait()
+        except TimeoutError as error:
+            why = "the session is still being started; what comes of it is stopped"
+            raise HostUnavailableError(why) from error
 
     async def logs(
         self, caller: Caller, session_id: str, *, follow: bool
@@ -195,6 +244,7 @@ class Sessions:
         link, internal_id = self._where(self.shown(session), "host")
         stop = self._fleet.stop_session(link.row.name, internal_id)
         left = max(0.0, deadline - self._clock.monotonic())
+        leave_turn()
         done, _ = await asyncio.wait({stop}, timeout=left)
         if not done:
             await self._check_stopping(session)

@@ -7,7 +7,7 @@ so that whatever a host reports later can be told apart.
 
 import asyncio
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from controlplane.answers import take_answer, take_refusal
 from controlplane.applications import Applications
@@ -21,6 +21,7 @@ from controlplane.errors import (
     NoCapacityCause,
     NotFoundError,
     QuotaExceededError,
+    StoppedDuringStartError,
     StoreError,
     TiltyardError,
     UnauthorizedError,
@@ -32,7 +33,7 @@ from controlplane.fleet.host_link import HostLink
 from controlplane.fleet.host_queue import Ask, HostQueue
 from controlplane.fleet.placement import Wanted
 from controlplane.metrics.starts import StartMetrics
-from controlplane.pending_start import PendingStart, stopped
+from controlplane.pending_start import PendingStart, PendingStarts
 from controlplane.start_rate import StartRate
 from controlplane.start_request import StartRequest, pinned_ports, session_spec
 from controlplane.start_timing import Phase, StartKind, StartTiming
@@ -68,13 +69,6 @@ FREE_RETRY = 1.0
 
 MAX_SILENT = 3
 """So many hosts may be silent before the start is given up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What came of a start; `internal_id` is None when nothing did."""
-
-    internal_id: str | None
 
 
 class Starts:
@@ -113,7 +107,7 @@ class Starts:
         self._metrics = metrics or StartMetrics()
         self._tasks: set[asyncio.Task[HostSession]] = set()
         self._freeing: set[asyncio.Task[None]] = set()
-        self._under_way = claims.pending
+        self.under_way = PendingStarts()
 
     async def start(self, caller: Caller, request: StartRequest) -> HostSession:
         """Start a session and return it as its host answered.
@@ -129,27 +123,31 @@ class Starts:
             NoCapacityError: No host can take it now, or too many were started.
             ImageCannotRunError: The engine refuses the image.
         """
-        timing = StartTiming(self._clock.monotonic)
-        with self._metrics.refusals(), timing.phase(Phase.PREPARE):
-            start = await self._prepare(caller, request, timing)
-        task = asyncio.create_task(self._counted(start), name=f"start {start.key!r}")
+        start = PendingStart(
+            actor=caller.actor,
+            request=request,
+            account=caller.account,
+            id=request.id or str(uuid.uuid4()),
+            deadline=self._clock.monotonic() + self.start_timeout,
+            patience=self.start_timeout,
+            timing=StartTiming(self._clock.monotonic),
+        )
+        with self._metrics.refusals():
+            self.under_way.add(start)  # before anything is waited for: a DELETE finds it
+        name = f"start {start.account}/{start.id!r}"
+        task = asyncio.create_task(self._whole(caller, start), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         session = await asyncio.shield(task)
-        if start.stop_wanted:
-            raise stopped()
+        if start.is_stopped:
+            raise StoppedDuringStartError
         return session
 
-    async def settle(self, account: str, session_id: str) -> Settled | None:
-        """End the start of a session and wait for what came of it; None when none is under way."""
-        start = self._under_way.get(account, session_id)
-        if start is None:
-            return None
+    def call_off(self, start: PendingStart) -> None:
+        """Have a start try no further host, nor wait for one."""
         start.stop_wanted = True
         if start.ask is not None:
             self._queue.call_off(start.ask)
-        await start.settled.wait()
-        return Settled(start.outcome)
 
     async def close(self) -> None:
         """Wait for the starts under way; `start_timeout` bounds them, FREE_WAIT what they free."""
@@ -166,44 +164,40 @@ class Starts:
         if error is not None and not isinstance(error, TiltyardError):
             _log.error("a start failed by a defect", exc_info=error)
 
-    async def _counted(self, start: PendingStart) -> HostSession:
-        with self._metrics.counted(start.timing):
-            return await self._run(start)
+    async def _whole(self, caller: Caller, start: PendingStart) -> HostSession:
+        try:
+            with self._metrics.refusals(), start.timing.phase(Phase.PREPARE):
+                await self._prepare(caller, start)
+            with self._metrics.counted(start.timing):
+                return await self._run(start)
+        finally:
+            if not start.has_row:
+                self.under_way.settle(start)
 
-    async def _prepare(
-        self, caller: Caller, request: StartRequest, timing: StartTiming
-    ) -> PendingStart:
-        patience = self.start_timeout
-        deadline = self._clock.monotonic() + patience
+    async def _prepare(self, caller: Caller, start: PendingStart) -> None:
+        request = start.request
         application, tags = await self._applications.startable(caller, request.image)
         ports = pinned_ports(application.ports, request.pins)
         if request.location not in application.regions:
             raise NotFoundError("region", request.location)
-        tag, no_tag = await self._tags.choose(
+        tag, start.no_tag = await self._tags.choose(
             *(application, tags, request.location, request.version),
             is_served=lambda: self._claims.may_serve(application, request),
-            deadline=deadline - RESERVE,
+            deadline=start.deadline - RESERVE,
         )
-        session_id = request.id or str(uuid.uuid4())
-        return PendingStart(
-            actor=caller.actor,
-            request=request,
-            no_tag=no_tag,
-            spec=session_spec(application, tag, request, session_id, ports),
-            node_pool=application.node_pool,
-            wanted=Wanted(
-                *(tag.image, application.reservation, ports),
-                owner=(application.account, application.name),
-            ),
-            deadline=deadline,
-            patience=patience,
-            timing=timing,
+        start.spec = session_spec(application, tag, request, start.id, ports)
+        start.node_pool = application.node_pool
+        start.wanted = Wanted(
+            *(tag.image, application.reservation, ports),
+            owner=(application.account, application.name),
         )
 
     async def _run(self, start: PendingStart) -> HostSession:
+        if start.stop_wanted:
+            raise StoppedDuringStartError
         with start.timing.phase(Phase.RESERVE):
             await self._reserve(start)
-        self._under_way.add(start)
+        self.under_way.note_row(start)
         try:
             await self._reach("start.reserved")
             self._take_rate(start)
@@ -219,7 +213,7 @@ class Starts:
             await asyncio.wait({freeing}, timeout=FREE_WAIT)
             raise
         start.outcome = session.internal_id
-        self._under_way.settle(start)
+        self.under_way.settle(start)
         return session
 
     async def _claim(self, start: PendingStart) -> HostSession | None:
@@ -263,7 +257,7 @@ class Starts:
                 await asyncio.sleep(FREE_RETRY)
         if start.attempt is not None:
             self._fleet.stop_session(start.attempt.agent, start.attempt.internal_id)
-        self._under_way.settle(start)
+        self.under_way.settle(start)
 
     async def _try_hosts(self, start: PendingStart) -> HostSession:
         if start.no_tag is not None:
@@ -297,7 +291,7 @@ class Starts:
         self, start: PendingStart, internal_id: str, refused: frozenset[str]
     ) -> HostLink:
         if start.stop_wanted:
-            raise stopped()
+            raise StoppedDuringStartError
         left = self._time_left(start) - MIN_CALL
         if left < 0:
             why = "the time for a start is over"
@@ -307,12 +301,12 @@ class Starts:
         with start.timing.phase(Phase.QUEUE):
             link = await self._queue.take_host(start.ask, left)
         if link is None:
-            raise stopped()
+            raise StoppedDuringStartError
         return link
 
     async def _attempt(self, start: PendingStart, link: HostLink, internal_id: str) -> HostSession:
         address = link.host.public_address if link.host is not None else ""
-        start.attempt, start.refused = Attempt(internal_id, link.row.name, address), False
+        start.attempt, start.refused = Attempt(internal_id, link.row.name, address), True
         now_ms, first_of = self._clock.now_ms(), None if start.attempted else start.actor
         with start.timing.phase(Phase.COMMIT):
             begun = await self._sessions.begin_attempt(
@@ -320,7 +314,7 @@ class Starts:
             )
         if not begun:
             raise AgentRefusedError(AgentReason.DRAINING, "the agent was removed")
-        start.attempted = True
+        start.attempted, start.refused = True, False
         await self._reach("start.attempted")
         longest = CALL_SHARE * start.patience
         timeout = max(MIN_CALL, min(longest, self._time_left(start)))

@@ -40,7 +40,7 @@ class Begun(Enum):
     NAME_TAKEN = auto()
     """The standby's id is a name of something else: it can be nobody's session."""
     NO = auto()
-    """This session cannot take it, or its agent was removed or revoked."""
+    """This session cannot take it, as it is to be stopped, or its agent was removed or revoked."""
 
 
 class ClaimStore:
@@ -61,9 +61,9 @@ class ClaimStore:
     ) -> Begun:
         """Commit a claim as the attempt of a session before its call.
 
-        The session has the identity of the claim from now on, and the standby's id as an alias
-        where that is another. `first_of` is who started the session, given until the audit has
-        it.
+        The session has the identity of the claim from now on. Its alias is the standby's id where
+        that is another, else the id that it had. `first_of` is who started the session, given
+        until the audit has it.
         """
         return await self._store.run(
             lambda db: _begin(db, key, attempt, claim, first_of=first_of, now_ms=now_ms)
@@ -161,11 +161,11 @@ def _begin(
         return Begun.NO
     begun = db.execute(
         "UPDATE session SET id=?, alias=?, internal_id=?, agent=?, host=?, tag=?, labels=?,"
-        " claim=? WHERE account=? AND id=?"
+        " claim=? WHERE account=? AND id=? AND stop_requested_ms IS NULL"
         " AND EXISTS (SELECT 1 FROM agent WHERE name=? AND removed_ms IS NULL"
         " AND revoked_ms IS NULL)",
         (
-            *(identity.session_id, None if identity.session_id == standby else standby),
+            *(identity.session_id, session_id if identity.session_id == standby else standby),
             *(standby, attempt.agent, attempt.host, identity.tag),
             json.dumps(dict(identity.labels)),
             json.dumps({"ttl": claim.ttl, "request": claim.request}),

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from controlplane.errors import StoppedDuringStartError
 from controlplane.fleet.contract import Port, Protocol, Resources, State
 from controlplane.quotas import Quota, Usage, exceeded_limit
 from controlplane.storage.account_store import AccountGone
@@ -18,7 +19,7 @@ from controlplane.storage.store import ITSELF, Actor, Event, Store, record_event
 COLUMNS = (
     "account, id, internal_id, agent, confirmed, state, application, tag, location, host, ports,"
     " labels, external_id, injected_env, created_ms, ended_ms, detail,"
-    " player_count"
+    " player_count, alias"
 )
 
 
@@ -43,7 +44,8 @@ class Session:
 
     `internal_id`, `agent` and `host` are those of the newest attempt, None and "" before the
     first; `confirmed` is False until an agent has said that this attempt runs. `labels` and
-    `injected_env` are JSON objects as text, which is how they are shown, too.
+    `injected_env` are JSON objects as text, which is how they are shown, too. `alias` is another
+    name of it in the account, None where it has none.
     """
 
     account: str
@@ -64,6 +66,7 @@ class Session:
     ended_ms: int | None
     detail: str
     player_count: int
+    alias: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +122,15 @@ class SessionStore:
         """Commit an attempt before its call; False when its agent was removed or revoked.
 
         `first_of` is who started the session, given until an attempt of it has begun.
+
+        Raises:
+            StoppedDuringStartError: The session is to be stopped.
         """
 
         def transaction(db: Database) -> bool:
+            asked = "SELECT stop_requested_ms FROM session WHERE account=? AND id=?"
+            if db.execute(asked, (account, session_id)).fetchone() not in {None, (None,)}:
+                raise StoppedDuringStartError
             begun = db.execute(
                 "UPDATE session SET internal_id=?, agent=?, host=? WHERE account=? AND id=?"
                 " AND EXISTS (SELECT 1 FROM agent WHERE name=? AND removed_ms IS NULL"
@@ -190,20 +199,25 @@ class SessionStore:
         """Read one session of an account, ended ones included until they are forgotten."""
         return await self._store.look(lambda db: read_session(db, account, session_id))
 
-    async def request_stop(self, session: Session, actor: Actor, now_ms: int) -> bool:
-        """Remember that a session shall end, so that an absent host is told on its return.
+    async def request_stop(
+        self, account: str, name: str, actor: Actor, now_ms: int
+    ) -> Session | None:
+        """Mark a session to be stopped, by its id or its alias, and return it.
 
-        False when this attempt of the session is over.
+        The mark stays on its row: no attempt begins under it, what is confirmed under it is
+        stopped, and an absent host is told on its return. None when there is no such session, or
+        it has ended.
         """
 
-        def transaction(db: Database) -> bool:
-            asked = db.execute(
-                "UPDATE session SET stop_requested_ms = coalesce(stop_requested_ms, ?)"
-                " WHERE account=? AND id=? AND internal_id=? AND ended_ms IS NULL",
-                (now_ms, session.account, session.id, session.internal_id),
-            )
-            record_event(db, Event(now_ms, "session.stop", session.account, actor, session.id))
-            return asked.rowcount > 0
+        def transaction(db: Database) -> Session | None:
+            key = account, own_id(db, account, name)
+            row = db.execute(
+                "UPDATE session SET stop_requested_ms = coalesce(stop_requested_ms, ?)"  # noqa: S608
+                f" WHERE account=? AND id=? AND ended_ms IS NULL RETURNING {COLUMNS}",
+                (now_ms, *key),
+            ).fetchone()
+            record_event(db, Event(now_ms, "session.stop", account, actor, key[1]))
+            return session_of(row) if row else None
 
         return await self._store.run(transaction)
 
@@ -299,4 +313,5 @@ def session_of(row: tuple[Any, ...]) -> Session:
         ended_ms=row[15],
         detail=row[16],
         player_count=row[17],
+        alias=row[18],
     )

@@ -143,7 +143,7 @@ async def test_a_stop_during_a_start_names_who_stopped_it(system: System) -> Non
     path, operator = "/operator/session/alice/x", system.operator_token
     stop = asyncio.create_task(system.call("DELETE", path, token=operator, headers=FORWARDED))
     starts = system.control_plane._starts
-    await eventually(lambda: any(s.stop_wanted for s in starts._under_way._starts.values()))
+    await eventually(lambda: any(s.stop_wanted for s in starts.under_way._starts.values()))
     gate.set()
     assert (await stop).status == 204
     assert_error(await post, 409)

@@ -105,7 +105,7 @@ async def test_delete_during_a_start_stops_what_comes_of_it(tmp_path: Path) -> N
         assert_error(await system.start(id="s"), 409)
         stop = asyncio.create_task(system.call("DELETE", "/session/s"))
         starts = system.control_plane._starts
-        await eventually(lambda: starts._under_way._starts["alice", "s"].stop_wanted)
+        await eventually(lambda: starts.under_way._starts["alice", "s"].stop_wanted)
         gate.set()
         assert (await stop).status == 204
         assert_error(await start, 409)

@@ -40,7 +40,7 @@ async def running(system: System, session_id: str) -> str:
     Returns its internal id.
     """
     await system.becomes(session_id, "running")
-    under_way = system.control_plane._starts._under_way
+    under_way = system.control_plane._starts.under_way
     await eventually(lambda: under_way.get("alice", session_id) is None)
     (internal_id,) = (
         session.internal_id

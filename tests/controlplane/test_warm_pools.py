@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -399,8 +399,8 @@ async def test_without_an_id_the_session_has_the_standbys(system: System) -> Non
     (claim,) = system.agent.claimed
     assert answer.json["id"] == claim.internal_id == claim.identity.session_id
     assert answer.headers["Location"] == f"/session/{claim.internal_id}"
-    rows = await system.rows("SELECT id, alias, internal_id FROM session")
-    assert rows == [(claim.internal_id, None, claim.internal_id)]
+    rows = await system.rows("SELECT id, internal_id FROM session")
+    assert rows == [(claim.internal_id, claim.internal_id)]
     events = await system.rows("SELECT kind, object FROM event WHERE kind LIKE 'session.%'")
     assert events == [("session.reserved", claim.internal_id)]
 
@@ -585,28 +585,65 @@ async def test_a_claim_that_the_database_failed_leaves_no_name(
 
     monkeypatch.setattr(ClaimStore, step, fail)
     assert_error(await system.start(), 503)
-    await eventually(lambda: not system.control_plane._starts._under_way._starts)
+    await eventually(lambda: not system.control_plane._starts.under_way._starts)
 
 
-async def test_a_session_is_stopped_during_its_claim(system: System) -> None:
+@pytest.mark.parametrize("session_id", ["x", None])
+@pytest.mark.parametrize("by_standby", [False, True])
+async def test_a_session_is_stopped_during_its_claim(
+    system: System, session_id: str | None, by_standby: bool
+) -> None:
+    """By the id that it was given, or had in a list before its claim, or by its standby's."""
     await keep(system)
-    claiming, go_on = asyncio.Event(), asyncio.Event()
+    claiming, go_on, listed = asyncio.Event(), asyncio.Event(), ""
 
     async def wait(*_: Any) -> None:
         claiming.set()
         await go_on.wait()
 
+    async def look(step: str) -> None:
+        nonlocal listed
+        if step == "start.reserved":
+            ((listed,),) = await system.rows("SELECT id FROM session")
+
+    system.control_plane._starts._reach = look
     system.agent.after_claim = wait
-    start = asyncio.create_task(system.start(id="x"))
+    start = asyncio.create_task(system.start(id=session_id))
     await claiming.wait()
-    stop = asyncio.create_task(system.call("DELETE", "/session/x"))
-    start_of = system.control_plane._starts._under_way.get
-    await eventually(lambda: bool((one := start_of("alice", "x")) and one.stop_wanted))
+    (claim,) = system.agent.claimed
+    name = claim.internal_id if by_standby else listed
+    stop = asyncio.create_task(system.call("DELETE", f"/session/{name}"))
+    marked = "SELECT 1 FROM session WHERE stop_requested_ms IS NOT NULL"
+    await eventually(async_any(system, marked))
     go_on.set()
     assert_error(await start, 409)
     assert (await stop).status == 204
-    assert await system.status_of("x") == "exited"
+    assert await system.status_of(name) == "exited"
     await nothing_is_held_that_nobody_owns(system)
+
+
+def async_any(system: System, sql: str) -> Callable[[], Awaitable[bool]]:
+    """Tell whether a query of the database finds a row."""
+
+    async def finds() -> bool:
+        return bool(await system.rows(sql))
+
+    return finds
+
+
+async def test_no_standby_is_claimed_for_a_session_that_is_to_be_stopped(system: System) -> None:
+    """Its row is marked by another control plane, so nothing here knows of it."""
+    await keep(system)
+
+    async def mark(step: str) -> None:
+        if step == "start.reserved":
+            await system.rows("UPDATE session SET stop_requested_ms=1")
+
+    system.control_plane._starts._reach = mark
+    assert_error(await system.start(id="x"), 409)
+    assert (system.agent.claimed, system.agent.started) == ([], [])
+    await nothing_is_held_that_nobody_owns(system)
+    assert await ready(system) == 3
 
 
 # ---- aliases

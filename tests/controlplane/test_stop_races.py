@@ -1,0 +1,227 @@
+"""DELETE beside POST of one id: what a 204 says holds, whichever of the two is faster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from controlplane.applications import Applications
+from controlplane.errors import ConflictError, NotFoundError, TiltyardError
+from controlplane.start_request import StartRequest
+from controlplane.storage.account_store import Caller
+from controlplane.storage.session_store import SessionStore
+from controlplane.storage.store import Actor
+from tests.controlplane.fake_agent import refusing
+from tests.controlplane.system import System, assert_error, eventually
+
+ROUNDS, AT_ONCE, DELETERS = 2000, 4, 4
+SMALL = {"cpu": 0.01, "ram": 8}
+ALICE = Caller("alice", "token", frozenset())
+
+
+class Gate:
+    """Holds what passes until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+
+    async def passes(self, *_: Any) -> None:
+        self.reached.set()
+        await self.opened.wait()
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path, agents=2, start_rate=1e6, start_burst=10**6) as system:
+        await system.make_application(limits=SMALL, reservation=SMALL)
+        yield system
+
+
+def hold(
+    monkeypatch: pytest.MonkeyPatch, gate: Gate, owner: type[Any], name: str, *, after: bool
+) -> None:
+    """Have a method wait at a gate, before or after it does its work."""
+    method: Callable[..., Awaitable[Any]] = getattr(owner, name)
+
+    async def held(*args: Any) -> Any:
+        if not after:
+            await gate.passes()
+        outcome = await method(*args)
+        if after:
+            await gate.passes()
+        return outcome
+
+    monkeypatch.setattr(owner, name, held)
+
+
+async def both(system: System, gate: Gate, **fields: Any) -> tuple[Any, Any]:
+    """Return the answers to a POST of x that waits at the gate, and to a DELETE meanwhile."""
+    post = asyncio.create_task(system.start(id="x", **fields))
+    await gate.reached.wait()
+    stop = asyncio.create_task(system.call("DELETE", "/session/x"))
+    await requests_under_way(system, 2)
+    gate.opened.set()
+    return await post, await stop
+
+
+async def requests_under_way(system: System, count: int) -> None:
+    """Wait until so many requests were authenticated and read."""
+    loop = asyncio.get_running_loop()
+
+    def tasks() -> int:
+        names = (task.get_name() for task in asyncio.all_tasks(loop))
+        return sum(name.startswith(("start alice/", "stop alice/")) for name in names)
+
+    await eventually(lambda: tasks() >= count)
+
+
+class Race:
+    """Callers of DELETE who ask until it is answered 204, beside a POST of the same id."""
+
+    def __init__(self, system: System) -> None:
+        self._starts = system.control_plane._starts
+        self._stops = system.control_plane._stops
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self.answers: Counter[str] = Counter()
+
+    async def play(self, session_id: str, delays: list[int]) -> None:
+        """Have one POST, and a DELETE after each delay, in steps of the event loop."""
+        over = asyncio.Event()
+        async with self._at_once, asyncio.TaskGroup() as deleters:
+            for steps in delays:
+                deleters.create_task(self._delete(session_id, steps, over))
+            try:
+                await self._starts.start(ALICE, StartRequest("local", "game", session_id))
+                self.answers["201"] += 1
+            except TiltyardError as error:
+                self.answers[error.reason.name] += 1
+            over.set()
+
+    async def _delete(self, session_id: str, steps: int, over: asyncio.Event) -> None:
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        is_last = False
+        while not is_last:
+            is_last = over.is_set()
+            try:
+                await self._stops.stop(ALICE, session_id)
+            except NotFoundError:
+                continue
+            except ConflictError:
+                return
+            self.answers["204"] += 1
+            return
+
+
+@pytest.mark.timeout(300)
+async def test_no_delete_that_was_answered_is_lost(system: System) -> None:
+    for agent in system.agents:
+        agent.change_host(start_slots=64, free_sessions=10**6)
+    race, random = Race(system), Random(1)
+    await asyncio.gather(
+        *(
+            race.play(str(number), random.choices(range(200), k=DELETERS))
+            for number in range(ROUNDS)
+        )
+    )
+    assert not await system.rows("SELECT id FROM session WHERE ended_ms IS NULL")
+    assert not any(agent.live for agent in system.agents)
+    assert race.answers["CONFLICT"] > race.answers["201"] > 0
+    assert race.answers["204"] >= ROUNDS
+
+
+async def test_a_delete_waits_for_a_start_whose_row_is_just_committed(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    hold(monkeypatch, gate, SessionStore, "reserve_session", after=True)
+    post, stop = await both(system, gate)
+    assert_error(post, 409)
+    assert stop.status == 204
+    await system.nothing_is_left()
+    assert not any(agent.started for agent in system.agents)
+
+
+@pytest.mark.parametrize(("image", "status"), [("game", 409), ("nothing", 404)])
+async def test_a_delete_waits_for_a_start_that_has_no_row_yet(
+    system: System, monkeypatch: pytest.MonkeyPatch, image: str, status: int
+) -> None:
+    gate = Gate()
+    hold(monkeypatch, gate, Applications, "startable", after=False)
+    post, stop = await both(system, gate, image=image)
+    assert_error(post, status)
+    assert stop.status == 204
+    assert not await system.rows("SELECT 1 FROM session")
+    assert_error(await system.call("DELETE", "/session/x"), 404)
+
+
+@pytest.mark.parametrize("image", ["game", "nothing"])
+async def test_a_delete_beside_a_start_of_a_used_id_stops_who_uses_it(
+    system: System, monkeypatch: pytest.MonkeyPatch, image: str
+) -> None:
+    assert (await system.start(id="x")).status == 201
+    gate = Gate()
+    hold(monkeypatch, gate, Applications, "startable", after=False)
+    post, stop = await both(system, gate, image=image)
+    assert_error(post, 409 if image == "game" else 404)
+    assert stop.status == 204
+    assert await system.status_of("x") == "exited"
+
+
+async def test_a_second_start_of_an_id_changes_nothing_of_the_first(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    hold(monkeypatch, gate, Applications, "startable", after=False)
+    first = asyncio.create_task(system.start(id="x"))
+    await gate.reached.wait()
+    assert_error(await system.start(id="x"), 409)
+    stop = asyncio.create_task(system.call("DELETE", "/session/x"))
+    await requests_under_way(system, 2)
+    gate.opened.set()
+    assert_error(await first, 409)
+    assert (await stop).status == 204
+    await system.nothing_is_left()
+
+
+async def mark(system: System, name: str) -> None:
+    """Mark a session to be stopped, as another control plane on the same database does."""
+    sessions = system.control_plane._stores.sessions
+    assert await sessions.request_stop("alice", name, Actor("other"), 1) is not None
+
+
+async def test_a_mark_ends_a_start_at_its_next_host(system: System) -> None:
+    gate = Gate()
+
+    async def refuse(request: Any, context: Any) -> None:
+        await gate.passes()
+        await refusing("NO_CAPACITY")(request, context)
+
+    for agent in system.agents:
+        agent.before_start = refuse
+    post = asyncio.create_task(system.start(id="x"))
+    await gate.reached.wait()
+    await mark(system, "x")
+    gate.opened.set()
+    assert_error(await post, 409)
+    assert sum(len(agent.started) for agent in system.agents) == 1
+    await system.nothing_is_left()
+
+
+async def test_a_mark_ends_what_a_host_has_started(system: System) -> None:
+    gate = Gate()
+    for agent in system.agents:
+        agent.after_start = gate.passes
+    post = asyncio.create_task(system.start(id="x"))
+    await gate.reached.wait()
+    await mark(system, "x")
+    gate.opened.set()
+    assert_error(await post, 409)
+    await system.becomes("x", "exited")
+    await system.nothing_is_left()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,19 +13,26 @@ import pytest
 from sqlite_utils import Database
 
 from controlplane.storage.store import Store
-from tests.controlplane.power_cut import Deed, Disk, Survives, by, everything, nothing, read_log
 from tests.controlplane.store_writer import KIND
 from tests.faults.plugin import Figure, Rounds
-from tests.harness import ROOT
+from tests.power_cut import (
+    ACKNOWLEDGED,
+    ENVIRONMENT,
+    Deed,
+    Survives,
+    build_library,
+    by,
+    cuts,
+    everything,
+    logged,
+    nothing,
+    put,
+)
 
-SOURCE = Path(__file__).with_name("disk_log.c")
 NAME = "controlplane.db"
-ACKNOWLEDGED = "acknowledged"
-"""What the writer told, in the same log as what it wrote."""
 TRANSACTIONS = 150
 """Enough for the write-ahead log to begin anew several times."""
 ENDLESS = 10**9
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}"}
 
 
 def _writer(path: Path, first: int, last: int, *more: str) -> list[str]:
@@ -46,43 +52,24 @@ def _killed(path: Path, first: int, after: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def disk_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library that writes down what the process that it is preloaded into does to files."""
-    library = tmp_path_factory.mktemp("disk-log") / "disk_log.so"
-    command = ["gcc", "-shared", "-fPIC", "-O", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run([*command, "-o", library, SOURCE, "-ldl"], check=True, timeout=60)
-    return library
+    return build_library(tmp_path_factory.mktemp("disk-log"))
 
 
 def _logged(library: Path, folder: Path, *more: str) -> list[Deed]:
-    """All that a writer did below a folder, from the making of its database on."""
-    state, log = folder / "state", folder / "log"
-    state.mkdir()
-    preload = {"LD_PRELOAD": library, "DISK_LOG": log, "DISK_LOG_FOLDER": state}
-    with (state / ACKNOWLEDGED).open("wb") as told:
-        command = _writer(state / NAME, 0, TRANSACTIONS, *more)
-        environment = {**ENVIRONMENT, **{name: str(path) for name, path in preload.items()}}
-        subprocess.run(command, env=environment, stdout=told, check=True, timeout=50)
-    return list(read_log(log))
+    """All that a writer did, from the making of its database on."""
+    return logged(library, folder, _writer(folder / "state" / NAME, 0, TRANSACTIONS, *more))
 
 
 def _cuts(
     deeds: Sequence[Deed], at: Iterable[int], survives: Survives
 ) -> Iterator[tuple[set[int], dict[str, bytes]]]:
     """What had been acknowledged, and the files, after a cut before each of these deeds."""
-    disk, acknowledged, wanted = Disk(), set[int](), set(at)
-    for number, deed in enumerate(deeds):
-        if number in wanted:
-            yield set(acknowledged), disk.after_a_cut(survives)
-        if deed.name == ACKNOWLEDGED:
-            acknowledged.add(int(deed.data))
-        else:
-            disk.do(deed)
+    for said, files in cuts(deeds, at, survives):
+        yield set(map(int, said)), files
 
 
 def _put(files: dict[str, bytes], folder: Path) -> Path:
-    folder.mkdir()
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
+    put(files, folder)
     return folder / NAME
 
 

@@ -1,7 +1,8 @@
 /* Preloaded: what is done to the files below DISK_LOG_FOLDER is written to DISK_LOG, in its order.
  *
- * A record is a `struct record`, the name of the file, and the bytes that were written. A sync is
- * written down before it is done: it covers what was written before it began, no more.
+ * A record is a `struct record`, the name of the file, and the bytes that were written or, of a
+ * rename, the new name. A sync is written down before it is done: it covers what was written before
+ * it began, no more.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WRITE, TRUNCATE, SYNC, CREATE, REMOVE };
+enum { WRITE, TRUNCATE, SYNC, CREATE, REMOVE, MKDIR, RENAME };
 
 struct record {
 	uint32_t kind;
@@ -36,16 +37,25 @@ static void put(int log, const void *data, size_t size)
 		abort();
 }
 
+/* The name of a path below the folder; NULL for any other. */
+static const char *name_of(const char *path)
+{
+	const char *folder = getenv("DISK_LOG_FOLDER");
+	size_t length = strlen(folder);
+
+	if (strncmp(path, folder, length) || (path[length] && path[length] != '/'))
+		return NULL;
+	return path + length + (path[length] == '/');
+}
+
 static void note(const char *path, uint32_t kind, uint64_t offset, const void *data, uint64_t size)
 {
 	static int log = -1;
-	const char *folder = getenv("DISK_LOG_FOLDER");
-	size_t length = strlen(folder);
 	struct record record = { kind, 0, offset, size };
 
-	if (strncmp(path, folder, length) || (path[length] && path[length] != '/'))
+	path = name_of(path);
+	if (!path)
 		return;
-	path += length + (path[length] == '/');
 	record.name_size = strlen(path);
 	pthread_mutex_lock(&one_at_a_time);
 	if (log < 0)
@@ -141,5 +151,24 @@ int unlink(const char *path)
 
 	if (!failed)
 		note(path, REMOVE, 0, "", 0);
+	return failed;
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+	int failed = NEXT(mkdir)(path, mode);
+
+	if (!failed)
+		note(path, MKDIR, 0, "", 0);
+	return failed;
+}
+
+int rename(const char *from, const char *to)
+{
+	int failed = NEXT(rename)(from, to);
+	const char *name = name_of(to);
+
+	if (!failed && name)
+		note(from, RENAME, 0, name, strlen(name));
 	return failed;
 }

@@ -1,0 +1,59 @@
+"""An agent that prints what it has answered: `python -m tests.agent.acknowledging FOLDER [...]`.
+
+It serves on an engine in memory, with its state in FOLDER/state. Starts, drains and a stop are
+asked of it, and each is printed on a line once it is answered. With `files` or `folders` it leaves
+out the syncs of those: an agent that must be found to lose something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from pathlib import Path
+
+from agent.clock import SystemClock
+from agent.sessions.drain import DrainOrder
+from agent.sessions.session import EndReason
+from tests.agent.samples import a_spec, an_id
+from tests.agent.served import served
+from tests.fakes import FakeClock, FakeEngine
+
+STARTS = 4
+
+
+def leave_out(what: str) -> None:
+    """Sync no files, or no folders."""
+    sync = os.fsync
+
+    def sync_the_other(descriptor: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        if is_folder != (what == "folders"):
+            sync(descriptor)
+
+    os.fsync = sync_the_other  # type: ignore[assignment]
+
+
+def say(*words: object) -> None:
+    os.write(1, b"%s\n" % " ".join(map(str, words)).encode())  # a line is whole or not there
+
+
+async def serve(folder: Path) -> None:
+    """Have the agent do a little of all that it must not forget."""
+    clock = SystemClock()
+    engine = FakeEngine(FakeClock(clock.time()))
+    async with served(folder, engine, clock) as host:
+        for number in range(1, STARTS + 1):
+            session = await host.sessions.start(an_id(), a_spec())
+            say("started", session.internal_id)
+            await host.sessions.set_drain(DrainOrder(number, draining=False))
+            say("drained", number)
+        await host.sessions.stop(session.internal_id, EndReason.STOPPED)
+        say("stopped", session.internal_id)
+
+
+if __name__ == "__main__":
+    for _what in sys.argv[2:]:
+        leave_out(_what)
+    asyncio.run(serve(Path(sys.argv[1])))

@@ -1,0 +1,110 @@
+"""What an agent has answered is on its disk, also after its power was cut."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from agent.sessions.record import Records
+from agent.sessions.session import EndReason, State
+from tests.agent.acknowledging import STARTS
+from tests.faults.plugin import Figure, Rounds
+from tests.power_cut import (
+    ACKNOWLEDGED,
+    Deed,
+    Survives,
+    build_library,
+    by,
+    cuts,
+    everything,
+    logged,
+    nothing,
+    put,
+)
+
+
+@pytest.fixture(scope="module")
+def disk_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_library(tmp_path_factory.mktemp("disk-log"))
+
+
+def _logged(library: Path, folder: Path, *without: str) -> list[Deed]:
+    module = "tests.agent.acknowledging"
+    return logged(library, folder, [sys.executable, "-m", module, str(folder), *without])
+
+
+def _lost(deeds: Sequence[Deed], at: Iterable[int], survives: Survives, folder: Path) -> list[str]:
+    """What had been answered and is not on the disk, over all cuts before these deeds."""
+    lost = []
+    for number, (said, files) in enumerate(cuts(deeds, at, survives)):
+        state = folder / f"cut-{number}"
+        put(files, state)
+        lost += asyncio.run(_missing(said, state))
+    return lost
+
+
+async def _missing(said: list[str], state: Path) -> list[str]:
+    """Which of the answers another run of the agent does not find."""
+    records = Records(state)
+    await records.open()
+    try:
+        sessions = {each.internal_id: each for each in (await records.load())[0]}
+        revision = (await records.load_drain()).revision
+    finally:
+        await records.close()
+
+    def is_there(what: str, which: str) -> bool:
+        match what:
+            case "started":
+                return which in sessions and sessions[which].state is not State.CREATED
+            case "stopped":
+                return which in sessions and sessions[which].end_reason is EndReason.STOPPED
+            case _:
+                return int(which) <= revision
+
+    return [line for line in said if not is_there(*line.split())]
+
+
+@pytest.mark.part_alone
+@pytest.mark.timeout(600)
+def test_what_was_answered_before_a_power_cut_is_on_the_disk(
+    tmp_path: Path, disk_log: Path, rounds: Rounds, chance: Random, figure: Figure
+) -> None:
+    deeds = _logged(disk_log, tmp_path / "run")
+    said, _ = next(cuts([*deeds, deeds[0]], [len(deeds)], everything))
+    assert len(said) == 2 * STARTS + 1
+    at = chance.sample(range(len(deeds)), min(len(deeds), rounds(40, 400)))
+    # Just after each answer is when there is most to lose.
+    at += [number + 1 for number, deed in enumerate(deeds) if deed.name == ACKNOWLEDGED]
+    for name, survives in (("nothing", nothing), ("by-chance", by(chance))):
+        folder = tmp_path / name
+        folder.mkdir()
+        assert _lost(deeds, at, survives, folder) == []
+    figure("power cuts", 2 * len(at))
+
+
+def test_the_log_of_a_disk_has_all_that_the_agent_did(tmp_path: Path, disk_log: Path) -> None:
+    folder = tmp_path / "run"
+    deeds = _logged(disk_log, folder)
+    [(_, files)] = cuts([*deeds, deeds[0]], [len(deeds)], everything)
+    state = folder / "state"
+    there = {
+        str(path.relative_to(state)): path.read_bytes()
+        for path in state.rglob("*")
+        if path.is_file() and path.name != ACKNOWLEDGED
+    }
+    assert files == there
+
+
+@pytest.mark.parametrize("what", ["files", "folders"])
+def test_an_agent_that_syncs_less_is_found_to_lose_what_it_answered(
+    tmp_path: Path, disk_log: Path, what: str
+) -> None:
+    deeds = _logged(disk_log, tmp_path / "run", what)
+    at = [number + 1 for number, deed in enumerate(deeds) if deed.name == ACKNOWLEDGED]
+    assert _lost(deeds, at, nothing, tmp_path)

@@ -156,6 +156,7 @@ class Applications:
             NotFoundError: The account has none of that name, or the edit names a registry, node
                 pool or region that no operator configured.
             InvalidRequestError: The merged application does not fit.
+            QuotaExceededError: Its warm pools would hold more than the account's quota allows.
         """
         registries = await self._fleet.registries()
         outcome = await self._store.edit(

@@ -248,12 +248,13 @@ class StoppedDuringStartError(ConflictError):
 
 @dataclass(eq=False)
 class QuotaExceededError(TiltyardError):
-    """The account's quota does not allow one more."""
+    """The account's quota does not allow what is asked for."""
 
     limit: str
+    what: str = "start"
     reason = Reason.QUOTA_EXCEEDED
     template = "quota exhausted"
-    detail_template = "cannot start: because the account's quota of {limit} is exhausted"
+    detail_template = "cannot {what}: the account's quota of {limit} is exhausted"
 
 
 @dataclass(eq=False)

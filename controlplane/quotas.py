@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from controlplane.fleet.contract import Resources
-
 
 @dataclass(frozen=True, slots=True)
 class Quota:
@@ -16,7 +14,12 @@ class Quota:
     @property
     def unlimited(self) -> bool:
         """True when nothing needs to be counted."""
-        return self.sessions is self.nano_cpus is self.memory_bytes is None
+        return self.sessions is None and not self.limits_resources
+
+    @property
+    def limits_resources(self) -> bool:
+        """True when warm pools need to be counted, too."""
+        return self.nano_cpus is not None or self.memory_bytes is not None
 
 
 UNLIMITED = Quota()
@@ -24,21 +27,21 @@ UNLIMITED = Quota()
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the live sessions of an account hold."""
+    """What the live sessions and the warm pools of an account hold."""
 
     sessions: int
     nano_cpus: int
     memory_bytes: int
 
 
-def exceeded_limit(quota: Quota, usage: Usage, wanted: Resources) -> str | None:
-    """Name the first limit that one more session of `wanted` would pass, None when it fits."""
+def exceeded_limit(quota: Quota, usage: Usage) -> str | None:
+    """Name the first limit that is below what an account holds, None when there is none."""
     limits = (
-        ("sessions", quota.sessions, usage.sessions + 1),
-        ("cores", quota.nano_cpus, usage.nano_cpus + wanted.nano_cpus),
-        ("memory", quota.memory_bytes, usage.memory_bytes + wanted.memory_bytes),
+        ("sessions", quota.sessions, usage.sessions),
+        ("cores", quota.nano_cpus, usage.nano_cpus),
+        ("memory", quota.memory_bytes, usage.memory_bytes),
     )
-    for name, limit, would_be in limits:
-        if limit is not None and would_be > limit:
+    for name, limit, held in limits:
+        if limit is not None and held > limit:
             return name
     return None

@@ -35,6 +35,8 @@ class WarmPools:
         Raises:
             NotFoundError: The account has no such application, or it is not assigned to the
                 region.
+            ConflictError: The account has too many pools.
+            QuotaExceededError: The quota of cores or memory cannot hold so many standbys.
         """
         now_ms = self._clock.now_ms()
         outcome = await self._store.set(pool, caller.actor, now_ms, then=self._changed)

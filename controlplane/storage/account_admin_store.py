@@ -8,6 +8,7 @@ from sqlite_utils import Database
 
 from controlplane.quotas import Quota, Usage
 from controlplane.storage.account_store import GOOD, create_account, has_account
+from controlplane.storage.quota_use import POOLS
 from controlplane.storage.session_removal_store import PORTION, remove_sessions
 from controlplane.storage.store import Actor, Event, Store, record_event
 from controlplane.storage.token_store import remove_tokens
@@ -51,8 +52,10 @@ class AccountAdminStore:
     async def all(self) -> list[Account]:
         """Read all accounts by name."""
         sql = (
-            "SELECT name, account.created_ms, quota_sessions, quota_nano_cpus, quota_memory_bytes,"
-            " count(id), coalesce(sum(nano_cpus), 0), coalesce(sum(memory_bytes), 0)"
+            "SELECT name, account.created_ms, quota_sessions, quota_nano_cpus, quota_memory_bytes,"  # noqa: S608
+            " count(id), coalesce(sum(nano_cpus), 0), coalesce(sum(memory_bytes), 0),"
+            f" (SELECT nano_cpus FROM ({POOLS}account.name)),"
+            f" (SELECT memory_bytes FROM ({POOLS}account.name))"
             " FROM account LEFT JOIN session ON session.account = name AND ended_ms IS NULL"
             " WHERE removed_ms IS NULL GROUP BY name ORDER BY name"
         )
@@ -114,7 +117,9 @@ class AccountAdminStore:
 
 
 def _account(row: tuple[Any, ...]) -> Account:
-    return Account(row[0], row[1], Quota(*row[2:5]), Usage(*row[5:8]))
+    return Account(
+        row[0], row[1], Quota(*row[2:5]), Usage(row[5], row[6] + row[8], row[7] + row[9])
+    )
 
 
 def _remove(db: Database, name: str, actor: Actor, now_ms: int) -> Removal:

@@ -8,6 +8,7 @@ from sqlite_utils import Database
 
 from controlplane.fleet.contract import NetworkMode, PortRequest, Protocol, Resources
 from controlplane.storage.account_store import AccountGone, has_account
+from controlplane.storage.quota_use import bounded_pools
 from controlplane.storage.store import Actor, Event, Store, record_event
 from controlplane.storage.tag_store import Tag, enabled_tags, withdraw_old_tags
 from controlplane.storage.warm_pool_store import remove_pools_elsewhere
@@ -173,15 +174,16 @@ def _edit(
         return unknown
     fields = [name for name, value in asdict(changed).items() if value != asdict(current)[name]]
     if fields:
-        db.execute(
-            f"UPDATE application SET ({_COLUMNS}) = (?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
-            " WHERE account=? AND name=?",
-            (*_row(changed), *key),
-        )
+        with bounded_pools(db, key[0]):
+            db.execute(
+                f"UPDATE application SET ({_COLUMNS}) = (?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
+                " WHERE account=? AND name=?",
+                (*_row(changed), *key),
+            )
+            remove_pools_elsewhere(db, key, changed.regions, actor, now_ms)
         event = Event(now_ms, "application.edited", key[0], actor, key[1])
         record_event(db, event, {"fields": fields})
         withdraw_old_tags(db, key, changed.tag_keep, actor, now_ms)
-        remove_pools_elsewhere(db, key, changed.regions, actor, now_ms)
     return Edited()
 
 

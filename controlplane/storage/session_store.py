@@ -9,8 +9,8 @@ from sqlite_utils import Database
 
 from controlplane.errors import StoppedDuringStartError
 from controlplane.fleet.contract import Port, Protocol, Resources, State
-from controlplane.quotas import Quota, Usage, exceeded_limit
 from controlplane.storage.account_store import AccountGone
+from controlplane.storage.quota_use import passed_limit, quota_of
 from controlplane.storage.session_ends import abandon_attempt
 from controlplane.storage.session_ids import own_id
 from controlplane.storage.session_removal_store import remove_abandoned, remove_ended
@@ -244,12 +244,8 @@ def read_session(db: Database, account: str, session_id: str) -> Session | None:
 
 
 def _reserve(db: Database, new: NewSession) -> Reserved | IdTaken | QuotaExceeded | AccountGone:
-    limits = db.execute(
-        "SELECT quota_sessions, quota_nano_cpus, quota_memory_bytes FROM account"
-        " WHERE name=? AND removed_ms IS NULL",
-        (new.account,),
-    ).fetchone()
-    if limits is None:
+    quota = quota_of(db, new.account)
+    if quota is None:
         return AccountGone()
     if own_id(db, new.account, new.id) != new.id:
         return IdTaken()
@@ -272,21 +268,11 @@ def _reserve(db: Database, new: NewSession) -> Reserved | IdTaken | QuotaExceede
     )
     if inserted.rowcount == 0:
         return IdTaken()
-    quota = Quota(*limits)
-    limit = None if quota.unlimited else _passed_limit(db, new, quota)
+    limit = passed_limit(db, new.account, quota)
     if limit is not None:
         db.execute("DELETE FROM session WHERE account=? AND id=?", (new.account, new.id))
         return QuotaExceeded(limit)
     return Reserved()
-
-
-def _passed_limit(db: Database, new: NewSession, quota: Quota) -> str | None:
-    others = db.execute(
-        "SELECT count(*), coalesce(sum(nano_cpus), 0), coalesce(sum(memory_bytes), 0)"
-        " FROM session WHERE account=? AND ended_ms IS NULL AND id<>?",
-        (new.account, new.id),
-    ).fetchone()
-    return exceeded_limit(quota, Usage(*others), new.reservation)
 
 
 def session_of(row: tuple[Any, ...]) -> Session:

@@ -9,7 +9,12 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from controlplane.errors import ConflictError
+from controlplane.storage.quota_use import bounded_pools
 from controlplane.storage.store import Actor, Event, Store, record_event
+
+MAX_POOLS = 1000
+"""Of one account: all of them are planned, and counted when a quota is."""
 
 _COLUMNS = "account, application, location, size, enabled, env, args, labels, claim_signal, id"
 ALL_POOLS = f"SELECT {_COLUMNS} FROM warm_pool"  # noqa: S608  # a constant
@@ -55,6 +60,10 @@ class WarmPoolStore:
         """Make a pool, or replace what it was, in a region that its application is assigned to.
 
         `then` is called with the outcome after the commit, even when the caller is gone.
+
+        Raises:
+            ConflictError: The account has too many pools.
+            QuotaExceededError: It is larger than before, and the account's quota cannot hold it.
         """
         return await self._store.run(lambda db: _set(db, pool, actor, now_ms), then)
 
@@ -100,15 +109,21 @@ def _set(db: Database, pool: WarmPool, actor: Actor, now_ms: int) -> SetOutcome:
         return SetOutcome.NO_APPLICATION
     if not assigned[0]:
         return SetOutcome.NO_REGION
-    written = db.execute(
-        f"INSERT INTO warm_pool({_COLUMNS}, revision) VALUES (?,?,?,?,?,?,?,?,?,?,1)"  # noqa: S608
-        " ON CONFLICT(account, application, location) DO UPDATE SET size=excluded.size,"
-        " enabled=excluded.enabled, env=excluded.env, args=excluded.args, labels=excluded.labels,"
-        " claim_signal=excluded.claim_signal, revision=revision+1"
-        " WHERE (size, enabled, env, args, labels, claim_signal) IS NOT (excluded.size,"
-        " excluded.enabled, excluded.env, excluded.args, excluded.labels, excluded.claim_signal)",
-        (*_row(pool), str(uuid.uuid4())),
-    )
+    with bounded_pools(db, pool.account):
+        written = db.execute(
+            f"INSERT INTO warm_pool({_COLUMNS}, revision)"  # noqa: S608
+            " VALUES (?,?,?,?,?,?,?,?,?,?,1)"
+            " ON CONFLICT(account, application, location) DO UPDATE SET size=excluded.size,"
+            " enabled=excluded.enabled, env=excluded.env, args=excluded.args,"
+            " labels=excluded.labels, claim_signal=excluded.claim_signal, revision=revision+1"
+            " WHERE (size, enabled, env, args, labels, claim_signal) IS NOT (excluded.size,"
+            " excluded.enabled, excluded.env, excluded.args, excluded.labels,"
+            " excluded.claim_signal)",
+            (*_row(pool), str(uuid.uuid4())),
+        )
+        sql = "SELECT count(*) FROM warm_pool WHERE account=?"
+        if db.execute(sql, (pool.account,)).fetchone()[0] > MAX_POOLS:
+            raise ConflictError(f"the account has {MAX_POOLS} warm pools, which is the most")
     if written.rowcount > 0:
         place = f"{pool.application}/{pool.location}"
         event = Event(now_ms, "warm_pool.set", pool.account, actor, place)

@@ -269,9 +269,9 @@ async def test_an_account_removed_during_a_call_gets_nothing(
     await system.make_application()
     original = getattr(*transaction)
 
-    async def late(*arguments: Any) -> Any:
+    async def late(*arguments: Any, **more: Any) -> Any:
         assert (await ask(system, "DELETE", "alice")).status == 204
-        return await original(*arguments)
+        return await original(*arguments, **more)
 
     monkeypatch.setattr(*transaction, late)
     assert_error(await system.call("POST", call[0], json=call[1]), status)

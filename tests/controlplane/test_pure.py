@@ -13,7 +13,7 @@ from controlplane import tokens
 from controlplane.applications import local_repository
 from controlplane.durations import parse_duration
 from controlplane.errors import AgentReason, InvalidRequestError
-from controlplane.fleet.contract import EndReason, PortRequest, Protocol, Resources, State
+from controlplane.fleet.contract import EndReason, PortRequest, Protocol, State
 from controlplane.fleet.status import shown_status
 from controlplane.json_reader import MAX_VALUES, count_values, read_json
 from controlplane.quotas import Quota, Usage, exceeded_limit
@@ -166,16 +166,16 @@ def test_statuses(state: State, draining: bool, heard: bool, status: str) -> Non
     ("quota", "usage", "limit"),
     [
         (Quota(), Usage(10**6, 10**12, 10**12), None),
-        (Quota(sessions=2), Usage(1, 0, 0), None),
-        (Quota(sessions=2), Usage(2, 0, 0), "sessions"),
-        (Quota(sessions=0), Usage(0, 0, 0), "sessions"),
-        (Quota(nano_cpus=10), Usage(9, 5, 0), None),
-        (Quota(nano_cpus=10), Usage(9, 6, 0), "cores"),
-        (Quota(memory_bytes=10), Usage(9, 0, 4), "memory"),
+        (Quota(sessions=2), Usage(2, 0, 0), None),
+        (Quota(sessions=2), Usage(3, 0, 0), "sessions"),
+        (Quota(sessions=0), Usage(1, 0, 0), "sessions"),
+        (Quota(nano_cpus=10), Usage(9, 10, 0), None),
+        (Quota(nano_cpus=10), Usage(9, 11, 0), "cores"),
+        (Quota(memory_bytes=10), Usage(9, 0, 11), "memory"),
     ],
 )
 def test_quotas(quota: Quota, usage: Usage, limit: str | None) -> None:
-    assert exceeded_limit(quota, usage, Resources(5, 7)) == limit
+    assert exceeded_limit(quota, usage) == limit
 
 
 def test_a_start_rate_empties_and_refills() -> None:

@@ -66,7 +66,7 @@ class CreatedAccount(TypedDict):
 
 
 class ListedQuota(TypedDict):
-    """What the live sessions of an account may hold; `null` is no limit."""
+    """What live sessions of an account may hold, and its pools with them; `null` is no limit."""
 
     sessions: int | None
     cpu: float | None
@@ -74,7 +74,7 @@ class ListedQuota(TypedDict):
 
 
 class ListedUsage(TypedDict):
-    """What the live sessions of an account hold."""
+    """What live sessions and, of cores and memory, the warm pools of an account hold."""
 
     sessions: int
     cpu: float

@@ -1,0 +1,123 @@
+"""Warm pools count in the quotas of cores and memory, by their size."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.system import Answer, System, assert_error
+
+SMALL: dict[str, Any] = {"reservation": {"cpu": 1, "ram": 256}, "limits": {"cpu": 8, "ram": 4096}}
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        await running.make_application(regions=["local", "elsewhere"], **SMALL)
+        await running.make_application(tag=None, name="other", **SMALL)
+        yield running
+
+
+async def quota(system: System, **limits: float) -> None:
+    answer = await system.call(
+        *("PUT", "/operator/account/alice"), token=system.operator_token, json={"quota": limits}
+    )
+    assert answer.status == 204
+
+
+async def usage(system: System) -> dict[str, float]:
+    answer = await system.call("GET", "/operator/account", token=system.operator_token)
+    (found,) = (each for each in answer.json["accounts"] if each["name"] == "alice")
+    return dict(found["usage"])
+
+
+async def put(system: System, size: int, place: str = "game/elsewhere", **more: Any) -> Answer:
+    return await system.call("PUT", f"/warm-pool/{place}", json={"size": size, **more})
+
+
+async def edit(system: System, **fields: Any) -> Answer:
+    return await system.call("PUT", "/application/game", json=fields)
+
+
+def assert_exceeded(answer: Answer, details: str) -> None:
+    assert_error(answer, 402)
+    assert answer.json["details"] == details
+
+
+@pytest.mark.parametrize(
+    ("limits", "name"), [({"cpu": 3}, "cores"), ({"ram": 768}, "memory"), ({"cpu": 3.9}, "cores")]
+)
+async def test_a_pool_that_cannot_fit_is_402(
+    system: System, limits: dict[str, float], name: str
+) -> None:
+    await quota(system, sessions=1, **limits)
+    text = f"cannot keep the warm pool: the account's quota of {name} is exhausted"
+    assert_exceeded(await put(system, 4), text)
+    assert (await system.call("GET", "/warm-pool")).json == {"warmPools": []}
+    assert (await put(system, 3)).status == 204
+    assert_exceeded(await put(system, 1, "other/local"), text)
+    assert (await put(system, 9, "other/local", enabled=False)).status == 204
+    assert_exceeded(await put(system, 9, "other/local"), text)
+    assert (await put(system, 2)).status == 204
+    assert (await put(system, 1, "other/local")).status == 204
+
+
+async def test_sessions_and_pools_count_together(system: System) -> None:
+    await quota(system, cpu=3)
+    assert (await put(system, 2)).status == 204
+    assert (await system.start(id="a")).status == 201
+    assert await usage(system) == {"sessions": 1, "cpu": 3.0, "ram": 768.0}
+    text = "cannot start: the account's quota of cores is exhausted"
+    assert_exceeded(await system.start(id="b"), text)
+    text = "cannot keep the warm pool: the account's quota of cores is exhausted"
+    assert_exceeded(await put(system, 3), text)
+    assert (await put(system, 1)).status == 204
+    assert (await system.start(id="b")).status == 201
+    assert (await system.call("DELETE", "/warm-pool/game/elsewhere")).status == 204
+    assert (await system.start(id="c")).status == 201
+    assert await usage(system) == {"sessions": 3, "cpu": 3.0, "ram": 768.0}
+
+
+async def test_a_reservation_cannot_grow_beyond_what_its_pools_may_hold(system: System) -> None:
+    await quota(system, cpu=4, ram=2048)
+    assert (await put(system, 2)).status == 204
+    text = "cannot keep the warm pool: the account's quota of {} is exhausted"
+    refused = await edit(system, reservation={"cpu": 2.5, "ram": 256}, tagKeep=9)
+    assert_exceeded(refused, text.format("cores"))
+    refused = await edit(system, reservation={"cpu": 1, "ram": 2000})
+    assert_exceeded(refused, text.format("memory"))
+    applications = (await system.call("GET", "/application")).json["applications"]
+    assert applications[0]["reservation"] == {"cpu": 1.0, "ram": 256.0}
+    assert applications[0]["tagKeep"] == 5
+    assert (await edit(system, reservation={"cpu": 2, "ram": 1024})).status == 204
+    # The pool goes with its region, and what it held with it.
+    fields = {"regions": ["local"], "reservation": {"cpu": 4, "ram": 2048}}
+    assert (await edit(system, **fields)).status == 204
+
+
+async def test_a_lower_quota_ends_nothing_and_refuses_what_is_more(system: System) -> None:
+    assert (await put(system, 5)).status == 204
+    await quota(system, cpu=2)
+    (pool,) = (await system.call("GET", "/warm-pool")).json["warmPools"]
+    assert pool["size"] == 5
+    assert_error(await system.start(), 402)
+    assert_error(await put(system, 6), 402)
+    for body in ({"size": 5, "labels": {"a": "b"}}, {"size": 4}, {"size": 4, "enabled": False}):
+        assert (await put(system, **body)).status == 204
+    assert_error(await put(system, 4), 402)
+    assert (await system.start()).status == 201
+
+
+async def test_an_account_has_so_many_pools(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.storage.warm_pool_store.MAX_POOLS", 2)
+    for place in ("game/local", "game/elsewhere"):
+        assert (await put(system, 0, place)).status == 204
+    assert_error(await put(system, 0, "other/local"), 409)
+    assert (await put(system, 1, "game/local")).status == 204
+    assert (await system.call("DELETE", "/warm-pool/game/local")).status == 204
+    assert (await put(system, 0, "other/local")).status == 204

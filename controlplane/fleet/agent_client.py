@@ -89,6 +89,7 @@ _OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.enable_retries", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # else a new channel may get a closed one's connection
 )
 
 

@@ -89,7 +89,7 @@ class ControlPlane:
         # Chance between equals is no secret.
         random, reach = Random(), failpoint(config.failpoint)  # noqa: S311
         self._store = Store(config.database, metrics.store)
-        self._ticket_key = TicketKey(config.state_dir / "ticket.key")
+        self._ticket_key = TicketKey(config.state_dir / "ticket.key", self._clock)
         self._stores = stores = Stores.of(
             self._store,
             make_ticket=self._ticket_key.ticket,

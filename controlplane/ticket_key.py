@@ -5,6 +5,7 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from controlplane.clock import Clock
 from controlplane.errors import StoreError
 from controlplane.fleet.contract import HostSession, Identity
 from controlplane.private_files import read_or_create
@@ -14,9 +15,10 @@ from controlplane.tickets import KEY_BYTES, is_valid, make_ticket
 class TicketKey:
     """Owns the key."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock) -> None:
         """Name the file; nothing is read before `open`."""
         self._path = path
+        self._clock = clock
         self._key = b""
 
     async def open(self) -> None:
@@ -30,11 +32,11 @@ class TicketKey:
 
     def ticket(self, agent: str, internal_id: str, identity: Identity) -> bytes:
         """Make the ticket of a session on the host of an agent."""
-        return make_ticket(self._key, agent, internal_id, identity)
+        return make_ticket(self._key, agent, internal_id, identity, self._clock.now_ms())
 
     def is_ours(self, agent: str, session: HostSession) -> bool:
         """Tell whether an agent was told to start the session that it reports."""
-        return is_valid(self._key, agent, session.internal_id, session.identity)
+        return is_valid(self._key, agent, session)
 
     def _open(self) -> bytes:
         try:

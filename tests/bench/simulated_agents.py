@@ -21,6 +21,7 @@ from typing import Any
 import grpc
 
 from agent.rpc import HEARTBEAT_SECONDS
+from controlplane.clock import Clock
 from controlplane.fleet.contract import Identity
 from controlplane.ticket_key import TicketKey
 from tests.harness import AgentSpec, Process
@@ -200,7 +201,7 @@ def _session(agent: int, number: int, key: TicketKey) -> pb.Session:
 
 
 async def _serve(folder: Path, key_path: Path, numbers: range, sessions: int) -> None:
-    key = TicketKey(key_path)
+    key = TicketKey(key_path, Clock())
     await key.open()
     addresses = {number: f"unix:{folder}/{_name(number)}.sock" for number in numbers}
     servers = [

@@ -7,6 +7,7 @@ import hashlib
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from sqlite_utils import Database
 
 from controlplane.authority import Authority
+from controlplane.clock import Clock
 from controlplane.errors import StoreError
 from controlplane.fleet.contract import Identity
 from controlplane.registries.vault import Vault
@@ -23,6 +25,7 @@ from controlplane.ticket_key import TicketKey
 from tests.controlplane.kept_formats import FORMATS, SCHEMAS, Kept, missing, put_back, rows_of
 from tests.controlplane.storing import DATABASE, KNOWN, LOGIN, PASSWORD, store
 from tests.controlplane.system import assert_error
+from tests.controlplane.test_host_link import SESSION
 
 RELEASED: list[str] = json.loads((FORMATS / "migrations.json").read_text("utf-8"))
 """Of each migration that was released the SHA-256 of its text, in their order."""
@@ -145,10 +148,13 @@ def test_what_was_signed_and_sealed_is_still_good(schema: str, tmp_path: Path) -
     state = tmp_path / "state"
     path = put_back(schema, state)
     known = json.loads((FORMATS / schema / KNOWN).read_text("utf-8"))
-    key, told = TicketKey(state / "ticket.key"), known["ticket"]
+    key, told = TicketKey(state / "ticket.key", Clock()), known["ticket"]
     asyncio.run(key.open())
-    identity = Identity(told["account"], told["session_id"], told["application"], "", "", {})
-    assert key.ticket(told["agent"], told["internal_id"], identity).hex() == told["ticket"]
+    names, ticket = ("account", "session_id", "application"), bytes.fromhex(told["ticket"])
+    account, session_id, application = (told[name] for name in names)
+    identity = Identity(account, session_id, application, "", "", {}, ticket=ticket)
+    session = replace(SESSION, internal_id=told["internal_id"], identity=identity)
+    assert key.is_ours(told["agent"], replace(session, create_ms=known["now_ms"]))
     vault = Vault(state / "registry.key")
     vault.load()
     [row] = [row for row in rows_of(path)["registry"] if row["name"] == "private"]

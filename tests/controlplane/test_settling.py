@@ -68,7 +68,7 @@ async def test_a_start_carries_a_ticket_that_has_it_adopted(tmp_path: Path) -> N
     async with System(tmp_path) as system:
         await system.make_application()
         await system.start(id="x")
-        assert len(system.agent.started[0].spec.identity.ticket) == 32
+        assert len(system.agent.started[0].spec.identity.ticket) == 40
         await lose_database(system)
         await system.becomes("x", "running")
         assert len(await audit(system, "session.adopted")) == 1
@@ -100,6 +100,26 @@ async def test_what_has_no_valid_ticket_is_nobodys_and_let_be(
         link = system.control_plane.fleet.link(system.agent.name)
         assert link is not None
         await eventually(lambda: not link.unclaimed)
+
+
+async def test_an_old_ticket_does_not_end_a_later_session_of_the_id(pair: System) -> None:
+    """A host that was taken over kept a session that is forgotten here, and reports it as new."""
+    first, second = pair.agents
+    assert (await pair.start(id="x")).status == 201
+    (old,) = first.live
+    await first.stop()
+    await lose_database(pair)
+    assert (await pair.start(id="x")).status == 201
+    (lives,) = second.live
+    old.create_time.seconds += 30 * 24 * 60 * MINUTE
+    await first.restart()
+
+    async def seen() -> bool:
+        return await unclaimed(pair, first) == [old.internal_id]
+
+    await eventually(seen)
+    assert await pair.rows("SELECT internal_id FROM session") == [(lives.internal_id,)]
+    assert (first.stopped, second.stopped) == ([], [])
 
 
 async def unclaimed(system: System, agent: FakeAgent) -> list[str]:

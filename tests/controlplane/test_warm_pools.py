@@ -376,7 +376,7 @@ async def test_a_claim_is_a_session_from_then_on(system: System) -> None:
     assert not claim.again
     ignored = ("env", "args", "labels", "restart", "version")
     assert json.loads(claim.request_json) == {name: asked[name] for name in ignored}
-    assert len(claim.identity.ticket) == 32
+    assert len(claim.identity.ticket) == 40
     shown = (await system.call("GET", "/session/match")).json
     assert (shown["id"], shown["tag"], shown["status"]) == ("match", "v1", "running")
     assert json.loads(shown["labels"]["tags"]) == {"mode": "ffa"}
@@ -780,6 +780,7 @@ async def test_a_claim_that_its_host_has_lost_is_made_again(system: System) -> N
     again = system.agent.claimed[1]
     assert again.again
     again.again = False
+    again.identity.ticket = first.identity.ticket  # each is of the time of its call
     assert again == first
     await eventually(lambda: [s.identity.session_id for s in system.agent.live] == ["match"])
     await nothing_is_held_that_nobody_owns(system)
@@ -828,7 +829,7 @@ async def test_a_claim_of_a_control_plane_that_is_gone_is_made(system: System) -
     assert claim.request_json == '{"version": "v0"}'
     assert (claim.identity.session_id, claim.identity.external_id) == ("match", "lobby")
     assert dict(claim.identity.labels) == {"mode": "ffa"}
-    assert len(claim.identity.ticket) == 32
+    assert len(claim.identity.ticket) == 40
     await nothing_is_held_that_nobody_owns(system)
     assert (await system.start(id="x")).status == 201
     assert system.agent.claimed[1].internal_id != standby.internal_id

@@ -256,7 +256,8 @@ class Control:
             state_dir=state, agents=tuple(AgentConfig(b.name, "unix:/x", "local") for b in boxes)
         )
         lines = {box.name: box.line for box in boxes}
-        clock, self._key = cast("Any", VirtualClock(loop)), TicketKey(state / "ticket.key")
+        clock = cast("Any", VirtualClock(loop))
+        self._key = TicketKey(state / "ticket.key", clock)
         reports = ReportStore(store, is_ours=self._key.is_ours, keep_ended=timedelta(days=7))
         self._fleet_store, self._sessions = FleetStore(store), _Sessions(store, given_up)
         claims = ClaimStore(store, self._key.ticket)

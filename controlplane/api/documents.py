@@ -15,7 +15,8 @@ from controlplane.api.operation import JSON, operation
 from controlplane.errors import NotFoundError
 
 OPENAPI = web.AppKey("openapi", bytes)
-"""The document, as it is sent."""
+OPENAPI_30 = web.AppKey("openapi_30", bytes)
+"""The documents, as they are sent."""
 
 _FILES = web.AppKey("docs_files", dict[str, bytes])
 
@@ -75,6 +76,15 @@ def _packaged() -> dict[str, bytes]:
 async def get_openapi(request: web.Request) -> web.Response:
     """Describe this API as an OpenAPI document."""
     return web.Response(body=request.app[OPENAPI], content_type=JSON)
+
+
+@operation(media_types=(JSON,))
+async def get_openapi_30(request: web.Request) -> web.Response:
+    """Describe this API as a document of OpenAPI 3.0.
+
+    It is made of the other one, for generators that do not read OpenAPI 3.1.
+    """
+    return web.Response(body=request.app[OPENAPI_30], content_type=JSON)
 
 
 @operation(media_types=("text/html",))

@@ -91,10 +91,18 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 class _Schema(GenerateJsonSchema):
-    """Without titles, which would only say the names again."""
+    """Without titles, which would only say the names again, and without defaults of null.
+
+    A property with a default counts as required to some generators.
+    """
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        if schema.get("default") is None:
+            return self.generate_inner(schema["schema"])
+        return super().default_schema(schema)
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
         """Bind all keys to their pattern: pydantic's own lets a key that misses it be anything."""
@@ -116,15 +124,10 @@ class _BodySchema(_Schema):
 
 
 class _QuerySchema(_Schema):
-    """A parameter that is absent is absent: it has neither null nor a default of null."""
+    """A parameter that is absent is absent: it is never null."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        if schema.get("default") is None:
-            return self.generate_inner(schema["schema"])
-        return super().default_schema(schema)
 
 
 class _Schemas:

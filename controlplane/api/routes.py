@@ -13,12 +13,21 @@ from controlplane.api.applications import (
     list_available_tags,
 )
 from controlplane.api.bodies import MAX_BODY
-from controlplane.api.documents import OPENAPI, get_docs, get_docs_file, get_openapi, read_files
+from controlplane.api.documents import (
+    OPENAPI,
+    OPENAPI_30,
+    get_docs,
+    get_docs_file,
+    get_openapi,
+    get_openapi_30,
+    read_files,
+)
 from controlplane.api.errors import Handler, add_headers, answer_errors
 from controlplane.api.health import get_health, get_ready
 from controlplane.api.locations import available_locations, list_regions, tag_exists
 from controlplane.api.measuring import measured
 from controlplane.api.openapi import openapi_document
+from controlplane.api.openapi_30 import openapi_30
 from controlplane.api.operation import Route
 from controlplane.api.operator.accounts import (
     create_account,
@@ -168,12 +177,15 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/healthz", None, get_health, set()),
     Route("GET", "/readyz", None, get_ready, {503}),
     Route("GET", "/openapi.json", None, get_openapi, set()),
+    Route("GET", "/openapi-3.0.json", None, get_openapi_30, set()),
     Route("GET", "/docs", None, get_docs, set()),
     Route("GET", "/docs/{file}", None, get_docs_file, {404}),
 )
 # fmt: on
 
-_OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/{file}"})
+_OPEN = frozenset(
+    {"/healthz", "/readyz", "/openapi.json", "/openapi-3.0.json", "/docs", "/docs/{file}"}
+)
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
@@ -185,7 +197,9 @@ def make_web_app(services: Services, routes: tuple[Route, ...] = ROUTES) -> web.
     """
     app = web.Application(middlewares=[answer_errors], client_max_size=MAX_BODY)
     app[SERVICES] = services
-    app[OPENAPI] = json.dumps(openapi_document(routes)).encode()
+    document = openapi_document(routes)
+    app[OPENAPI] = json.dumps(document).encode()
+    app[OPENAPI_30] = json.dumps(openapi_30(document)).encode()
     app.on_startup.append(read_files)
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(end_streams)

@@ -29,10 +29,11 @@ is tested with the fuzzer."""
 MODELS = list(EXAMPLES)
 
 
-class Sent:
+class Sent(dict[Any, Any]):
     """What `read_body` needs of a request."""
 
     def __init__(self, body: bytes) -> None:
+        super().__init__()
         self.content_length = len(body)
         self.headers: dict[str, str] = {}
         self._body = body

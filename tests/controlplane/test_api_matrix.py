@@ -274,6 +274,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/healthz"): Case(200, _at("/healthz")),
     ("GET", "/readyz"): Case(200, _at("/readyz")),
     ("GET", "/openapi.json"): Case(200, _at("/openapi.json")),
+    ("GET", "/openapi-3.0.json"): Case(200, _at("/openapi-3.0.json")),
     ("GET", "/docs"): Case(200, _at("/docs")),
     ("GET", "/docs/{file}"): Case(200, _at("/docs/swagger-ui.css")),
 }

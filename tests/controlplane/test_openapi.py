@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from controlplane.api.openapi import openapi_document
+from controlplane.api.openapi_30 import openapi_30
 from controlplane.api.operation import ANYWHERE
 from controlplane.api.routes import ROUTES
 from tests.controlplane.system import System, assert_error
@@ -100,11 +101,25 @@ def test_a_route_that_leaves_out_what_it_may_answer_is_refused(route: Any) -> No
             replace(route, scope=None).check(())
 
 
-async def test_the_document_is_served_as_it_is(system: System) -> None:
-    answer = await system.call("GET", "/openapi.json", token="none")
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [("/openapi.json", DOCUMENT), ("/openapi-3.0.json", openapi_30(DOCUMENT))],
+)
+async def test_the_documents_are_served_as_they_are(
+    system: System, path: str, document: Any
+) -> None:
+    answer = await system.call("GET", path, token="none")
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
-    assert answer.json == json.loads(json.dumps(DOCUMENT))
+    assert answer.json == json.loads(json.dumps(document))
+
+
+def test_optional_properties_have_no_default_of_null() -> None:
+    """openapi-typescript takes a property with a default for one that is always there."""
+    start = DOCUMENT["components"]["schemas"]["StartBody"]
+    assert start["required"] == ["location", "image"]
+    assert all("default" not in schema for schema in start["properties"].values())
+    assert '"default": null' not in json.dumps(DOCUMENT)
 
 
 class _Links(HTMLParser):

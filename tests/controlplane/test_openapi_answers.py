@@ -10,10 +10,11 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from schemathesis.specs.openapi.definitions import OPENAPI_31
+from schemathesis.specs.openapi.definitions import OPENAPI_30, OPENAPI_31
 
 from controlplane.api.links import LINKS, Link
 from controlplane.api.openapi import openapi_document
+from controlplane.api.openapi_30 import openapi_30
 from controlplane.api.operation import JSON, Route
 from controlplane.api.routes import ROUTES
 from tests.controlplane.system import Answer
@@ -70,6 +71,69 @@ ERROR = _closed("ErrorResponse")
 def test_the_document_is_openapi() -> None:
     validator = jsonschema_rs.Draft202012Validator(OPENAPI_31)
     assert [error.message for error in validator.iter_errors(DOCUMENT)] == []
+
+
+def test_the_document_of_openapi_3_0_is_that() -> None:
+    """Its schema lets no keyword by that OpenAPI 3.0 does not know, such as `const`."""
+    validator = jsonschema_rs.Draft4Validator(OPENAPI_30)
+    assert [error.message for error in validator.iter_errors(openapi_30(DOCUMENT))] == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "converted"),
+    [
+        ({"type": "string", "maxLength": 3}, {"type": "string", "maxLength": 3}),
+        ({"const": "Bearer"}, {"enum": ["Bearer"]}),
+        ({"not": {"const": True}}, {"not": {"enum": [True]}}),
+        (
+            {"type": "object", "propertyNames": {"minLength": 1}, "additionalProperties": False},
+            {"type": "object", "additionalProperties": False},
+        ),
+        (
+            {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "default": 2},
+            {"type": "integer", "minimum": 1, "default": 2, "nullable": True},
+        ),
+        (
+            {"anyOf": [{"$ref": "#/x"}, {"type": "null"}]},
+            {"allOf": [{"$ref": "#/x"}], "nullable": True},
+        ),
+        (
+            {"anyOf": [{"$ref": "#/x"}, {"const": 1}, {"type": "null"}]},
+            {"anyOf": [{"$ref": "#/x"}, {"enum": [1]}], "nullable": True},
+        ),
+        (
+            {"anyOf": [{"const": 1}, {"type": "string"}]},
+            {"anyOf": [{"enum": [1]}, {"type": "string"}]},
+        ),
+        (
+            {"$ref": "#/x", "description": "It."},
+            {"allOf": [{"$ref": "#/x"}], "description": "It."},
+        ),
+    ],
+)
+def test_a_schema_of_3_1_becomes_one_of_3_0(
+    schema: dict[str, Any], converted: dict[str, Any]
+) -> None:
+    """At every place where a schema stands, also under names that are keywords elsewhere."""
+    for wrap in (
+        lambda inner: inner,
+        lambda inner: {"type": "array", "items": inner},
+        lambda inner: {"type": "object", "properties": {"const": inner, "schema": inner}},
+        lambda inner: {"type": "object", "additionalProperties": inner},
+    ):
+        parameter = {"name": "schema", "in": "query", "schema": wrap(schema)}
+        document = {
+            "openapi": "3.1.0",
+            "info": {"title": "T", "license": {"name": "L", "identifier": "L"}},
+            "paths": {"/schema": {"get": {"parameters": [parameter]}}},
+            "components": {"schemas": {"schema": wrap(schema)}},
+        }
+        found = openapi_30(document)
+        assert found["openapi"] == "3.0.3"
+        assert found["info"] == {"title": "T", "license": {"name": "L"}}
+        [shown] = found["paths"]["/schema"]["get"]["parameters"]
+        assert shown == parameter | {"schema": wrap(converted)}
+        assert found["components"]["schemas"] == {"schema": wrap(converted)}
 
 
 def test_every_schema_is_json_schema_and_says_only_what_is_understood() -> None:

@@ -254,6 +254,7 @@ TEMPLATES: dict[tuple[str, str], Template] = {
         204, parameters={"account": ("alice",), "id": DOOMED[8:]}),
     ("GET", "/operator/audit"): Template(200, query="account=alice&kind=session&limit=10"),
     ("GET", "/openapi.json"): Template(200),
+    ("GET", "/openapi-3.0.json"): Template(200),
     ("GET", "/docs"): Template(200),
     ("GET", "/docs/{file}"): Template(200),
 }

@@ -469,10 +469,12 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         return session
 
     def _tell(self, *sessions: agent_pb2.Session) -> None:
+        reached = self.sequence
         for session in sessions:
             self._stamp(session)
         batch = agent_pb2.SessionBatch(sessions=sessions)
-        self._send(agent_pb2.WatchResponse(host=self._host()))
+        # Only the last message includes everything up to the sequence of the sessions.
+        self._send(agent_pb2.WatchResponse(host=self._host()), reached)
         self._send(agent_pb2.WatchResponse(sessions=batch))
 
     def _stamp(self, session: agent_pb2.Session) -> None:
@@ -504,8 +506,9 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     def _image_batches(self) -> list[agent_pb2.WatchResponse]:
         return [agent_pb2.WatchResponse(images=batch) for batch in image_batches(self.images)]
 
-    def _send(self, response: agent_pb2.WatchResponse) -> None:
+    def _send(self, response: agent_pb2.WatchResponse, sequence: int | None = None) -> None:
         stamped = self._stamped(response)
+        stamped.sequence = self.sequence if sequence is None else sequence
         for watcher in self._watchers:
             watcher.put_nowait(stamped)
 

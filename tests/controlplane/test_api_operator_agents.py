@@ -15,8 +15,8 @@ from controlplane.storage.account_store import Caller
 from controlplane.storage.migrations import MIGRATIONS, migrate
 from controlplane.storage.store import Actor
 from controlplane.tokens import Scope
-from tests.controlplane.fake_agent import FakeAgent
-from tests.controlplane.system import Answer, System, assert_error, eventually
+from tests.controlplane.fake_agent import FakeAgent, refusing
+from tests.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
 
 SHORT_SPANS: dict[str, Any] = {
     "placement_silence": 3.0,
@@ -284,6 +284,25 @@ async def test_ended_sessions_of_a_removed_agent_stay_listed(system: Operated) -
         assert_error(await system.call("DELETE", "/session/s"), 409)
         assert (await system.start(id="s")).status == 409
         await system.restart()
+
+
+async def test_an_agent_stays_until_it_has_answered_the_stop_of_an_unknown_start(
+    system: Operated,
+) -> None:
+    await system.make_application()
+    system.agent.change_host(draining=True)
+    gone = await system.undeclare()
+    await eventually(lambda: system.control_plane.fleet.is_draining("a0"))
+    asked = asyncio.Event()
+
+    async def note_and_hang(request: object, context: Any) -> None:
+        asked.set()
+        await gone.hang(request, context)
+
+    gone.before_start, gone.before_stop = refusing("ENGINE_TIMEOUT"), note_and_hang
+    assert_error(await system.start(), 420)
+    await asyncio.wait_for(asked.wait(), PATIENCE)
+    assert_error(await system.ask("DELETE", "/a1"), 409)
 
 
 async def test_an_agent_with_a_start_of_unknown_end_stays(system: Operated) -> None:

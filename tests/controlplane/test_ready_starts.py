@@ -156,6 +156,7 @@ async def test_a_caller_who_hangs_up_changes_nothing(system: System) -> None:
 
 
 async def test_an_agent_that_is_started_anew_meanwhile_is_heard(system: System) -> None:
+    system.agent.sequence = 1000  # the next process counts from 0
     starting = begin(system, "match")
     internal_id = await running(system, "match")
     await system.agent.restart()

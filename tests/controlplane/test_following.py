@@ -1,0 +1,110 @@
+"""Following a host while starts are under way, the database fails and agents restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.errors import StoreError
+from controlplane.fleet.contract import HostSession
+from controlplane.storage.report_store import ReportStore
+from controlplane.storage.session_store import Attempt, SessionStore
+from tests.controlplane.system import System, eventually
+from tiltyard.agent.v1 import agent_pb2
+
+HIGH = 1000
+"""A sequence that an agent which has just started does not reach."""
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        await running.make_application()
+        yield running
+
+
+class FailingReports:
+    """Has the database refuse, once, to take in a report that a session has ended."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.failed = False
+        settle = ReportStore.settle
+
+        async def fail_once(
+            store: ReportStore, agent: str, sessions: Sequence[HostSession], *more: Any
+        ) -> Any:
+            if not self.failed and any(session.state.ended for session in sessions):
+                self.failed = True
+                raise StoreError("the disk is full")
+            return await settle(store, agent, sessions, *more)
+
+        monkeypatch.setattr(ReportStore, "settle", fail_once)
+
+
+async def status_at_the_end(system: System, session_id: str) -> str:
+    """Wait until a session has ended; return its status, `dead` if how it ended is not known."""
+
+    async def has_ended() -> bool:
+        return await system.status_of(session_id) in {"exited", "dead"}
+
+    await eventually(has_ended)
+    return await system.status_of(session_id)
+
+
+async def test_a_snapshot_during_a_start_does_not_end_it(system: System) -> None:
+    agent, gate = system.agent, asyncio.Event()
+
+    async def wait(*_: object) -> None:
+        await gate.wait()
+
+    agent.before_start = wait
+    start = asyncio.create_task(system.start(id="s"))
+    await eventually(lambda: bool(agent.started))
+    agent.tell_snapshot()
+    agent.change_host(version="after the snapshot")
+    link = system.control_plane.fleet.link(agent.name)
+    assert link is not None
+    await eventually(lambda: link.host is not None and link.host.version == agent.host.version)
+    gate.set()
+    assert (await start).status == 201
+    assert await system.status_of("s") == "running"
+    assert agent.stopped == []
+
+
+async def test_an_end_that_could_not_be_written_is_reported_again(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await system.start(id="s")).status == 201
+    reports = FailingReports(monkeypatch)
+    (session,) = system.agent.live
+    system.agent.end(session.internal_id, agent_pb2.END_REASON_OOM)
+    assert await status_at_the_end(system, "s") == "exited"
+    assert reports.failed
+
+
+async def test_what_an_earlier_process_of_an_agent_reported_is_not_acknowledged_to_the_next(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = system.agent
+    agent.sequence = HIGH
+    assert (await system.start(id="s")).status == 201
+    (session,) = agent.live
+    await agent.stop()
+    agent.end(session.internal_id, agent_pb2.END_REASON_OOM)
+    reports = FailingReports(monkeypatch)  # breaks the first snapshot of the next process off
+    await agent.restart()
+    assert await status_at_the_end(system, "s") == "exited"
+    assert reports.failed
+
+
+async def test_an_attempt_that_is_not_the_newest_is_not_ended(system: System) -> None:
+    assert (await system.start(id="s")).status == 201
+    before = (await system.call("GET", "/session/s")).json
+    store = SessionStore(system.control_plane._store)
+    other = Attempt("another attempt", system.agent.name, "")
+    await store.end_attempt("alice", "s", other, 0, abandon=False)
+    assert (await system.call("GET", "/session/s")).json == before

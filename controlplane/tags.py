@@ -56,6 +56,7 @@ class Tags:
         Raises:
             InvalidRequestError: The name cannot be a tag, or is that of what may not be pulled.
             NotFoundError: The application is unknown or the registry has no such tag.
+            ConflictError: The account has too many enabled tags.
             RegistryUnavailableError: The registry fails.
             RegistryTimeoutError: The registry is silent.
         """

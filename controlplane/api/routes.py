@@ -108,7 +108,7 @@ ROUTES: tuple[Route, ...] = (
     Route("PUT", "/application/{name}", Scope.APPLICATION_WRITE, edit_application,
           {401, 402, 403, 404, 413, 422}),
     Route("POST", "/application/{name}/tags", Scope.APPLICATION_WRITE, enable_tag,
-          {401, 403, 404, 413, 422, 503, 504}),
+          {401, 403, 404, 409, 413, 422, 503, 504}),
     Route("GET", "/application/{name}/tags/available", Scope.APPLICATION_READ,
           list_available_tags, {401, 403, 404, 422, 503, 504}),
     Route("GET", "/warm-pool", Scope.APPLICATION_READ, list_warm_pools, {401, 403}),

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 
 from sqlite_utils import Database
 
+from controlplane.errors import ConflictError
 from controlplane.storage.store import Actor, Event, Store, record_event
+
+MAX_ENABLED_TAGS = 1000
+"""Of an account: a host may have to keep as many images of it."""
 
 _WANTED = (
     "SELECT tag.image FROM tag JOIN application ON application.account = tag.account"
@@ -51,6 +55,9 @@ class TagStore:
         It gets the digest that it has now. False when the application is gone, or has its images
         elsewhere than `tag` says by now. `then` is called with the outcome after the commit, even
         when the caller is gone.
+
+        Raises:
+            ConflictError: The account would have more than MAX_ENABLED_TAGS enabled tags.
         """
         return await self._store.run(lambda db: _enable(db, key, tag, actor, now_ms), then)
 
@@ -114,4 +121,8 @@ def _enable(db: Database, key: tuple[str, str], tag: Tag, actor: Actor, now_ms: 
     event = Event(now_ms, "tag.enabled", key[0], actor, f"{key[1]}:{tag.name}")
     record_event(db, event, {"digest": tag.digest})
     withdraw_old_tags(db, key, application[0], actor, now_ms)
+    sql = "SELECT count(*) FROM tag WHERE account=? AND enabled"
+    if db.execute(sql, (key[0],)).fetchone()[0] > MAX_ENABLED_TAGS:
+        text = f"the account has {MAX_ENABLED_TAGS} enabled tags, which is the most"
+        raise ConflictError(text)
     return True

@@ -192,3 +192,27 @@ async def test_labels_have_so_many_bytes(system: System) -> None:
         assert_error(await system.start(id="more", labels=labels), 422, "labels")
     body = {"size": 1, "labels": {"k": most["k"] + "x"}}
     assert_error(await system.call("PUT", "/warm-pool/game/local", json=body), 422, "labels")
+
+
+async def test_an_account_has_so_many_enabled_tags_over_all_applications(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.storage.tag_store.MAX_ENABLED_TAGS", 3)
+    for tag in ("v1", "v2", "v3"):
+        system.registry.push("studio/game", tag)
+    await system.make_application(tag=None, name="second", tagKeep=1)
+
+    async def enable(application: str, tag: str) -> Answer:
+        return await system.call("POST", f"/application/{application}/tags", json={"tag": tag})
+
+    for application, tag in (("game", "v1"), ("game", "v2"), ("second", "v1")):
+        assert (await enable(application, tag)).status == 204
+    refused = await enable("game", "v3")
+    assert_error(refused, 409)
+    assert "3 enabled tags, which is the most" in refused.json["details"]
+    rows = await system.rows("SELECT name FROM tag WHERE application='game' AND enabled")
+    assert sorted(name for (name,) in rows) == ["v1", "v2"]
+    # What replaces another tag, or is enabled already, is not one more.
+    assert (await enable("second", "v3")).status == 204
+    assert (await enable("game", "v1")).status == 204
+    await system.make_application(account="bob")

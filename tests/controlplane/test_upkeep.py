@@ -124,12 +124,12 @@ async def _hang_up(
     gate, sent = threading.Event(), asyncio.Event()
     original, store = getattr(*transaction), system.control_plane._store
 
-    async def behind_the_gate(*arguments: Any) -> Any:
+    async def behind_the_gate(*arguments: Any, **named: Any) -> Any:
         blocked = asyncio.create_task(store.run(lambda _: gate.wait()))
         await asyncio.sleep(0)
         sent.set()
         try:
-            return await original(*arguments)
+            return await original(*arguments, **named)
         finally:
             gate.set()
             await blocked

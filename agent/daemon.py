@@ -138,6 +138,8 @@ class Daemon:
 
     async def run(self) -> None:
         """Serve. If one of the critical loops dies, so does the agent, and is started again."""
+        if self._config.failpoint:
+            log.warning("a failpoint is active", name=self._config.failpoint)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(_bounded, "records", self._records.close)
             stack.push_async_callback(_bounded, "engine", self._engine.close)

@@ -118,6 +118,8 @@ def print_tokens(config: Config, tokens: InitialTokens, *, as_json: bool) -> Non
 
 
 async def _serve(settings: Settings, path: Path) -> None:
+    if settings.config.failpoint:
+        _log.warning("a failpoint is active", name=settings.config.failpoint)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

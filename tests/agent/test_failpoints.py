@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
 import pytest
 
+from agent.config import AgentConfig
+from agent.daemon import Daemon
 from agent.failpoints import BLOCK_SECONDS, STEPS, failpoint
+from tests.agent.hosts import let_go, nobody_else
+from tests.fakes import FakeClock, FakeEngine
 
 SOURCES = Path(__file__).resolve().parents[2] / "agent"
 CALL = re.compile(r"(?:reach|step)\(\"([a-z.]+)\"\)")
@@ -23,6 +28,27 @@ def test_no_other_step_can_be_broken(setting: str) -> None:
     names = r"kill, hang, block, fail, of start\.reserved, start\.recorded"
     with pytest.raises(ValueError, match=names):
         failpoint(setting)
+
+
+@pytest.mark.parametrize("setting", ["", "start.saved:hang"])
+async def test_an_active_failpoint_is_a_warning_at_every_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, setting: str
+) -> None:
+    config = AgentConfig(
+        state_dir=tmp_path / "state",
+        socket=tmp_path / "agent.sock",
+        public_address="192.0.2.1",
+        metrics_listen="",
+        firewall_bridges=(),
+        failpoint=setting,
+    )
+    daemon = Daemon(config, FakeEngine(), FakeClock(), nobody_else)
+    work = asyncio.create_task(daemon.run(), name="agent")
+    await daemon.serving.wait()
+    await let_go(work)
+    warnings = [each for each in caplog.records if "failpoint is active" in each.getMessage()]
+    assert [each.levelname for each in warnings] == ["WARNING"] * bool(setting)
+    assert all(setting in each.getMessage() for each in warnings)
 
 
 @pytest.mark.parametrize("step", STEPS)

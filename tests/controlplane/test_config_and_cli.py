@@ -185,6 +185,21 @@ def test_a_state_that_cannot_be_used_is_told(settings: Path, tmp_path: Path) -> 
         assert "Error: cannot open" in result.output
 
 
+@pytest.mark.parametrize("failpoint", ["", "start.answered:hang"])
+def test_an_active_failpoint_is_a_warning_at_every_start(
+    settings: Path, capfd: pytest.CaptureFixture[str], failpoint: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # the start ends there
+        port = taken.getsockname()[1]
+        listen = settings.read_text().replace("127.0.0.1:0", f"127.0.0.1:{port}")
+        settings.write_text(f'failpoint = "{failpoint}"\n{listen}')
+        _run("serve", "--config", str(settings))
+    warnings = [line for line in capfd.readouterr().err.splitlines() if "failpoint is" in line]
+    assert len(warnings) == bool(failpoint)
+    for line in warnings:
+        assert f'level=warning event="a failpoint is active" name={failpoint}' in line
+
+
 def test_a_port_that_is_taken_is_told_in_one_line(settings: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

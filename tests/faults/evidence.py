@@ -53,9 +53,9 @@ test with `--seed` does the same again.
 
 Faults without a test of their number say why in the table. All ran on one machine, with cgroups of
 {cgroups}, and iptables by {iptables}; systemd did not run. Storage quotas and AppArmor are not in
-its kernel. A power cut is emulated for the control plane's database and for the state directory of
-an agent, by files from which is gone what was not synced. Elsewhere processes are killed, and disks
-are filled, made read-only and taken away, but nothing that was written is undone.
+its kernel. A power cut is emulated for the control plane's database and for the state directory
+of an agent, by files from which is gone what was not synced. Elsewhere processes are killed, and
+disks are filled, made read-only and taken away, but nothing that was written is undone.
 """
 
 

@@ -331,6 +331,7 @@ def _explore(examples: int, steps: int, *, derandomize: bool) -> None:
         logging.disable(logging.NOTSET)
 
 
+@pytest.mark.timeout(300)  # it plays as many steps on a busy machine, too
 def test_every_session_is_settled_in_the_end() -> None:
     _explore(20, 15, derandomize=True)
 

@@ -157,6 +157,7 @@ _REGISTRY_FAILS = (
     "invalid character",  # of what should be JSON
     "unexpected end of json input",
     "received unexpected http status",
+    "unknown: ",  # an error in other words than a registry's: 26.1 and 28.5
     "error parsing http",
     "internal server error",
     "bad gateway",

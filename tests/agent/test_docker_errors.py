@@ -203,6 +203,13 @@ def test_an_answer_means(call: Call, status: int, message: str, error: AgentErro
     [
         (f"manifest for {IMAGE} not found: manifest unknown: manifest unknown", ImageNotFound),
         ("name unknown: repository name not known to registry", ImageNotFound),
+        # What 26.1 and 28.5 make of answers that are HTML.
+        ("unknown: <h1>404</h1>", RegistryUnavailable),
+        ("toomanyrequests: <h1>429</h1>", RegistryUnavailable),
+        (
+            "pull access denied for x, repository does not exist or may … denied: <h1>",
+            RegistryRefused,
+        ),
         (
             "pull access denied for x, repository does not exist or may require 'docker login'",
             RegistryRefused,

@@ -91,7 +91,7 @@ class Case:
 
     part: str
     fault: Fault
-    error: type[AgentError]
+    error: type[AgentError] | tuple[type[AgentError], ...]
     told: str = ""
 
     def disturb(self, chaos: ChaosRegistry, image: PushedImage) -> None:
@@ -101,13 +101,14 @@ class Case:
 LIMITED = errs(429, "TOOMANYREQUESTS", "you have reached your limit")
 CASES = (
     Case("manifest", answers(500), RegistryUnavailable, "500 Internal Server Error"),
-    Case("manifest", answers(429, Retry_After="1"), RegistryUnavailable, "HTTP 429"),
+    Case("manifest", answers(429, Retry_After="1"), RegistryUnavailable, "429"),
     Case("manifest", LIMITED, RegistryUnavailable, "you have reached your limit"),
     Case("manifest", errs(401, "UNAUTHORIZED", "authentication required"), RegistryRefused),
     Case("manifest", errs(403, "DENIED", "requested access is denied"), RegistryRefused),
-    Case("manifest", answers(403), RegistryRefused, "HTTP 403"),
+    Case("manifest", answers(403), RegistryRefused, "403"),
     Case("manifest", errs(404, "MANIFEST_UNKNOWN", "manifest unknown"), ImageNotFound),
-    Case("manifest", answers(404), ImageNotFound),
+    # 26.1 and 28.5 do not say which status an answer had that is not a registry's.
+    Case("manifest", answers(404), (ImageNotFound, RegistryUnavailable)),
     Case("manifest", corrupts, RegistryUnavailable, "invalid character"),
     Case("manifest", breaks_off, RegistryUnavailable, "EOF"),
     Case("manifest", hangs, RegistryTimeout, "given up after"),
@@ -148,7 +149,7 @@ async def test_f43_a_failed_pull_is_told_by_its_cause_leaves_nothing_and_the_nex
         mine = host.images(SOON if case.error is RegistryTimeout else PATIENCE)
         with pytest.raises(AgentError) as raised:
             await pull(mine, image)
-        assert type(raised.value) is case.error, case
+        assert isinstance(raised.value, case.error), case
         assert case.told in str(raised.value), case
         assert any(str(raised.value) in message for message in caplog.messages)
 

@@ -9,7 +9,12 @@ import pytest
 
 from tests.harness import DockerEngine, Image, Registry, build_image, remove_traces
 
-pytest_plugins = ["tests.leaks", "tests.real_parts_policy", "tests.faults.plugin"]
+pytest_plugins = [
+    "tests.leaks",
+    "tests.real_parts_policy",
+    "tests.faults.plugin",
+    "tests.time_limits",
+]
 
 
 @pytest.fixture(scope="session")

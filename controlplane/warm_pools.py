@@ -1,5 +1,7 @@
 """Warm pools: what callers set. `fleet/standby_pools.py` has the hosts keep them."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from controlplane.clock import Clock
@@ -46,10 +48,11 @@ class WarmPools:
             case SetOutcome.NO_REGION:
                 raise NotFoundError("region", pool.location)
 
-    async def all_of(self, caller: Caller) -> list[ShownPool]:
-        """Read all pools of the caller's account."""
-        pools = await self._store.all_of(caller.account)
-        return [ShownPool(pool, self._standbys.ready(pool.id)) for pool in pools]
+    async def all_of(self, caller: Caller) -> AsyncGenerator[list[ShownPool], None]:
+        """Read all pools of the caller's account, a few at a time."""
+        async with aclosing(self._store.all_of(caller.account)) as portions:
+            async for pools in portions:
+                yield [ShownPool(pool, self._standbys.ready(pool.id)) for pool in pools]
 
     async def remove(self, caller: Caller, application: str, location: str) -> None:
         """Remove a pool of the caller's account.

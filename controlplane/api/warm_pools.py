@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
 from controlplane.api.fields import Arguments, Environment, Labels
-from controlplane.api.operation import Answer, operation
+from controlplane.api.operation import Listing, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.storage.warm_pool_store import WarmPool
 from controlplane.warm_pools import ShownPool
@@ -75,10 +75,10 @@ async def set_warm_pool(request: web.Request, body: WarmPoolBody) -> None:
 
 
 @operation()
-async def list_warm_pools(request: web.Request) -> Answer[WarmPools]:
+async def list_warm_pools(request: web.Request) -> Listing[WarmPools]:
     """List the warm pools of the account by application and region."""
-    found = await services_of(request).warm_pools.all_of(caller_of(request))
-    return Answer({"warmPools": [_listed(pool) for pool in found]})
+    found = services_of(request).warm_pools.all_of(caller_of(request))
+    return Listing("warmPools", found, _listed)
 
 
 @operation()

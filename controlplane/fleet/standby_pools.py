@@ -201,12 +201,16 @@ class StandbyPools:
         """Read what is wanted; what changes meanwhile is read again."""
         self._read_at = now
         try:
-            wanted = await self._store.wanted()
+            wanted = await self._store.wanted(self._wanted)
         except StoreError:
             self._read_at = float("-inf")
             raise
-        self._wanted = {each.pool.id: each for each in wanted}
-        self._specs.clear()
+        before, self._wanted = self._wanted, {each.pool.id: each for each in wanted}
+        self._specs = {
+            (pool, tag): spec
+            for (pool, tag), spec in self._specs.items()
+            if _run_the_same(before.get(pool), self._wanted.get(pool), tag)
+        }
         self._newest = {pool: seen for pool, seen in self._newest.items() if pool in self._wanted}
         self._places = {
             (each.pool.account, each.pool.application, each.pool.location): each.pool
@@ -301,6 +305,14 @@ class StandbyPools:
         if link is None:
             return True
         return row.size == 0 and self._tellers[row.agent].has_taken(row.pool, row.revision)
+
+
+def _run_the_same(before: WantedPool | None, now: WantedPool | None, tag: Tag) -> bool:
+    """Tell whether standbys of a pool and a tag run what they ran before."""
+    if before is None or now is None:
+        return False
+    same_pool = before.revision == now.revision
+    return same_pool and before.application == now.application and tag in now.tags
 
 
 def _new_orders(

@@ -3,7 +3,8 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlite_utils import Database
 
@@ -15,9 +16,14 @@ from controlplane.storage.warm_pool_store import ALL_POOLS, WarmPool, pool_of
 
 @dataclass(frozen=True, slots=True)
 class WantedPool:
-    """A pool, its application and the enabled tags of that, the newest first."""
+    """A pool, its application and the enabled tags of that, the newest first.
+
+    `revision` grows with every change of the pool. What standbys are started with (`env`, `args`,
+    `labels`) is there only where there shall be some.
+    """
 
     pool: WarmPool
+    revision: int
     application: Application
     tags: tuple[Tag, ...]
 
@@ -55,9 +61,26 @@ class StandbyOrderStore:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def wanted(self) -> list[WantedPool]:
-        """Read the pools of accounts that were not removed, after all that was sent before."""
-        return await self._store.run(_wanted)
+    async def wanted(self, known: Mapping[str, WantedPool]) -> list[WantedPool]:
+        """Read the pools of accounts that were not removed.
+
+        `known` are those that were read before, by id: what is large is read again only of a pool
+        that was changed since.
+        """
+        found = await self._store.read_as_one(_wanted)
+        whole = [await self._with_content(each, known.get(each.pool.id)) for each in found]
+        return [each for each in whole if each is not None]
+
+    async def _with_content(
+        self, found: WantedPool, known: WantedPool | None
+    ) -> WantedPool | None:
+        """Add what the standbys of a pool are started with; None when it was just removed."""
+        if not found.size:
+            return found
+        if known is not None and known.size and known.revision == found.revision:
+            return replace(found, pool=known.pool)
+        pools = await self._store.read(f"{ALL_POOLS} WHERE id=?", (found.pool.id,), pool_of)
+        return replace(found, pool=pools[0]) if pools else None
 
     async def all(self) -> list[OrderRow]:
         """Read the newest orders."""
@@ -91,19 +114,25 @@ class StandbyOrderStore:
 
 def _wanted(db: Database) -> list[WantedPool]:
     rows = db.execute(
-        f"{ALL_POOLS} WHERE account IN"  # noqa: S608  # a constant
-        " (SELECT name FROM account WHERE removed_ms IS NULL)"
+        "SELECT account, application, location, size, enabled, claim_signal, id, revision"
+        " FROM warm_pool WHERE account IN (SELECT name FROM account WHERE removed_ms IS NULL)"
         " ORDER BY account, application, location"
     )
-    pools = [pool_of(row) for row in rows]
-    names = {(pool.account, pool.application) for pool in pools}
+    pools = [(_bare(row[:-1]), row[-1]) for row in rows]
+    names = {(pool.account, pool.application) for pool, _ in pools}
     applications = all_applications(db, names)
     tags = _tags_of(db, names)
     return [
-        WantedPool(pool, applications[key], tuple(tags[key]))
-        for pool in pools
+        WantedPool(pool, revision, applications[key], tuple(tags[key]))
+        for pool, revision in pools
         if (key := (pool.account, pool.application)) in applications
     ]
+
+
+def _bare(row: tuple[Any, ...]) -> WarmPool:
+    account, application, location, size, enabled, claim_signal, pool_id = row
+    place = (account, application, location)
+    return WarmPool(*place, size, bool(enabled), claim_signal=claim_signal, id=pool_id)
 
 
 def _tags_of(

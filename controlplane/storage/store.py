@@ -248,10 +248,18 @@ class Store:
         Raises:
             StoreError: The database failed, or is not open.
         """
+        return await self.read_as_one(
+            lambda db: [make(row) for row in db.execute(sql, values)],
+        )
+
+    async def read_as_one(self, at: Callable[[Database], _T]) -> _T:
+        """Run long SELECTs as `read` does, all as of one moment.
+
+        Raises:
+            StoreError: The database failed, or is not open.
+        """
         with self._metrics.read_seconds.time():
-            return await asyncio.shield(
-                self._reader.send(lambda db: [make(row) for row in db.execute(sql, values)])
-            )
+            return await asyncio.shield(self._reader.send(at))
 
 
 def _go_on(then: Callable[[_T], None], committed: "asyncio.Future[_T]") -> None:

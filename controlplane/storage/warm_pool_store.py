@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -15,6 +15,9 @@ from controlplane.storage.store import Actor, Event, Store, record_event
 
 MAX_POOLS = 1000
 """Of one account: all of them are planned, and counted when a quota is."""
+
+PORTION = 5
+"""Pools that are read and shown at a time: each may have 192 KiB of env, args and labels."""
 
 _COLUMNS = "account, application, location, size, enabled, env, args, labels, claim_signal, id"
 ALL_POOLS = f"SELECT {_COLUMNS} FROM warm_pool"  # noqa: S608  # a constant
@@ -67,14 +70,16 @@ class WarmPoolStore:
         """
         return await self._store.run(lambda db: _set(db, pool, actor, now_ms), then)
 
-    async def all_of(self, account: str) -> list[WarmPool]:
-        """Read all pools of an account by application and region."""
-
-        def transaction(db: Database) -> list[WarmPool]:
-            sql = f"{ALL_POOLS} WHERE account=? ORDER BY application, location"
-            return [pool_of(row) for row in db.execute(sql, (account,))]
-
-        return await self._store.run(transaction)
+    async def all_of(self, account: str) -> AsyncGenerator[list[WarmPool], None]:
+        """Read all pools of an account by application and region, a few at a time."""
+        sql = (
+            f"{ALL_POOLS} WHERE account=? AND (application, location) > (?, ?)"
+            " ORDER BY application, location LIMIT ?"
+        )
+        last = ("", "")
+        while pools := await self._store.read(sql, (account, *last, PORTION), pool_of):
+            yield pools
+            last = (pools[-1].application, pools[-1].location)
 
     async def remove(
         self, place: tuple[str, str, str], actor: Actor, now_ms: int, then: Callable[[bool], None]

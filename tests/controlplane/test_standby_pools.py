@@ -43,14 +43,14 @@ def a_wanted_pool(*, size: int = 1) -> WantedPool:
         ports=(),
     )
     pool = WarmPool("alice", "game", "local", size, enabled=True, id=str(uuid.uuid4()))
-    return WantedPool(pool, application, ())
+    return WantedPool(pool, 1, application, ())
 
 
 @dataclass
 class Stored:
     pools: list[WantedPool]
 
-    async def wanted(self) -> list[WantedPool]:
+    async def wanted(self, _: object) -> list[WantedPool]:
         return self.pools
 
     async def all(self) -> list[OrderRow]:

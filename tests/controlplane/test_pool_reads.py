@@ -1,0 +1,112 @@
+"""How much is read of warm pools, whose env, args and labels may be large, and where."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlite_utils import Database
+
+from controlplane.storage.standby_order_store import StandbyOrderStore, WantedPool
+from controlplane.storage.store import Store
+from tests.controlplane.system import PATIENCE, System
+
+REGIONS = ("a", "b", "c", "d", "e")
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path, regions=("local", *REGIONS)) as running:
+        await running.make_application(tag=None, regions=list(REGIONS))
+        yield running
+
+
+async def put(system: System, region: str, **fields: Any) -> None:
+    body = {"size": 1, "env": {"REGION": region}, "args": ["x"], "labels": {"y": "z"}} | fields
+    answer = await system.call("PUT", f"/warm-pool/game/{region}", json=body)
+    assert answer.status == 204
+
+
+async def test_the_list_is_read_and_sent_a_few_pools_at_a_time(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.storage.warm_pool_store.PORTION", 2)
+    for region in REGIONS:
+        await put(system, region)
+    store = system.control_plane._store
+    portions: list[int] = []
+    read = store.read
+
+    async def counted(sql: str, *more: Any) -> Any:
+        found = await read(sql, *more)
+        portions.append(len(found) if "FROM warm_pool WHERE account=?" in sql else 0)
+        return found
+
+    monkeypatch.setattr(store, "read", counted)
+    answer = await system.call("GET", "/warm-pool")
+    shown = answer.json["warmPools"]
+    assert [pool["location"] for pool in shown] == list(REGIONS)
+    assert [pool["env"] for pool in shown] == [{"REGION": region} for region in REGIONS]
+    assert [count for count in portions if count] == [2, 2, 1]
+    assert answer.headers["Transfer-Encoding"] == "chunked"
+    assert (await system.call("GET", "/warm-pool", account="bob")).json == {"warmPools": []}
+
+
+async def test_plans_read_beside_the_transactions_and_only_what_was_changed(
+    system: System,
+) -> None:
+    for region in REGIONS[:3]:
+        await put(system, region)
+    await put(system, "d", size=0)
+    await put(system, "e", enabled=False)
+    store = Store(system.config.database)  # of its own: the control plane reads pools, too
+    await store.open()
+    orders = StandbyOrderStore(store)
+    large: list[str] = []
+    began, gate = threading.Event(), threading.Event()
+
+    def hold(_: Database) -> None:
+        began.set()
+        assert gate.wait(PATIENCE)
+
+    async def wanted(known: dict[str, WantedPool]) -> dict[str, WantedPool]:
+        large.clear()
+        holding = asyncio.create_task(store.run(hold))
+        assert await asyncio.to_thread(began.wait, PATIENCE)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                found = await orders.wanted(known)
+        finally:
+            gate.set()
+            await holding
+            began.clear()
+            gate.clear()
+        return {each.pool.location: each for each in found}
+
+    def by_id(found: dict[str, WantedPool]) -> dict[str, WantedPool]:
+        return {each.pool.id: each for each in found.values()}
+
+    def note(sql: str) -> None:
+        if " env," in sql:
+            large.append(sql)
+
+    await store.read_as_one(lambda db: db.conn.set_trace_callback(note))
+    first = await wanted({})
+    assert [bool(first[region].pool.env) for region in REGIONS] == [True] * 3 + [False] * 2
+    assert len(large) == 3
+    again = await wanted(by_id(first))
+    assert (again, large) == (first, [])
+    await put(system, "b", env={"REGION": "other"})
+    await put(system, "c", size=0)
+    await put(system, "d")
+    changed = await wanted(by_id(again))
+    assert len(large) == 2
+    assert changed["b"].pool.env == {"REGION": "other"}
+    assert changed["d"].pool.env == {"REGION": "d"}
+    assert changed["a"].pool is again["a"].pool
+    assert not changed["c"].pool.env
+    await store.close()

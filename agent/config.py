@@ -148,8 +148,8 @@ Address = Annotated[str, AfterValidator(_address)]
 class AgentConfig(BaseModel):
     """The settings of one agent; docs/operations.md says what each is for.
 
-    `cpu` in cores, `ram` and `disk_reserve` in MiB, all spans in seconds unless the name says
-    hours or days.
+    `cpu` in cores, `ram`, `disk_reserve` and `session_disk` in MiB, spans in seconds unless the
+    name says hours or days.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -200,6 +200,7 @@ class AgentConfig(BaseModel):
     )
     stop_grace: Annotated[float, Field(ge=0, le=3600)] = 10.0
     disk_reserve: Annotated[int, Field(ge=0)] = 2048
+    session_disk: Annotated[int, Field(ge=0, le=MOST_MEBIBYTES)] = 10_240
     artifact_spool_bytes: Annotated[int, Field(ge=LARGEST_SPOOL_BYTES)] = 1_000_000_000
     container_retention_hours: Annotated[float, Field(ge=0)] = 4.0
     log_retention_days: Annotated[float, Field(ge=0)] = 7.0

@@ -41,6 +41,7 @@ from agent.rpc import AgentService, Services
 from agent.sessions.adoption import Reconciler, Timekeeper
 from agent.sessions.capacity import Capacity
 from agent.sessions.deadlines import Deadlines
+from agent.sessions.disk_limits import DiskLimits
 from agent.sessions.disks import Disks
 from agent.sessions.drain import HostDrain
 from agent.sessions.manager import SessionManager
@@ -189,6 +190,7 @@ class Daemon:
         yield "listener", self._reconciler.listen
         yield "warm-pools", self._warm_pools.run
         yield "usage", self._usage.run
+        yield "disk-limits", DiskLimits(host, sessions).run
         yield "tls-ports", self._tls_ports.run
         yield "reloader", partial(self._reloader.run, self.serving)
         yield "watchdog", self._notifier.beat
@@ -225,6 +227,7 @@ class Daemon:
                 bind_address=config.bind_address,
                 env_prefixes=config.env_prefixes,
                 stop_grace=config.stop_grace,
+                session_disk_bytes=config.session_disk * MEBIBYTE,
             ),
             engine=self._engine,
             records=self._records,

@@ -211,6 +211,13 @@ class Engine(Interface):
         """Describe all containers that carry the label of this agent, running or not."""
         ...
 
+    async def written_bytes(self, container: str) -> int:
+        """Bytes that a container wrote: its own layer, and the volumes that its image declares.
+
+        The engine walks all of its files, so it may take long. Raises ContainerGone.
+        """
+        ...
+
     async def kill(self, container: str, signal: str) -> None:
         """Send a signal, `SIGTERM` or `SIGKILL`; nothing happens to one that does not run.
 

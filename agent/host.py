@@ -31,13 +31,17 @@ ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """What a host tells its sessions and grants them; `stop_grace` in seconds."""
+    """What a host tells its sessions and grants them; `stop_grace` in seconds.
+
+    `session_disk_bytes` is what a session may write whose spec does not say, 0 for no limit.
+    """
 
     agent_id: str
     public_address: str
     bind_address: str
     env_prefixes: tuple[str, ...]
     stop_grace: float
+    session_disk_bytes: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -42,7 +42,7 @@ class Policy(BaseModel):
 
     Only `host_network` has to be allowed: a session in the host's network reaches whatever listens
     on its loopback. `allowed_registries` are `host[:port]`, in whatever case; `max_cpu` in cores,
-    `max_ram` in MiB and `max_gpus` are those of one session's limits.
+    `max_ram` and `max_disk` in MiB, and `max_gpus` are those of one session's limits.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,6 +51,7 @@ class Policy(BaseModel):
     max_cpu: Annotated[float, Field(gt=0)] | None = None
     max_ram: Annotated[float, Field(gt=0)] | None = None
     max_gpus: Annotated[int, Field(ge=0)] | None = None
+    max_disk: Annotated[float, Field(gt=0)] | None = None
     host_network: bool = False
 
     def check_image(self, image: str) -> None:
@@ -69,6 +70,7 @@ class Policy(BaseModel):
             ("max_cpu", self.max_cpu, spec.limits.nano_cpus / 10**9),
             ("max_ram", self.max_ram, spec.limits.memory_bytes / MEBIBYTE),
             ("max_gpus", self.max_gpus, max(spec.limits.gpus, spec.reservation.gpus)),
+            ("max_disk", self.max_disk, spec.disk_bytes / MEBIBYTE),
         )
         for key, most, amount in asked:
             if most is not None and amount > most:

@@ -36,6 +36,7 @@ RELOADABLE = frozenset(
         "start_slots",
         "stop_grace",
         "disk_reserve",
+        "session_disk",
         "container_retention_hours",
         "log_retention_days",
         "log_level",
@@ -93,7 +94,11 @@ class Parts:
         config, host = settings.config, self.host
         lent, firewall = self.lent(config), Firewall(config.firewall())  # all or nothing
         logging.getLogger().setLevel(config.log_level.upper())
-        host.settings = replace(host.settings, stop_grace=config.stop_grace)
+        host.settings = replace(
+            host.settings,
+            stop_grace=config.stop_grace,
+            session_disk_bytes=config.session_disk * MEBIBYTE,
+        )
         host.policy = self.images.policy = settings.policy
         host.capacity.max_sessions = config.max_sessions
         host.capacity.lend(lent)

@@ -67,6 +67,8 @@ def spec_from_proto(spec: pb.SessionSpec) -> SessionSpec:
     _refuse_nul("spec.env", [*spec.env.keys(), *spec.env.values()])
     if any(not name or "=" in name for name in spec.env):
         raise InvalidArgument("spec.env", "a name is empty or holds '='")
+    if spec.disk_bytes < 0:
+        raise InvalidArgument("spec.disk_bytes", "it is negative")
     return SessionSpec(
         identity=_identity(spec.identity, "spec.identity"),
         image=checked_reference(spec.image),
@@ -78,6 +80,7 @@ def spec_from_proto(spec: pb.SessionSpec) -> SessionSpec:
         restart=spec.restart,
         ttl=_ttl(spec, "spec.ttl"),
         ports=_port_requests(spec.ports),
+        disk_bytes=spec.disk_bytes,
     )
 
 

@@ -72,6 +72,7 @@ class _Held:
     log_breaks: list[tuple[int, AgentError]] = field(default_factory=list)
     dropped: int = 0
     files: dict[str, bytes] = field(default_factory=dict)
+    written: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -234,6 +235,10 @@ class FakeEngine:
         held.poke()
         self._ends.pop(process).set()
         self._tell(held)
+
+    def write_files(self, container: str, size: int) -> None:
+        """Let the program have written so many bytes."""
+        self._find(container).written = size
 
     def bind(self, container: str) -> None:
         """Let the program of a running container bind all its ports."""
@@ -409,6 +414,10 @@ class FakeEngine:
     async def images(self) -> frozenset[str]:
         async with self._call("images"):
             return frozenset(self._images)
+
+    async def written_bytes(self, container: str) -> int:
+        async with self._call("written_bytes", container):
+            return self._find(container).written
 
     async def image_sizes(self) -> dict[str, int]:
         async with self._call("image_sizes"):

@@ -28,7 +28,8 @@ class Timeouts:
     `read`: no work for the engine, so it hangs. `create` unpacks nothing. `start`: 20 at once on
     two cores took 23 s (M20). `kill` waits for nothing. `remove` takes down a network and a file
     system, behind starts. `stream`: the first answer and the longest silence of a body that the
-    engine has at hand. `pull`: the longest silence of a pull, which tries a slow registry again.
+    engine has at hand. `walk`: of all files of a container. `pull`: the longest silence of a pull,
+    which tries a slow registry again.
     """
 
     read: float = 10.0
@@ -38,6 +39,7 @@ class Timeouts:
     remove: float = 60.0
     stream: float = 30.0
     pull: float = 120.0
+    walk: float = 120.0
 
 
 T = TypeVar("T")

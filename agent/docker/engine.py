@@ -112,6 +112,15 @@ class DockerEngine:
         )
         return await self._listing.described(entries)
 
+    async def written_bytes(self, container: str) -> int:
+        """Bytes that a container wrote: its own layer, and the volumes that its image declares."""
+        # Without the container's turn: nobody waits for the walk, least of all a kill.
+        return await self._ask(
+            Call("written-bytes"),
+            self._timeouts.walk,
+            lambda api: docker_sdk.written_bytes(api, container),
+        )
+
     async def kill(self, container: str, signal: str) -> None:
         """Send a signal; nothing happens to one that does not run."""
         call = Call("kill", container=container, changes=True)

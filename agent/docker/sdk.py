@@ -34,7 +34,7 @@ from agent.docker.errors import (
 from agent.docker.image_settings import why_refused
 from agent.docker.program import why_not_run
 from agent.engine import FORMAT, LABEL_FORMAT, Container
-from agent.errors import EngineError, EngineTimeout, ImageCannotRun
+from agent.errors import ContainerGone, EngineError, EngineTimeout, ImageCannotRun
 from agent.processes import live_process
 
 Client = docker.APIClient
@@ -228,6 +228,31 @@ def inspect(api: docker.APIClient, container: str) -> Container:
     answer = api.inspect_container(container)
     pid = pid_of(answer)
     return container_of(answer, None if pid is None else live_process(pid))
+
+
+def written_bytes(api: docker.APIClient, container: str) -> int:
+    """What a container, by its id, wrote to its layer and to the volumes of its image."""
+    entries = api.containers(all=True, size=True, filters={"id": container})
+    if not entries:
+        raise ContainerGone(container)
+    mounts = entries[0].get("Mounts") or ()
+    volumes = {mount["Name"] for mount in mounts if mount.get("Type") == "volume"}
+    sizes = [int(entries[0].get("SizeRw", 0))]
+    if volumes:
+        sizes += _volume_sizes(api, volumes)
+    if min(sizes) < 0:
+        raise EngineError("written-bytes", "the engine could not measure all of it")
+    return sum(sizes)
+
+
+def _volume_sizes(api: docker.APIClient, names: set[str]) -> list[int]:
+    """The bytes of some volumes; an engine before API 1.42 measures all else there is, too."""
+    url = f"{api.base_url}/v{api.api_version}/system/df"
+    answer = api.get(url, params={"type": "volume"}, timeout=api.timeout)
+    if not answer.ok:
+        raise EngineError("written-bytes", answer.text)
+    volumes = answer.json()["Volumes"] or ()
+    return [int(each["UsageData"]["Size"]) for each in volumes if each["Name"] in names]
 
 
 def unless_so(call: Call, act: Callable[..., object], *args: str) -> None:

@@ -56,6 +56,11 @@ class MeasuredEngine:
         with self._measured("list", self._clock):
             return await self._engine.list(agent_id)
 
+    async def written_bytes(self, container: str) -> int:
+        """Bytes that a container wrote."""
+        with self._measured("written-bytes", self._clock):
+            return await self._engine.written_bytes(container)
+
     async def kill(self, container: str, signal: str) -> None:
         """Send a signal."""
         with self._measured("kill", self._clock):

@@ -147,6 +147,20 @@ class Disks:
         return tuple(self._seen.values())
 
     @property
+    def engine_free_bytes(self) -> int | None:
+        """What the engine's disks had free at the last look; None when that is not known."""
+        engine = self._engine_disks()
+        return sum(disk.free_bytes for disk in engine) if engine else None
+
+    @property
+    def engine_is_low(self) -> bool:
+        """True when a disk of the engine was low on room at the last look."""
+        return any(disk.is_low for disk in self._engine_disks())
+
+    def _engine_disks(self) -> list[Disk]:
+        return [self._seen[path] for path in self._engine_dirs & self._seen.keys()]
+
+    @property
     def short(self) -> Disk | None:
         """One that keeps sessions from being started, as of the last look."""
         return next((disk for disk in self._seen.values() if disk.is_short), None)
@@ -168,7 +182,7 @@ class Disks:
     def take_shortage(self) -> Shortage:
         """Where room is to be made, as of the last look and what was asked for since."""
         state = self._seen.get(self._state_dir)
-        engine = [self._seen[path] for path in self._engine_dirs & self._seen.keys()]
+        engine = self._engine_disks()
         shared = state is not None and any(disk.device == state.device for disk in engine)
         logs = self._room_asked or (state is not None and state.is_low)
         containers = any(disk.is_low for disk in engine) or (shared and logs)

@@ -124,6 +124,8 @@ def ended(session: Session, container: Container | None, *, now: float) -> Sessi
         detail = "the engine calls it running, but its process is gone"
     else:
         detail = container.error
+    if session.stop_reason is EndReason.DISK:
+        detail = detail or "its container wrote more than its limit of disk"
     known = container is not None and not container.is_running
     end_time = container.end_time if container and container.end_time else now
     return session.to(

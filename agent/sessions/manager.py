@@ -241,6 +241,12 @@ class SessionManager:
                 self._host.metrics.lifetime_over(life.session, self._host.clock)
                 self._end(life, EndReason.TTL)
 
+    def end_beyond_disk(self, internal_id: str) -> None:
+        """End a session that has written more than its limit of disk; nothing if it has ended."""
+        life = self._lives.get(internal_id)
+        if life is not None and not life.session.state.ended:
+            self._end(life, EndReason.DISK)
+
     async def set_drain(self, order: DrainOrder) -> tuple[float | None, int]:
         """Begin or call off a drain, and have every game read of it in its session.json.
 

@@ -56,6 +56,7 @@ class EndReason(enum.Enum):
     HOST_RESTART = "host_restart"
     HOST_LOST = "host_lost"
     ENGINE_ERROR = "engine_error"
+    DISK = "disk"
 
 
 class Protocol(enum.Enum):
@@ -146,6 +147,7 @@ class SessionSpec:
     """Everything that a start needs; two starts of one internal id must carry equal specs.
 
     `image` is a reference by digest, `ttl` is in seconds from the start of the container.
+    `disk_bytes` is what its container may write, 0 for the host's own limit.
     """
 
     identity: Identity
@@ -158,6 +160,7 @@ class SessionSpec:
     restart: bool = False
     ttl: float | None = None
     ports: tuple[PortRequest, ...] = ()
+    disk_bytes: int = 0
 
     @property
     def in_host(self) -> bool:

@@ -86,6 +86,7 @@ def spec_out(spec: SessionSpec) -> agent_pb2.SessionSpec:
         reservation=_resources_out(spec.reservation),
         limits=_resources_out(spec.limits),
         ports=[_port_out(port) for port in spec.ports],
+        disk_bytes=spec.disk_bytes,
     )
 
 

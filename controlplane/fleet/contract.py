@@ -37,6 +37,7 @@ class EndReason(StrEnum):
     HOST_RESTART = "host_restart"
     HOST_LOST = "host_lost"
     ENGINE_ERROR = "engine_error"
+    DISK = "disk"
 
 
 class Protocol(StrEnum):
@@ -120,7 +121,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """Everything a start needs; `ttl` in seconds, `image` by digest."""
+    """Everything a start needs; `ttl` in seconds, `image` by digest.
+
+    `disk_bytes` is what the container may write, 0 for the limit of its host.
+    """
 
     identity: Identity
     image: str
@@ -132,6 +136,7 @@ class SessionSpec:
     reservation: Resources
     limits: Resources
     ports: tuple[PortRequest, ...]
+    disk_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ SPEC = replace(
             max_cpu=2,
             max_ram=512,
             max_gpus=1,
+            max_disk=1,
         ),
     ],
 )
@@ -53,6 +54,7 @@ def test_the_network_of_the_host_is_to_be_allowed() -> None:
         (Policy(allowed_registries=("127.0.0.1:500",)), SPEC),
         (Policy(max_cpu=1.99), SPEC),
         (Policy(max_ram=511), SPEC),
+        (Policy(max_disk=99), replace(SPEC, disk_bytes=100 * 2**20)),
         (Policy(max_gpus=0), SPEC),
         (Policy(max_gpus=1), replace(SPEC, reservation=Resources(gpus=2))),
         (load_policy(None), replace(SPEC, network_mode=NetworkMode.HOST)),

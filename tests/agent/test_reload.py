@@ -134,6 +134,7 @@ def _changes(folder: Path) -> dict[str, tuple[Any, Callable[[Daemon], object], o
         "start_slots": (3, lambda d: host(d).start_slots.slots, 3),
         "stop_grace": (0.5, lambda d: host(d).settings.stop_grace, 0.5),
         "disk_reserve": (1, lambda d: host(d).disks.reserve_bytes, MEBIBYTE),
+        "session_disk": (1, lambda d: host(d).settings.session_disk_bytes, MEBIBYTE),
         "container_retention_hours": (1, lambda d: d._reconciler.rules.container_seconds, 3600),
         "log_retention_days": (1, lambda d: d._reconciler.rules.log_seconds, 86400),
         "log_level": ("error", lambda _: logging.getLogger().level, logging.ERROR),

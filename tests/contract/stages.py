@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -59,6 +60,9 @@ class Stage(Interface):
 
     async def ready(self, container: Container, runs: int = 1) -> None:
         """Return when the program has written `ready` in so many runs of its container."""
+
+    async def write_file(self, container: Container, size: int) -> None:
+        """Let the program write a file of so many bytes."""
 
     def occupied(self, protocol: Protocol) -> contextlib.AbstractContextManager[int]:
         """A port that somebody else on the host has."""
@@ -129,6 +133,9 @@ class FakeStage:
     async def ready(self, container: Container, runs: int = 1) -> None:
         self.engine.write_log(container.container, b"ready\n")
 
+    async def write_file(self, container: Container, size: int) -> None:
+        self.engine.write_files(container.container, size)
+
     @contextlib.contextmanager
     def occupied(self, protocol: Protocol) -> Iterator[int]:
         self.engine.occupy(protocol.value, 20_000)
@@ -163,6 +170,11 @@ class DockerStage:
                 if seen.count(b"ready\n") == runs:
                     return
         raise AssertionError(f"it ended with {seen!r}")
+
+    async def write_file(self, container: Container, size: int) -> None:
+        assert container.process is not None
+        path = Path(f"/proc/{container.process.pid}/root/written")
+        await asyncio.to_thread(path.write_bytes, os.urandom(size))
 
     @contextlib.contextmanager
     def occupied(self, protocol: Protocol) -> Iterator[int]:

@@ -22,6 +22,7 @@ from agent.sessions.session import NetworkMode, Process, Protocol
 from tests.contract.images import PAYLOAD, SAVE
 from tests.contract.stages import (
     EXIT_CODE,
+    MEBIBYTE,
     FakeStage,
     Stage,
     port,
@@ -135,6 +136,14 @@ class TestLife:
             assert found.exit_code == 137
             told.append(found.oom_killed)
         assert any(told)
+
+    async def test_what_a_container_wrote_is_measured(self, stage: Stage) -> None:
+        container, neighbour = await running(stage), await running(stage)
+        before = await stage.engine.written_bytes(container.container)
+        await stage.write_file(container, 3 * MEBIBYTE)
+        wrote = await stage.engine.written_bytes(container.container) - before
+        assert 3 * MEBIBYTE <= wrote < 4 * MEBIBYTE
+        assert await stage.engine.written_bytes(neighbour.container) == before
 
     async def test_the_host_network_does_without_ports(self, stage: Stage) -> None:
         ports = (port(Protocol.UDP, 7777),)
@@ -270,6 +279,7 @@ class TestRefusals:
         for call in (
             stage.engine.start(NOBODY),
             stage.engine.inspect(NOBODY),
+            stage.engine.written_bytes(NOBODY),
             stage.engine.kill(NOBODY, "SIGTERM"),
         ):
             with pytest.raises(ContainerGone) as error:

@@ -253,6 +253,8 @@ class _EndReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EndReason.V
     """Its host was lost; only a control plane says so."""
     END_REASON_ENGINE_ERROR: _EndReason.ValueType  # 8
     """The engine failed it."""
+    END_REASON_DISK: _EndReason.ValueType  # 9
+    """Its container had written more than its limit of disk."""
 
 class EndReason(_EndReason, metaclass=_EndReasonEnumTypeWrapper):
     """EndReason says why a session ended."""
@@ -275,6 +277,8 @@ END_REASON_HOST_LOST: EndReason.ValueType  # 7
 """Its host was lost; only a control plane says so."""
 END_REASON_ENGINE_ERROR: EndReason.ValueType  # 8
 """The engine failed it."""
+END_REASON_DISK: EndReason.ValueType  # 9
+"""Its container had written more than its limit of disk."""
 Global___EndReason: _TypeAlias = EndReason  # noqa: Y015
 
 class _Protocol:
@@ -532,6 +536,7 @@ class SessionSpec(_message.Message):
     RESERVATION_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     PORTS_FIELD_NUMBER: _builtins.int
+    DISK_BYTES_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     image: _builtins.str
@@ -540,6 +545,10 @@ class SessionSpec(_message.Message):
     """True to start the process again when it fails."""
     network_mode: Global___NetworkMode.ValueType
     """How the container is connected."""
+    disk_bytes: _builtins.int
+    """Bytes that its container may write: beyond them the session ends with reason DISK. 0 for the
+    host's own limit.
+    """
     @_builtins.property
     def identity(self) -> Global___Identity:
         """Whose it is."""
@@ -582,10 +591,11 @@ class SessionSpec(_message.Message):
         reservation: Global___Resources | None = ...,
         limits: Global___Resources | None = ...,
         ports: _abc.Iterable[Global___PortRequest] | None = ...,
+        disk_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "limits", b"limits", "reservation", b"reservation", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "env", b"env", "format", b"format", "identity", b"identity", "image", b"image", "limits", b"limits", "network_mode", b"network_mode", "ports", b"ports", "reservation", b"reservation", "restart", b"restart", "ttl", b"ttl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "disk_bytes", b"disk_bytes", "env", b"env", "format", b"format", "identity", b"identity", "image", b"image", "limits", b"limits", "network_mode", b"network_mode", "ports", b"ports", "reservation", b"reservation", "restart", b"restart", "ttl", b"ttl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1326,7 +1336,7 @@ class StopSessionRequest(_message.Message):
     internal_id: _builtins.str
     """The session's internal id."""
     reason: Global___EndReason.ValueType
-    """STOPPED when not set. TTL, EXITED, OOM and HOST_RESTART are refused."""
+    """STOPPED when not set. TTL, EXITED, OOM, HOST_RESTART and DISK are refused."""
     discard: _builtins.bool
     """True when nobody will ask for the session again, as after an attempt at a start that was given
     up: once it has ended, its container, log and record are removed.

@@ -1,0 +1,138 @@
+"""What the containers of sessions have written, and the end of those that wrote too much.
+
+A container writes to the disk that all sessions of its host share. Docker Engine can bound that on
+few file systems, and does not report on which, so starts with a bound could fail. So this is a
+watch, not a quota: a session ends once it is seen beyond its limit.
+
+The engine walks all files of a container to measure it. So it is asked about one at a time and
+rests after each, all the longer the more files there are. Between two looks the free room of the
+engine's disk shows who may have come to its limit: it has shrunk by as much as that one had left.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+from agent.clock import rest_after
+from agent.errors import AgentError, ContainerGone
+from agent.host import Host
+from agent.sessions.manager import SessionManager
+from agent.sessions.session import Session, State
+from tiltyard.journal.events import get_logger
+
+log = get_logger(__name__)
+
+LOOK_SECONDS = 30.0
+"""Each container is looked at this often, while that is cheap."""
+LOW_LOOK_SECONDS = 5.0
+"""The same while the engine's disk is low on room."""
+LOOK_LONGEST_SECONDS = 600.0
+"""However expensive it is, a container is looked at this often."""
+OWN_REST = 99.0
+"""A container is not looked at again for this many times as long as the last look took."""
+REST_LONGEST_SECONDS = 60.0
+"""Between two looks, of whichever containers."""
+IDLE_SECONDS = 1.0
+"""While no container is due."""
+LOOKS_OF_A_ROUND = 32
+"""Then it is decided again who is the most urgent."""
+
+_WRITES = frozenset({State.RUNNING, State.RESTARTING})
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a look at a container found, and what the engine's disk had free then.
+
+    `at` is in seconds of the monotonic clock, `took` in seconds.
+    """
+
+    at: float
+    took: float = 0.0
+    written: int = 0
+    free: int | None = None
+
+
+class DiskLimits:
+    """Looks at the containers of all sessions of a host, one at a time."""
+
+    def __init__(self, host: Host, sessions: SessionManager) -> None:
+        self._host = host
+        self._sessions = sessions
+        self._looks: dict[str, _Look] = {}
+
+    async def run(self) -> None:
+        """Look for ever."""
+        clock = self._host.clock
+        while True:
+            due = self._most_urgent()
+            for session in due:
+                look = await self._look(session)
+                await clock.sleep(rest_after(look.took, REST_LONGEST_SECONDS))
+            if not due:
+                await clock.sleep(IDLE_SECONDS)
+
+    def _most_urgent(self) -> list[Session]:
+        """Whom to look at now: who may have come to its limit, then who was not seen for longest.
+
+        While the disk is low, who has written most comes first.
+        """
+        now, free = self._host.clock.monotonic(), self._host.disks.engine_free_bytes
+        limited = {
+            session.internal_id: session
+            for session in self._sessions.all()
+            if session.state in _WRITES and session.container and self._limit(session)
+        }
+        self._looks = {
+            internal_id: self._looks.get(internal_id, _Look(now, free=free))
+            for internal_id in limited
+        }
+        is_low = self._host.disks.engine_is_low
+        due = []
+        for internal_id, session in limited.items():
+            look = self._looks[internal_id]
+            grown = 0 if look.free is None or free is None else look.free - free
+            suspected = grown > 0 and look.written + grown > self._limit(session)
+            if now - look.at >= _interval(look, soon=suspected or is_low):
+                urgency = -look.written if is_low else look.at
+                due.append((not suspected, urgency, internal_id))
+        return [limited[key] for *_, key in heapq.nsmallest(LOOKS_OF_A_ROUND, due)]
+
+    async def _look(self, session: Session) -> _Look:
+        host, internal_id = self._host, session.internal_id
+        began, free = host.clock.monotonic(), host.disks.engine_free_bytes
+        written = self._looks[internal_id].written
+        try:
+            written = await host.engine.written_bytes(session.container)
+        except ContainerGone:
+            pass  # its own task sees to that
+        except AgentError as error:  # what is not known ends nobody
+            log.warning("what it wrote is not known", session=internal_id, error=str(error))
+        else:
+            self._judge(session, written)
+        now = host.clock.monotonic()
+        look = self._looks[internal_id] = _Look(now, now - began, written, free)
+        return look
+
+    def _judge(self, session: Session, written: int) -> None:
+        limit = self._limit(session)
+        if limit and written > limit:
+            log.warning(
+                "ended by its limit of disk",
+                session=session.internal_id,
+                written=written,
+                limit=limit,
+            )
+            self._sessions.end_beyond_disk(session.internal_id)
+
+    def _limit(self, session: Session) -> int:
+        """Bytes that a session may write; 0 for no limit."""
+        return session.spec.disk_bytes or self._host.settings.session_disk_bytes
+
+
+def _interval(look: _Look, *, soon: bool) -> float:
+    """Seconds from one look at a container to the next."""
+    if soon:
+        return max(LOW_LOOK_SECONDS, rest_after(look.took, LOOK_LONGEST_SECONDS))
+    return min(max(LOOK_SECONDS, OWN_REST * look.took), LOOK_LONGEST_SECONDS)

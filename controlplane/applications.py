@@ -56,6 +56,7 @@ class ApplicationEdit:
     limits: Resources | None = None
     reservation: Resources | None = None
     ports: tuple[PortRequest, ...] | None = None
+    disk_bytes: int | None = None
 
     def applied_to(
         self, current: Application, registries: Mapping[str, Registry], allows: AllowsNetwork

@@ -113,4 +113,5 @@ def session_spec(
         reservation=application.reservation,
         limits=application.limits,
         ports=ports,
+        disk_bytes=application.disk_bytes,
     )

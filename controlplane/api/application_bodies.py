@@ -49,6 +49,16 @@ class ResourcesBody(Body):
         return Resources(round(self.cpu * NANO), round(self.ram * MEBI), int(self.gpu or 0))
 
 
+class LimitsBody(ResourcesBody):
+    """What a session is capped at; `disk` is what it may write, in MiB, else its host decides."""
+
+    disk: Annotated[float, Field(ge=1, le=1_000_000_000)] | None = None
+
+    def disk_bytes(self) -> int:
+        """Bytes that a session may write; 0 for the limit of its host."""
+        return round((self.disk or 0) * MEBI)
+
+
 class PortBindingBody(Body):
     """A port that the application listens on."""
 
@@ -112,7 +122,7 @@ class ApplicationBody(Body):
     repository: _Repository
     tagKeep: _TagKeep  # noqa: N815  # the interface's name
     networkMode: _NetworkMode  # noqa: N815  # the interface's name
-    limits: ResourcesBody
+    limits: LimitsBody
     reservation: Annotated[ResourcesBody, AfterValidator(_covered)]
     nodePool: Name  # noqa: N815  # the interface's name
     regions: _Regions
@@ -132,6 +142,7 @@ class ApplicationBody(Body):
             limits=self.limits.resources(),
             reservation=self.reservation.resources(),
             ports=tuple(port.port() for port in self.ports),
+            disk_bytes=self.limits.disk_bytes(),
         )
 
 
@@ -142,7 +153,7 @@ class ApplicationEditBody(Body):
     repository: _Repository | None = None
     tagKeep: _TagKeep | None = None  # noqa: N815  # the interface's name
     networkMode: _NetworkMode | None = None  # noqa: N815  # the interface's name
-    limits: ResourcesBody | None = None
+    limits: LimitsBody | None = None
     reservation: Annotated[ResourcesBody | None, AfterValidator(_covered)] = None
     nodePool: Name | None = None  # noqa: N815  # the interface's name
     regions: _Regions | None = None
@@ -160,6 +171,7 @@ class ApplicationEditBody(Body):
             limits=None if self.limits is None else self.limits.resources(),
             reservation=None if self.reservation is None else self.reservation.resources(),
             ports=None if self.ports is None else tuple(port.port() for port in self.ports),
+            disk_bytes=None if self.limits is None else self.limits.disk_bytes(),
         )
 
 
@@ -175,6 +187,12 @@ class ListedResources(TypedDict):
     cpu: float
     ram: float
     gpu: NotRequired[int]
+
+
+class ListedLimits(ListedResources):
+    """What a session is capped at; `disk` in MiB where the application says it."""
+
+    disk: NotRequired[float]
 
 
 class ListedPort(TypedDict):
@@ -195,7 +213,7 @@ class ListedApplication(TypedDict):
     networkMode: _NetworkMode
     nodePool: str
     regions: list[str]
-    limits: ListedResources
+    limits: ListedLimits
     reservation: ListedResources
     ports: list[ListedPort]
 
@@ -210,7 +228,7 @@ def listed(application: Application) -> ListedApplication:
         "networkMode": application.network_mode.value,
         "nodePool": application.node_pool,
         "regions": list(application.regions),
-        "limits": _resources(application.limits),
+        "limits": _resources(application.limits, application.disk_bytes),
         "reservation": _resources(application.reservation),
         "ports": [
             {"requested": port.container, "protocol": port.protocol.value, "tls": port.tls}
@@ -219,11 +237,13 @@ def listed(application: Application) -> ListedApplication:
     }
 
 
-def _resources(resources: Resources) -> ListedResources:
-    shown: ListedResources = {
+def _resources(resources: Resources, disk_bytes: int = 0) -> ListedLimits:
+    shown: ListedLimits = {
         "cpu": resources.nano_cpus / NANO,
         "ram": resources.memory_bytes / MEBI,
     }
     if resources.gpus:
         shown["gpu"] = resources.gpus
+    if disk_bytes:
+        shown["disk"] = disk_bytes / MEBI
     return shown

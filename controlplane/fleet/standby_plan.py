@@ -101,6 +101,7 @@ def standby_spec(wanted: WantedPool, tag: Tag) -> SessionSpec:
         reservation=application.reservation,
         limits=application.limits,
         ports=application.ports,
+        disk_bytes=application.disk_bytes,
     )
 
 

@@ -18,13 +18,16 @@ MAX_APPLICATIONS = 1000
 
 _COLUMNS = (
     "account, name, registry, repository, tag_keep, network_mode, node_pool, regions, limits,"
-    " reservation, ports"
+    " reservation, ports, disk_bytes"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What an account runs: an image's repository and how a session of it is made."""
+    """What an account runs: an image's repository and how a session of it is made.
+
+    `disk_bytes` is what a session may write, 0 for the limit of its host.
+    """
 
     account: str
     name: str
@@ -37,6 +40,7 @@ class Application:
     limits: Resources
     reservation: Resources
     ports: tuple[PortRequest, ...]
+    disk_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,7 @@ def _create(
         return TooManyApplications()
     db.execute(
         f"INSERT INTO application({_COLUMNS}, created_ms)"  # noqa: S608
-        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
         (*_row(application), now_ms),
     )
     event = Event(now_ms, "application.created", application.account, actor, application.name)
@@ -176,7 +180,7 @@ def _edit(
     if fields:
         with bounded_pools(db, key[0]):
             db.execute(
-                f"UPDATE application SET ({_COLUMNS}) = (?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
+                f"UPDATE application SET ({_COLUMNS}) = (?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
                 " WHERE account=? AND name=?",
                 (*_row(changed), *key),
             )
@@ -221,12 +225,15 @@ def _row(application: Application) -> tuple[str | int, ...]:
         json.dumps(asdict(application.limits)),
         json.dumps(asdict(application.reservation)),
         json.dumps([asdict(port) for port in application.ports]),
+        application.disk_bytes,
     )
 
 
-def _application(row: tuple[str, str, str, str, int, str, str, str, str, str, str]) -> Application:
+def _application(
+    row: tuple[str, str, str, str, int, str, str, str, str, str, str, int],
+) -> Application:
     account, name, registry, repository, tag_keep, network_mode, node_pool = row[:7]
-    regions, limits, reservation, ports = (json.loads(text) for text in row[7:])
+    regions, limits, reservation, ports = (json.loads(text) for text in row[7:11])
     return Application(
         account,
         name,
@@ -239,6 +246,7 @@ def _application(row: tuple[str, str, str, str, int, str, str, str, str, str, st
         Resources(**limits),
         Resources(**reservation),
         tuple(_port(port) for port in ports),
+        row[11],
     )
 
 

@@ -328,6 +328,10 @@ _HOST_NETWORK = """
 ALTER TABLE node_pool ADD COLUMN host_network INTEGER NOT NULL DEFAULT 0;
 """
 
+_DISK_LIMITS = """
+ALTER TABLE application ADD COLUMN disk_bytes INTEGER NOT NULL DEFAULT 0;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST,
     _LOOKUPS,
@@ -347,6 +351,7 @@ MIGRATIONS: tuple[str, ...] = (
     _AUTHORITIES,
     _FILTERS,
     _HOST_NETWORK,
+    _DISK_LIMITS,
 )
 
 

@@ -75,7 +75,7 @@ async def test_every_field_can_change_and_what_is_absent_stays(system: Places) -
         "repository": "studio/other",
         "tagKeep": 7,
         "networkMode": "host",
-        "limits": {"cpu": 2, "ram": 512, "gpu": 1},
+        "limits": {"cpu": 2, "ram": 512, "gpu": 1, "disk": 1.5},
         "reservation": {"cpu": 0.5, "ram": 128},
         "nodePool": "big",
         "regions": ["elsewhere", "local"],
@@ -198,7 +198,7 @@ async def test_running_sessions_keep_what_they_started_with(system: Places) -> N
     before = (await system.call("GET", "/session/old")).json
     changes: dict[str, Any] = {
         "ports": [],
-        "limits": {"cpu": 4, "ram": 1024},
+        "limits": {"cpu": 4, "ram": 1024, "disk": 300},
         "reservation": {"cpu": 3, "ram": 9},
     }
     assert (await system.edit(**changes, regions=["elsewhere"])).status == 204
@@ -212,6 +212,7 @@ async def test_running_sessions_keep_what_they_started_with(system: Places) -> N
     assert [len(spec.ports) for spec in specs] == [2, 0]
     assert [spec.reservation.nano_cpus for spec in specs] == [10**9, 3 * 10**9]
     assert [spec.limits.nano_cpus for spec in specs] == [10**9, 4 * 10**9]
+    assert [spec.disk_bytes for spec in specs] == [0, 300 * 2**20]
     assert (await system.call("DELETE", "/session/old")).status == 204
 
 

@@ -43,6 +43,8 @@ async def test_an_application_is_made_and_listed(system: System) -> None:
         ({"limits": {"cpu": True, "ram": 1}}, ("limits.cpu",)),
         ({"limits": {"cpu": 0.5, "ram": 256}}, ("reservation",)),
         ({"reservation": {"cpu": 1, "ram": 256, "gpu": 0.5}}, ("reservation.gpu",)),
+        ({"limits": {"cpu": 1, "ram": 256, "disk": 0.5}}, ("limits.disk",)),
+        ({"reservation": {"cpu": 1, "ram": 256, "disk": 1}}, ("reservation.disk",)),
         ({"regions": []}, ("regions",)),
         ({"ports": [{"requested": 0, "protocol": "tcp", "tls": False}]}, ("ports[0].requested",)),
         ({"ports": [{"requested": 1, "protocol": "udp", "tls": True}]}, ("ports[0].tls",)),

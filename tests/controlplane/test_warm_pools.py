@@ -159,10 +159,11 @@ async def test_revisions_grow_and_what_changes_nothing_is_not_told(system: Syste
 
 async def test_an_edit_of_the_application_is_told(system: System) -> None:
     await keep(system)
-    body = {"limits": {"cpu": 2, "ram": 512}}
+    body = {"limits": {"cpu": 2, "ram": 512, "disk": 100}}
     assert (await system.call("PUT", "/application/game", json=body)).status == 204
     await eventually(lambda: len(system.agent.orders) == 2)
     assert system.agent.orders[-1].spec.limits.nano_cpus == 2 * 10**9
+    assert system.agent.orders[-1].spec.disk_bytes == 100 * 2**20
     assert system.agent.orders[-1].size == 3
 
 

@@ -1,0 +1,94 @@
+"""A session that writes more than its limit of disk ends; nobody else does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from agent.docker.engine import DockerEngine
+from tests.demo_game import Image
+from tests.deployment import APPLICATION
+from tests.docker.stack import Stack, a_stack, eventually
+from tests.harness import Registry
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(240)]
+
+MEBIBYTE = 2**20
+LIMIT = 64
+"""MiB that a session may write here."""
+PATIENCE = 120.0
+"""Seconds for a look at its container, on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Stack]:
+    with a_stack(docker_engine, registry, demo_image, session_disk=10 * LIMIT) as made:
+        limits = {"cpu": 1, "ram": 64, "disk": LIMIT}
+        made.client.put(f"/application/{APPLICATION}", {"limits": limits}).expect(204)
+        yield made
+
+
+def write_as(pid: int, path: str, size: int) -> None:
+    """Write a file into the container of a process."""
+    with Path(f"/proc/{pid}/root{path}").open("wb") as file:
+        file.writelines(os.urandom(MEBIBYTE) for _ in range(size // MEBIBYTE))
+
+
+def pid_of(stack: Stack, session_id: str) -> int:
+    return int(stack.record(session_id)["process"]["pid"])
+
+
+def report_of(stack: Stack, session_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = stack.client.get(f"/session/{session_id}/report").expect(200).json()
+    return found
+
+
+def test_a_session_that_writes_beyond_its_limit_ends_and_its_neighbour_runs_on(
+    stack: Stack,
+) -> None:
+    large = stack.start(id="large", restart=True)["id"]
+    small = stack.start(id="small", restart=True)["id"]
+    before = pid_of(stack, small)
+    write_as(pid_of(stack, small), "/file", LIMIT // 2 * MEBIBYTE)
+    write_as(pid_of(stack, large), "/file", 2 * LIMIT * MEBIBYTE)
+    eventually(lambda: stack.status(large) == "exited", "it is ended", patience=PATIENCE)
+    report = report_of(stack, large)
+    assert report["end_reason"] == "disk"
+    assert "limit of disk" in report["detail"]
+    assert (report["restartCount"], report["failedRuns"]) == (0, [])
+    assert [each["status"] for each in report["timeline"]][-2:] == ["shuttingdown", "exited"]
+    assert stack.status(small) == "running"
+    assert pid_of(stack, small) == before
+    stack.client.delete_session(small).expect(204)
+
+
+def test_what_is_written_to_a_volume_of_the_image_counts(
+    docker_engine: Path, demo_image: Image
+) -> None:
+    client = docker.DockerClient(f"unix://{docker_engine}")
+    client.images.pull(demo_image.reference)
+    container = client.containers.run(demo_image.reference, detach=True, volumes=["/data"])
+    other = client.containers.run(demo_image.reference, detach=True, volumes=["/data"])
+    try:
+        for each, size in ((container, 3), (other, 5)):
+            each.reload()
+            write_as(each.attrs["State"]["Pid"], "/data/file", size * MEBIBYTE)
+
+        async def measured() -> int:
+            engine = DockerEngine(str(docker_engine))
+            try:
+                return await engine.written_bytes(str(container.id))
+            finally:
+                await engine.close()
+
+        assert 3 * MEBIBYTE <= asyncio.run(measured()) < 4 * MEBIBYTE
+    finally:
+        for each in (container, other):
+            each.remove(force=True, v=True)
+        client.close()

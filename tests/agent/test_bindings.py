@@ -171,9 +171,11 @@ async def test_a_look_at_few_sockets_does_not_wait_for_one_at_many(
     long = asyncio.create_task(
         bindings.all_bound(other, NetworkMode.BRIDGE, ports(Protocol.UDP, many))
     )
+    await asyncio.sleep(0)  # its short look comes first
     try:
         async with asyncio.timeout(30):
-            assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1))
+            for _ in range(2):  # the first one may still come before the long look
+                assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1))
         assert not long.done()
     finally:
         os.write(kernel, udp_table(1, many)[:60_000].encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -13,7 +14,9 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from agent.daemon import SERVER_OPTIONS
+from agent.errors import ErrorReason
 from agent.image_wire import image_batches
+from agent.statuses import GRPC_CODES
 from controlplane.fleet.agent_client import REASON_METADATA
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
@@ -34,8 +37,8 @@ Script = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[None]]
 async def refuse(
     context: grpc.aio.ServicerContext[Any, Any], reason: str, text: str = "as scripted"
 ) -> NoReturn:
-    """End a call as an agent does: the reason in the trailing metadata."""
-    code = grpc.StatusCode.FAILED_PRECONDITION
+    """End a call as an agent does: its status, and the reason in the trailing metadata."""
+    code = GRPC_CODES[ErrorReason[reason]]
     await context.abort(code, text, ((REASON_METADATA, reason),))
 
 
@@ -63,6 +66,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.beat = 2.0
         self.sessions: dict[str, agent_pb2.Session] = {}
         self.tombstones: set[str] = set()
+        self._specs: dict[str, agent_pb2.SessionSpec] = {}
         self.started: list[agent_pb2.StartSessionRequest] = []
         self.stopped: list[str] = []
         self.pulled: list[str] = []
@@ -250,10 +254,11 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.most_starts_in_flight = max(self.most_starts_in_flight, self.starts_in_flight)
         try:
             self.started.append(request)
+            await self._admit(request, context)
             if self.before_start is not None:
                 await self.before_start(request, context)
             if request.internal_id in self.tombstones:
-                await refuse(context, "SESSION_STOPPED")
+                await refuse(context, "SESSION_STOPPED")  # during the start
             session = self._make(request)
             if self.after_start is not None:
                 await self.after_start(request, context)
@@ -370,16 +375,14 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         if self.before_claim is not None:
             await self.before_claim(request, context)
         session = self.sessions.get(request.internal_id)
-        if session is None or session.state not in _LIVE:
+        if session is None or not _is_claimable(session, request):
             await refuse(context, "STANDBY_NOT_CLAIMABLE")
         assert session is not None
-        same = session.identity.session_id == request.identity.session_id
-        is_free = session.warm_pool and (request.again or not session.in_doubt)
-        if not is_free and not (same and not session.warm_pool):
-            await refuse(context, "STANDBY_NOT_CLAIMABLE")
         self.claimed.append(request)
         pool_id = session.warm_pool
         session.identity.CopyFrom(request.identity)
+        if request.HasField("ttl") and pool_id:
+            session.expire_time.FromNanoseconds(time.time_ns() + request.ttl.ToNanoseconds())
         session.injected_env["TILTYARD_SESSION_ID"] = request.identity.session_id
         session.warm_pool, session.in_doubt = "", False
         self._tell(session)
@@ -412,7 +415,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         """Have as many standbys of a pool as was ordered and fit, of what was ordered."""
         order = self.pools.get(pool_id, agent_pb2.SetWarmPoolRequest())
         mine = [s for s in self.standbys if s.warm_pool == pool_id]
-        kept = [s for s in mine if s.image == order.spec.image][: order.size]
+        kept = [s for s in mine if self._specs[s.internal_id] == order.spec][: order.size]
         ids = {session.internal_id for session in kept}
         gone = [session for session in mine if session.internal_id not in ids]
         for session in gone:
@@ -430,12 +433,28 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         start.spec.identity.session_id = start.internal_id
         session = self._new(start)
         session.warm_pool, session.warm_pool_revision = order.pool_id, order.revision
+        self._specs[session.internal_id] = order.spec
         return session
 
+    async def _admit(self, request: agent_pb2.StartSessionRequest, context: Any) -> None:
+        """Refuse what an agent with room refuses before it begins."""
+        internal_id = request.internal_id
+        if internal_id in self.sessions:
+            if self._specs.get(internal_id, request.spec) != request.spec:
+                await refuse(context, "SPEC_CONFLICT")
+        elif internal_id in self.tombstones:
+            await refuse(context, "SESSION_STOPPED")
+        elif self.host.draining:
+            await refuse(context, "DRAINING")
+        elif request.spec.image not in self.images:
+            await refuse(context, "IMAGE_MISSING")
+
     def _make(self, request: agent_pb2.StartSessionRequest) -> agent_pb2.Session:
-        session = self._new(request)
-        self._tell(session)
-        return copy.deepcopy(session)
+        """Start a session, or join the start of its id."""
+        if request.internal_id not in self.sessions:
+            self._specs[request.internal_id] = copy.deepcopy(request.spec)
+            self._tell(self._new(request))
+        return copy.deepcopy(self.sessions[request.internal_id])
 
     def _new(self, request: agent_pb2.StartSessionRequest) -> agent_pb2.Session:
         spec = request.spec
@@ -516,6 +535,19 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         stamped = copy.deepcopy(response)
         stamped.incarnation, stamped.sequence = self.incarnation, self.sequence
         return stamped
+
+
+def _is_claimable(session: agent_pb2.Session, request: agent_pb2.ClaimSessionRequest) -> bool:
+    """Return True for a ready standby, and for what this request has claimed already."""
+    if session.state not in _LIVE:
+        return False
+    if not session.warm_pool:
+        return _names(session.identity) == _names(request.identity)
+    return request.again or (session.HasField("ready_time") and not session.in_doubt)
+
+
+def _names(identity: agent_pb2.Identity) -> tuple[str, str, str]:
+    return identity.account, identity.session_id, identity.application
 
 
 def _report(session: agent_pb2.Session, log: bytes) -> agent_pb2.GetReportResponse:

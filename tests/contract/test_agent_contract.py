@@ -1,0 +1,299 @@
+"""What a control plane relies on of an agent: the fake one and the daemon do the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from agent.clock import SystemClock
+from agent.config import AgentConfig
+from agent.daemon import Daemon
+from agent.engine import container_name
+from tests.agent.hosts import nobody_else
+from tests.agent.samples import IMAGE, an_id
+from tests.contract.test_agent_service import DEADLINE, POOL, pool_request, refused, start_request
+from tests.controlplane.fake_agent import FakeAgent
+from tests.fakes import FakeEngine
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+_ENDED = {pb.STATE_EXITED, pb.STATE_DEAD}
+
+
+@dataclass
+class Side:
+    """One of the two agents, its client, and what a watcher knows of its sessions."""
+
+    stub: Any
+    binds: Callable[[bool], None]
+    """Have what starts from now on bind its ports at once, or not before `bind`."""
+    bind: Callable[[str], None]
+    known: dict[str, pb.Session] = field(default_factory=dict)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def follow(self) -> None:
+        async for message in self.stub.Watch(pb.WatchRequest()):
+            async with self.changed:
+                self.known |= {s.internal_id: s for s in message.sessions.sessions}
+                self.changed.notify_all()
+
+    async def becomes(self, internal_id: str, holds: Callable[[pb.Session], bool]) -> pb.Session:
+        """Wait until a session is reported so."""
+        async with asyncio.timeout(DEADLINE), self.changed:
+            await self.changed.wait_for(
+                lambda: internal_id in self.known and holds(self.known[internal_id])
+            )
+        return self.known[internal_id]
+
+    async def standbys(self, size: int, *, is_ready: bool = True) -> list[pb.Session]:
+        """Wait until so many standbys are reported, ready or not."""
+
+        def found() -> list[pb.Session]:
+            return [
+                session
+                for session in self.known.values()
+                if session.warm_pool == POOL
+                and session.state == pb.STATE_RUNNING
+                and session.HasField("ready_time") == is_ready
+            ]
+
+        async with asyncio.timeout(DEADLINE), self.changed:
+            await self.changed.wait_for(lambda: len(found()) == size)
+        return found()
+
+    async def start(self, request: pb.StartSessionRequest) -> pb.Session:
+        session: pb.Session = (await self.stub.StartSession(request, timeout=DEADLINE)).session
+        return session
+
+    async def stop(self, internal_id: str, **fields: Any) -> pb.Session:
+        request = pb.StopSessionRequest(internal_id=internal_id, **fields)
+        session: pb.Session = (await self.stub.StopSession(request, timeout=DEADLINE)).session
+        return session
+
+    async def claim(self, request: pb.ClaimSessionRequest) -> pb.Session:
+        session: pb.Session = (await self.stub.ClaimSession(request, timeout=DEADLINE)).session
+        return session
+
+    async def refuses(self, call: Any) -> str:
+        """Return the reason for which a call is refused."""
+        return await refused(call)
+
+
+@pytest.fixture
+def clock() -> SystemClock:
+    return SystemClock()  # reads a file, as no fixture on the event loop may
+
+
+@pytest.fixture(params=["fake", "daemon"])
+async def agent(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: SystemClock
+) -> AsyncIterator[Side]:
+    made = _fake(tmp_path) if request.param == "fake" else _daemon(tmp_path, clock)
+    async with made as side:
+        following = asyncio.create_task(side.follow())
+        yield side
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _fake(folder: Path) -> AsyncIterator[Side]:
+    fake = FakeAgent(folder)
+    fake.images.append(IMAGE)
+    await fake.start()
+
+    def binds(at_once: bool) -> None:
+        fake.binds_at_once = at_once
+
+    async with grpc.aio.insecure_channel(fake.address) as channel:
+        yield Side(agent_pb2_grpc.AgentServiceStub(channel), binds, fake.bind)
+    await fake.stop()
+
+
+@asynccontextmanager
+async def _daemon(folder: Path, clock: SystemClock) -> AsyncIterator[Side]:
+    engine = FakeEngine()
+    engine.add_image(IMAGE)
+    config = AgentConfig(
+        state_dir=folder / "state",
+        socket=folder / "agent.sock",
+        public_address="192.0.2.1",
+        metrics_listen="",
+        cpu=8,
+        ram=4096,
+        stop_grace=0.05,
+        firewall_bridges=(),
+    )
+
+    def binds(at_once: bool) -> None:
+        engine.binds_at_once = at_once
+
+    daemon = Daemon(config, engine, clock, nobody_else)
+    work = asyncio.create_task(daemon.run())
+    await daemon.serving.wait()
+    async with grpc.aio.insecure_channel(f"unix:{config.socket}") as channel:
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        while not (await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).reconciled:
+            await asyncio.sleep(0)
+        yield Side(stub, binds, lambda internal_id: engine.bind(container_name(internal_id)))
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+def claim_request(standby: pb.Session, **identity: str) -> pb.ClaimSessionRequest:
+    named: dict[str, Any] = {"account": "acme", "session_id": "m1", "application": "game"}
+    return pb.ClaimSessionRequest(
+        internal_id=standby.internal_id, identity=pb.Identity(**named | identity)
+    )
+
+
+async def test_a_start_of_a_known_id_joins_it_or_conflicts(agent: Side) -> None:
+    request = start_request()
+    session = await agent.start(request)
+    assert session.state == pb.STATE_RUNNING
+    assert session.identity == request.spec.identity
+    again = await agent.start(request)
+    assert (again.internal_id, again.ports) == (session.internal_id, session.ports)
+    assert again.create_time == session.create_time
+    request.spec.env["OTHER"] = "x"
+    call = agent.stub.StartSession(request, timeout=DEADLINE)
+    assert await agent.refuses(call) == "SPEC_CONFLICT"
+
+
+async def test_a_stop_ends_a_session_and_may_be_repeated(agent: Side) -> None:
+    request = start_request()
+    await agent.start(request)
+    for _ in range(2):
+        ended = await agent.stop(request.internal_id)
+        assert (ended.state, ended.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
+    assert (await agent.start(request)).state == pb.STATE_EXITED
+    reported = await agent.becomes(request.internal_id, lambda s: s.state in _ENDED)
+    assert reported.end_reason == pb.END_REASON_STOPPED
+
+
+async def test_a_stop_that_comes_first_refuses_the_start(agent: Side) -> None:
+    request = start_request()
+    stop = pb.StopSessionRequest(internal_id=request.internal_id)
+    for _ in range(2):
+        call = agent.stub.StopSession(stop, timeout=DEADLINE)
+        assert await agent.refuses(call) == "SESSION_NOT_FOUND"
+    call = agent.stub.StartSession(request, timeout=DEADLINE)
+    assert await agent.refuses(call) == "SESSION_STOPPED"
+
+
+async def test_a_stop_that_discards_leaves_nothing_to_start_again(agent: Side) -> None:
+    request = start_request()
+    await agent.start(request)
+    ended = await agent.stop(request.internal_id, discard=True)
+    assert ended.state == pb.STATE_EXITED
+    stop = pb.StopSessionRequest(internal_id=request.internal_id)
+    call = agent.stub.StopSession(stop, timeout=DEADLINE)
+    assert await agent.refuses(call) == "SESSION_NOT_FOUND"
+    call = agent.stub.StartSession(request, timeout=DEADLINE)
+    assert await agent.refuses(call) == "SESSION_STOPPED"
+
+
+async def test_an_image_that_is_not_there_is_refused(agent: Side) -> None:
+    request = start_request(image="127.0.0.1:5000/other@sha256:" + "b" * 64)
+    call = agent.stub.StartSession(request, timeout=DEADLINE)
+    assert await agent.refuses(call) == "IMAGE_MISSING"
+
+
+async def test_a_drained_host_refuses_starts_until_that_is_called_off(agent: Side) -> None:
+    kept = await agent.start(start_request())
+    drain = pb.SetDrainRequest(revision=2, draining=True)
+    assert (await agent.stub.SetDrain(drain, timeout=DEADLINE)).sessions == 1
+    call = agent.stub.StartSession(start_request(), timeout=DEADLINE)
+    assert await agent.refuses(call) == "DRAINING"
+    stale = pb.SetDrainRequest(revision=1)
+    assert await agent.refuses(agent.stub.SetDrain(stale, timeout=DEADLINE)) == "STALE_REVISION"
+    await agent.stub.SetDrain(pb.SetDrainRequest(revision=3), timeout=DEADLINE)
+    assert (await agent.start(start_request())).state == pb.STATE_RUNNING
+    assert agent.known[kept.internal_id].state == pb.STATE_RUNNING
+
+
+async def test_a_pool_is_filled_claimed_and_filled_again(agent: Side) -> None:
+    await agent.stub.SetWarmPool(pool_request(2), timeout=DEADLINE)
+    standby, _ = await agent.standbys(2)
+    assert standby.identity.session_id == standby.internal_id
+    assert standby.warm_pool_revision == 1
+    claim = claim_request(standby)
+    session = await agent.claim(claim)
+    assert (session.internal_id, session.identity) == (standby.internal_id, claim.identity)
+    assert (session.warm_pool, session.warm_pool_revision) == ("", 1)
+    assert session.injected_env["TILTYARD_SESSION_ID"] == "m1"
+    assert (await agent.claim(claim)).identity == claim.identity
+    await agent.becomes(standby.internal_id, lambda s: not s.warm_pool)
+    assert standby.internal_id not in {each.internal_id for each in await agent.standbys(2)}
+
+
+@pytest.mark.parametrize("other", ["account", "session_id", "application"])
+async def test_a_session_is_not_claimed_by_another(agent: Side, other: str) -> None:
+    await agent.stub.SetWarmPool(pool_request(1), timeout=DEADLINE)
+    (standby,) = await agent.standbys(1)
+    await agent.claim(claim_request(standby))
+    call = agent.stub.ClaimSession(claim_request(standby, **{other: "other"}), timeout=DEADLINE)
+    assert await agent.refuses(call) == "STANDBY_NOT_CLAIMABLE"
+
+
+async def test_a_standby_is_claimed_once_it_is_ready(agent: Side) -> None:
+    agent.binds(False)
+    await agent.stub.SetWarmPool(pool_request(1), timeout=DEADLINE)
+    (standby,) = await agent.standbys(1, is_ready=False)
+    claim = claim_request(standby)
+    call = agent.stub.ClaimSession(claim, timeout=DEADLINE)
+    assert await agent.refuses(call) == "STANDBY_NOT_CLAIMABLE"
+    agent.bind(standby.internal_id)
+    await agent.standbys(1)
+    assert (await agent.claim(claim)).identity == claim.identity
+
+
+async def test_what_has_ended_or_is_unknown_is_not_claimed(agent: Side) -> None:
+    await agent.stub.SetWarmPool(pool_request(1), timeout=DEADLINE)
+    (standby,) = await agent.standbys(1)
+    await agent.stop(standby.internal_id)
+    for internal_id in (standby.internal_id, an_id()):
+        claim = claim_request(pb.Session(internal_id=internal_id))
+        call = agent.stub.ClaimSession(claim, timeout=DEADLINE)
+        assert await agent.refuses(call) == "STANDBY_NOT_CLAIMABLE"
+
+
+async def test_a_pool_takes_no_older_order_and_ends(agent: Side) -> None:
+    await agent.stub.SetWarmPool(pool_request(2, 3), timeout=DEADLINE)
+    await agent.standbys(2)
+    await agent.stub.SetWarmPool(pool_request(1, 4), timeout=DEADLINE)
+    (kept,) = await agent.standbys(1)
+    assert kept.warm_pool_revision == 3  # what it runs is the same since then
+    stale = agent.stub.SetWarmPool(pool_request(5, 3), timeout=DEADLINE)
+    assert await agent.refuses(stale) == "STALE_REVISION"
+    end = pb.SetWarmPoolRequest(pool_id=POOL, revision=5)
+    await agent.stub.SetWarmPool(end, timeout=DEADLINE)
+    assert await agent.standbys(0) == []
+
+
+async def test_an_order_of_another_spec_replaces_the_standbys(agent: Side) -> None:
+    await agent.stub.SetWarmPool(pool_request(1), timeout=DEADLINE)
+    (older,) = await agent.standbys(1)
+    changed = pool_request(1, 2, ttl=None, env={"MODE": "new"})
+    await agent.stub.SetWarmPool(changed, timeout=DEADLINE)
+    ended = await agent.becomes(older.internal_id, lambda s: s.state in _ENDED)
+    assert ended.end_reason == pb.END_REASON_STOPPED
+    (newer,) = await agent.standbys(1)
+    assert newer.warm_pool_revision == 2
+
+
+async def test_a_claim_gives_a_lifetime(agent: Side) -> None:
+    await agent.stub.SetWarmPool(pool_request(1), timeout=DEADLINE)
+    (standby,) = await agent.standbys(1)
+    claim = claim_request(standby)
+    claim.ttl.CopyFrom(Duration(seconds=600))
+    assert not standby.HasField("expire_time")
+    assert (await agent.claim(claim)).HasField("expire_time")

@@ -60,8 +60,8 @@ async def take_answer(
     fleet.tell_change(link)  # its slot is free, and theirs who wait for one
     verdict = await reports.confirm(agent, session, clock.now_ms())
     start.attempt = None
-    if verdict is Verdict.STOP:
-        start.is_stopped = True
+    start.is_stopped |= verdict is Verdict.STOP_REQUESTED
+    if verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:
         fleet.stop_session(agent, internal_id)
     identity = start.spec.identity
     _log.info(

@@ -197,7 +197,7 @@ class HostWatch:
                 self._link.unclaimed.discard(internal_id)
             if verdict is Verdict.WAIT:
                 self._waiting[internal_id] = session
-            elif verdict is Verdict.STOP:
+            elif verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:
                 self.stop_session(internal_id)
             elif verdict is Verdict.CLAIM:
                 self._claims.repeat(internal_id)

@@ -152,6 +152,7 @@ class SessionStore:
     ) -> None:
         """Take a failed attempt off its session, which has none until the next one begins.
 
+        One that its host has reported meanwhile stays: it is what the session became.
         `abandon` writes it to the ledger: something may have come of it.
         """
 
@@ -160,7 +161,7 @@ class SessionStore:
                 abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
             db.execute(
                 "UPDATE session SET internal_id=NULL, agent=NULL, host=''"
-                " WHERE account=? AND id=? AND internal_id=?",
+                " WHERE account=? AND id=? AND internal_id=? AND NOT confirmed",
                 (account, session_id, attempt.internal_id),
             )
 

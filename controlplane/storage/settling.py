@@ -39,6 +39,8 @@ class Verdict(Enum):
 
     KEEP = auto()
     STOP = auto()
+    STOP_REQUESTED = auto()
+    """To be stopped, as somebody asked for it."""
     WAIT = auto()
     """To be judged again: another start of its id is not settled yet."""
     CLAIM = auto()
@@ -106,8 +108,8 @@ def _judge_own(
         _write(db, by, session, told)
     elif session.state.ended:
         end_missing(db, by.agent, session.internal_id, by.now_ms)
-    if stopped:
-        return _stopped(session)
+    if stopped and not session.state.ended:
+        return Verdict.STOP_REQUESTED
     return Verdict.CLAIM if session.is_standby and not session.state.ended else Verdict.KEEP
 
 

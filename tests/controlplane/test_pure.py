@@ -196,6 +196,10 @@ def test_full_buckets_of_starts_are_dropped_and_no_other() -> None:
         assert rate.take(f"a{number}", "eu", number / 10) is None
         assert len(rate._buckets) <= SWEEP
     assert ("busy", "eu") in rate._buckets
+    partly = StartRate(rate=1, burst=2)
+    for number in range(3 * SWEEP):
+        assert partly.take(f"a{number}", "eu", 0.0) is None
+    assert [partly.take("a0", "eu", 0.0) for _ in range(2)] == [None, 1]
     crowded = StartRate(rate=1, burst=1)
     for _ in range(2):
         answers = [crowded.take(f"a{number}", "eu", 0.0) for number in range(3 * SWEEP)]

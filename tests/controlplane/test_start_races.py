@@ -14,8 +14,11 @@ import pytest
 from controlplane.errors import StoreError
 from controlplane.start_request import StartRequest
 from controlplane.storage.account_store import Caller
+from controlplane.storage.report_store import ReportStore
+from controlplane.storage.session_store import SessionStore
 from tests.controlplane.fake_agent import refusing
 from tests.controlplane.system import System, assert_error, eventually
+from tests.controlplane.test_stop_races import Gate, hold
 from tiltyard.agent.v1 import agent_pb2
 
 
@@ -134,6 +137,78 @@ async def test_the_end_of_a_given_up_attempt_is_not_the_sessions(pair: System) -
     assert len(second.live) == 1
     assert (await pair.call("DELETE", "/session/x")).status == 204
     await pair.nothing_is_left()
+
+
+async def test_a_snapshot_does_not_free_the_id_of_a_start_between_two_hosts(
+    pair: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refused attempt leaves its row before the host's reports count for it again."""
+    first, second = pair.agents
+    first.before_start = refusing("NO_CAPACITY")
+    gate = Gate()
+    hold(monkeypatch, gate, SessionStore, "end_attempt", after=False)
+    post = asyncio.create_task(pair.start(id="x"))
+    await gate.reached.wait()
+    first.tell_snapshot()
+    first.change_host(start_slots=7)
+    await eventually(lambda: slots(pair, 0) == 7)
+    second.change_host(start_slots=8)
+    await eventually(lambda: slots(pair, 1) == 8)
+    gate.opened.set()
+    assert (await post).status == 201
+    assert [session.identity.session_id for session in second.live] == ["x"]
+
+
+async def test_what_a_host_has_reported_of_a_start_that_fails_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ran, and is stopped: its row tells of it until it is forgotten."""
+    confirm = ReportStore.confirm
+
+    async def failing(*args: Any) -> None:
+        await confirm(*args)
+        raise StoreError("as scripted")
+
+    async with System(tmp_path) as system:
+        await system.make_application()
+        with monkeypatch.context() as broken:
+            broken.setattr(ReportStore, "confirm", failing)
+            assert_error(await system.start(id="x"), 503)
+        await system.becomes("x", "exited")
+        await system.nothing_is_left()
+
+
+async def test_what_came_of_an_attempt_is_stopped_when_the_database_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, not with the next snapshot of its host."""
+
+    async def failing(*_: Any, **__: Any) -> None:
+        raise StoreError("as scripted")
+
+    async with System(tmp_path) as system:
+        await system.make_application()
+        monkeypatch.setattr(SessionStore, "end_attempt", failing)
+        system.agent.after_start = refusing("ENGINE_TIMEOUT")
+        assert_error(await system.start(id="x"), 503)
+        await eventually(lambda: not system.agent.live)
+        await system.nothing_is_left()
+
+
+async def test_a_call_to_a_host_leaves_time_for_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.starts.RESERVE", 40.0)
+    left: list[float] = []
+
+    async def note(_: Any, context: Any) -> None:
+        left.append(context.time_remaining())
+
+    async with System(tmp_path, start_timeout=60.0) as system:
+        await system.make_application()
+        system.agent.before_start = note
+        assert (await system.start(id="x")).status == 201
+    assert 0 < left[0] < 25
 
 
 async def test_a_database_that_fails_once_does_not_keep_the_id(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from controlplane.storage.account_store import Caller
 from controlplane.storage.session_store import SessionStore
 from controlplane.storage.store import Actor
 from tests.controlplane.fake_agent import refusing
-from tests.controlplane.system import System, assert_error, eventually
+from tests.controlplane.system import PATIENCE, System, assert_error, eventually
 
 ROUNDS, AT_ONCE, DELETERS = 2000, 4, 4
 SMALL = {"cpu": 0.01, "ram": 8}
@@ -26,14 +26,15 @@ ALICE = Caller("alice", "token", frozenset())
 
 
 class Gate:
-    """Holds what passes until it is opened."""
+    """Holds what passes until it is opened, but never for good: a test that fails has to end."""
 
     def __init__(self) -> None:
         self.reached, self.opened = asyncio.Event(), asyncio.Event()
 
     async def passes(self, *_: Any) -> None:
         self.reached.set()
-        await self.opened.wait()
+        async with asyncio.timeout(2 * PATIENCE):
+            await self.opened.wait()
 
 
 @pytest.fixture
@@ -49,10 +50,10 @@ def hold(
     """Have a method wait at a gate, before or after it does its work."""
     method: Callable[..., Awaitable[Any]] = getattr(owner, name)
 
-    async def held(*args: Any) -> Any:
+    async def held(*args: Any, **more: Any) -> Any:
         if not after:
             await gate.passes()
-        outcome = await method(*args)
+        outcome = await method(*args, **more)
         if after:
             await gate.passes()
         return outcome

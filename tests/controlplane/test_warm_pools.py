@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from controlplane.claims import MAX_TRIES
@@ -645,6 +646,38 @@ async def test_no_standby_is_claimed_for_a_session_that_is_to_be_stopped(system:
     assert (system.agent.claimed, system.agent.started) == ([], [])
     await nothing_is_held_that_nobody_owns(system)
     assert await ready(system) == 3
+
+
+async def test_a_claim_counts_in_the_start_rate(tmp_path: Path) -> None:
+    async with System(tmp_path, start_rate=0.001, start_burst=1) as system:
+        await system.make_application()
+        await keep(system)
+        assert (await system.start(id="x")).status == 201
+        assert_error(await system.start(id="y"), 420)
+        assert len(system.agent.claimed) == 1
+
+
+async def test_two_hosts_that_do_not_answer_a_claim_make_a_cold_start(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    async def dies(request: Any, context: Any) -> None:
+        asked.append(request.internal_id)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+
+    system = System(tmp_path, agents=4)
+    system.prefer(*system.agents)
+    for agent in system.agents[:3]:
+        agent.host.free_sessions = 1
+    async with system:
+        await system.make_application()
+        await keep(system, size=4)
+        assert sum(share > 0 for share in shares(system)) >= 3
+        for agent in system.agents:
+            agent.pools.clear()  # nothing is refilled
+            agent.before_claim = dies
+        assert (await system.start(id="x")).status == 201
+        assert len(asked) == 2
+        assert sum(len(agent.started) for agent in system.agents) == 1
 
 
 # ---- aliases

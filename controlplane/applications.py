@@ -1,7 +1,7 @@
 """Applications: use cases, and the rules for a repository's name."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 from controlplane.clock import Clock
@@ -207,9 +207,9 @@ class Applications:
             raise InvalidRequestError((Violation("image", text),))
         return application, tags
 
-    async def all_of(self, caller: Caller) -> list[Application]:
-        """Read all applications of the caller's account."""
-        return await self._store.all_of(caller.account)
+    def all_of(self, caller: Caller) -> AsyncGenerator[list[Application], None]:
+        """Read all applications of the caller's account by name, some at a time."""
+        return self._store.all_of(caller.account)
 
 
 def local_repository(registry: Registry, repository: str) -> str | None:

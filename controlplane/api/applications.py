@@ -10,7 +10,7 @@ from controlplane.api.application_bodies import (
     TagBody,
     listed,
 )
-from controlplane.api.operation import Answer, operation
+from controlplane.api.operation import Answer, Listing, operation
 from controlplane.api.queries import Query, UpTo1000
 from controlplane.api.services import caller_of, services_of
 
@@ -53,10 +53,10 @@ async def create_application(request: web.Request, body: ApplicationBody) -> Ans
 
 
 @operation()
-async def list_applications(request: web.Request) -> Answer[Applications]:
+async def list_applications(request: web.Request) -> Listing[Applications]:
     """List the applications of the account by name."""
-    found = await services_of(request).applications.all_of(caller_of(request))
-    return Answer({"applications": [listed(application) for application in found]})
+    found = services_of(request).applications.all_of(caller_of(request))
+    return Listing("applications", found, listed)
 
 
 @operation()

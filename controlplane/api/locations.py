@@ -1,9 +1,11 @@
 """Regions, the tags that they have, and where there is room."""
 
+from collections.abc import Iterable
+
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from controlplane.api.operation import NO_STORE, Answer, operation
+from controlplane.api.operation import NO_STORE, Answer, Listing, one_portion, operation
 from controlplane.api.services import caller_of, services_of
 
 
@@ -33,9 +35,10 @@ class Locations(TypedDict):
 
 
 @operation()
-async def list_regions(request: web.Request) -> Answer[Regions]:
+async def list_regions(request: web.Request) -> Listing[Regions]:
     """List the regions."""
-    return Answer({"regions": await services_of(request).fleet_store.regions()})
+    found = await services_of(request).fleet_store.regions()
+    return Listing("regions", one_portion(found), str)
 
 
 @operation()
@@ -50,14 +53,16 @@ async def tag_exists(request: web.Request) -> Answer[TagExistence]:
 
 
 @operation(headers=NO_STORE)
-async def available_locations(request: web.Request) -> Answer[Locations]:
+async def available_locations(request: web.Request) -> Listing[Locations]:
     """List the regions that can host an application now, with addresses to ping.
 
     `image` is the application's name. The answer changes with every session: do not keep it.
     """
     locations = services_of(request).locations
     found = await locations.available(caller_of(request), request.match_info["image"])
-    return Answer(
-        {"locations": [{"id": region, "ips": list(ips)} for region, ips in found.items()]},
-        headers=NO_STORE,
-    )
+    return Listing("locations", one_portion(list(found.items())), _location, headers=NO_STORE)
+
+
+def _location(found: tuple[str, Iterable[str]]) -> Location:
+    region, ips = found
+    return {"id": region, "ips": list(ips)}

@@ -7,6 +7,7 @@ takes `body` and `query` only where the call has them, and gets them read and ch
 place of an answer is a 204. Its docstring is the call's summary and description.
 """
 
+import asyncio
 import inspect
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -29,7 +30,14 @@ ANYWHERE = frozenset({400, 503})
 NO_STORE = {"Cache-Control": "no-store"}
 """Of an answer that nobody on the way may keep."""
 
+AT_ONCE = 20
+"""Entries of a list that are encoded at once: some 10 ms, where they are the largest."""
+
+CHUNK = 64 * 1024
+"""Bytes of a list that are sent at once, or more where its entries are large."""
+
 _Shape = TypeVar("_Shape")
+_Item = TypeVar("_Item")
 _Handle = Callable[..., Awaitable[Any]]
 
 
@@ -41,24 +49,43 @@ class Answer(Generic[_Shape]):
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+async def one_portion(items: Sequence[_Item]) -> AsyncGenerator[Sequence[_Item], None]:
+    """Give a list that was read as a whole to a Listing."""
+    yield items
+
+
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[_Shape]):
-    """A list that may be long: `{key: [...]}` as JSON, made and sent a portion after the other."""
+    """A list that may be long: `{key: [...]}` as JSON, made and sent a portion after the other.
+
+    `rest` are properties beside the list.
+    """
 
     key: str
     portions: AsyncGenerator[Sequence[Any], None]
     show: Callable[[Any], Any]
+    rest: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Encode portion by portion."""
-        start = f'{{"{self.key}": ['
+        """Encode some entries at a time, between which others have their turn."""
+        text = f'{{"{self.key}": ['
+        comma = ""
         async with aclosing(self.portions) as portions:
             async for portion in portions:
-                if portion:
-                    entries = json.dumps([self.show(item) for item in portion])[1:-1]
-                    yield (start + entries).encode()
-                    start = ", "
-        yield b"]}" if start == ", " else f"{start}]}}".encode()
+                for first in range(0, len(portion), AT_ONCE):
+                    shown = [self.show(item) for item in portion[first : first + AT_ONCE]]
+                    text += comma + json.dumps(shown)[1:-1]
+                    comma = ", "
+                    if len(text) >= CHUNK:
+                        yield text.encode()
+                        text = ""
+                        await asyncio.sleep(0)
+                if comma and text:
+                    yield text.encode()
+                    text = ""
+        rest = "".join(f", {json.dumps(key)}: {json.dumps(self.rest[key])}" for key in self.rest)
+        yield f"{text}]{rest}}}".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +158,11 @@ async def _send(request: web.Request, listing: Listing[Any]) -> web.StreamRespon
         pieces = [await anext(chunks), await anext(chunks, None), await anext(chunks, None)]
         if pieces[2] is None:
             body = b"".join(piece for piece in pieces if piece is not None)
-            return web.Response(body=body, content_type=JSON, charset="utf-8")
-        response = web.StreamResponse(headers={"Content-Type": f"{JSON}; charset=utf-8"})
+            return web.Response(
+                body=body, content_type=JSON, charset="utf-8", headers=listing.headers
+            )
+        headers = {**listing.headers, "Content-Type": f"{JSON}; charset=utf-8"}
+        response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         try:
             for piece in pieces:

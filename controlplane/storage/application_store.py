@@ -1,7 +1,7 @@
 """Applications in the database. Their tags are `tag_store.py`."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import asdict, dataclass
 
 from sqlite_utils import Database
@@ -14,7 +14,10 @@ from controlplane.storage.tag_store import Tag, enabled_tags, withdraw_old_tags
 from controlplane.storage.warm_pool_store import remove_pools_elsewhere
 
 MAX_APPLICATIONS = 1000
-"""Of one account: their list is answered whole."""
+"""Of one account."""
+
+PORTION = 20
+"""Applications of a list that are read at once."""
 
 _COLUMNS = (
     "account, name, registry, repository, tag_keep, network_mode, node_pool, regions, limits,"
@@ -117,14 +120,19 @@ class ApplicationStore:
         """
         return await self._store.run(lambda db: _edit(db, key, change, actor, now_ms), then)
 
-    async def all_of(self, account: str) -> list[Application]:
-        """Read all applications of an account by name."""
-
-        def transaction(db: Database) -> list[Application]:
-            sql = f"SELECT {_COLUMNS} FROM application WHERE account=? ORDER BY name"  # noqa: S608
-            return [_application(row) for row in db.execute(sql, (account,))]
-
-        return await self._store.run(transaction)
+    async def all_of(self, account: str) -> AsyncGenerator[list[Application], None]:
+        """Read all applications of an account by name, at most PORTION at a time."""
+        sql = (
+            f"SELECT {_COLUMNS} FROM application"  # noqa: S608
+            " WHERE account=? AND name > ? ORDER BY name LIMIT ?"
+        )
+        after = ""
+        while True:
+            found = await self._store.read(sql, (account, after, PORTION), _application)
+            yield found
+            if len(found) < PORTION:
+                return
+            after = found[-1].name
 
 
 def all_applications(

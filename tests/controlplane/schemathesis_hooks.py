@@ -37,6 +37,8 @@ UNSAYABLE = {
     "uniqueness whatever the case, and over two fields": r"the address and each alias .*",
     "a number of digits that is a port, and a host to everybody": r"must be host\[:port\], .*",
     "what engines call otherwise": r"must be registry-1\.docker\.io, .*",
+    "how long it is as JSON": r"must be at most \d+ bytes as JSON",
+    "how many have joined before": r"a session has at most .* players, .*",
     "whose token it is": r"(an operator's|an account's) token cannot have .*",
     "what the application has": r"the application declares no such port",
     "what the operator made": r"unknown (registry|node pool|region)",

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from controlplane.api.application_bodies import MEBI, NANO
 from controlplane.api.bodies import Body
-from controlplane.api.operation import NO_STORE, Answer, operation
+from controlplane.api.operation import NO_STORE, Answer, Listing, one_portion, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.names import MAX_NAME, NAME_PATTERN, NAME_RULE, is_name
 from controlplane.quotas import UNLIMITED, Quota
@@ -97,10 +97,10 @@ class Accounts(TypedDict):
 
 
 @operation()
-async def list_accounts(request: web.Request) -> Answer[Accounts]:
+async def list_accounts(request: web.Request) -> Listing[Accounts]:
     """List all accounts with their quotas and what their live sessions hold."""
     accounts = await services_of(request).account_admin.all()
-    return Answer({"accounts": [_listed(account) for account in accounts]})
+    return Listing("accounts", one_portion(accounts), _listed)
 
 
 @operation(201, headers=NO_STORE)

@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 from controlplane.api.application_bodies import MEBI, NANO
 from controlplane.api.bodies import Body
 from controlplane.api.fields import Duration, Name
-from controlplane.api.operation import NO_STORE, Answer, operation
+from controlplane.api.operation import NO_STORE, Answer, Listing, one_portion, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.durations import parse_duration
 from controlplane.enrolment import EnrolmentToken
@@ -153,11 +153,10 @@ class ListedAgents(TypedDict):
 
 
 @operation()
-async def list_agents(request: web.Request) -> Answer[ListedAgents]:
+async def list_agents(request: web.Request) -> Listing[ListedAgents]:
     """List the agents with the state and the room of their hosts."""
-    return Answer(
-        {"agents": [_listed(agent) for agent in await services_of(request).agents.all()]}
-    )
+    agents = await services_of(request).agents.all()
+    return Listing("agents", one_portion(agents), _listed)
 
 
 @operation()

@@ -6,7 +6,7 @@ from aiohttp import web
 from typing_extensions import TypedDict
 
 from controlplane.api.fields import Text
-from controlplane.api.operation import Answer, operation
+from controlplane.api.operation import Listing, one_portion, operation
 from controlplane.api.queries import PageBefore, PageLimit, Query
 from controlplane.api.services import services_of
 from controlplane.storage.audit_store import AuditFilter, AuditLine
@@ -63,12 +63,12 @@ class Audit(TypedDict):
 
 
 @operation()
-async def list_audit(request: web.Request, query: AuditQuery) -> Answer[Audit]:
+async def list_audit(request: web.Request, query: AuditQuery) -> Listing[Audit]:
     """List what was changed, newest first."""
     lines = await services_of(request).audit.find(query.page())
     shown = lines[: query.limit]
     before = shown[-1].sequence if len(lines) > query.limit else None
-    return Answer({"events": [_listed(line) for line in shown], "before": before})
+    return Listing("events", one_portion(shown), _listed, {"before": before})
 
 
 def _listed(line: AuditLine) -> AuditEvent:

@@ -7,7 +7,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
-from controlplane.api.operation import Answer, operation
+from controlplane.api.operation import Listing, one_portion, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.fleet.placement import NodePoolRules, Strategy
 
@@ -62,7 +62,7 @@ class ListedNodePools(TypedDict):
 
 
 @operation()
-async def describe_regions(request: web.Request) -> Answer[ListedRegions]:
+async def describe_regions(request: web.Request) -> Listing[ListedRegions]:
     """List the regions with what uses them."""
     admin = services_of(request).fleet_admin
     regions: list[ListedRegion] = [
@@ -74,7 +74,7 @@ async def describe_regions(request: web.Request) -> Answer[ListedRegions]:
         }
         for region in await admin.regions()
     ]
-    return Answer({"regions": regions})
+    return Listing("regions", one_portion(regions), dict)
 
 
 @operation()
@@ -92,7 +92,7 @@ async def remove_region(request: web.Request) -> None:
 
 
 @operation()
-async def list_node_pools(request: web.Request) -> Answer[ListedNodePools]:
+async def list_node_pools(request: web.Request) -> Listing[ListedNodePools]:
     """List the node pools with what uses them."""
     admin = services_of(request).fleet_admin
     pools: list[ListedNodePool] = [
@@ -107,7 +107,7 @@ async def list_node_pools(request: web.Request) -> Answer[ListedNodePools]:
         }
         for pool in await admin.node_pools()
     ]
-    return Answer({"nodePools": pools})
+    return Listing("nodePools", one_portion(pools), dict)
 
 
 @operation()

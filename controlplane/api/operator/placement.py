@@ -7,7 +7,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from controlplane.api.fields import Text
-from controlplane.api.operation import Answer, operation
+from controlplane.api.operation import Listing, one_portion, operation
 from controlplane.api.operator.agents import (
     HostResources,
     ListedPull,
@@ -106,7 +106,7 @@ class Placement(TypedDict):
 
 
 @operation()
-async def explain_placement(request: web.Request, query: PlacementQuery) -> Answer[Placement]:
+async def explain_placement(request: web.Request, query: PlacementQuery) -> Listing[Placement]:
     """Tell host by host why a session would be placed there, or why not.
 
     `image` is the application's name and `account` whose it is; `ports[7777/udp]=25000` pins a
@@ -115,12 +115,12 @@ async def explain_placement(request: web.Request, query: PlacementQuery) -> Answ
     found = await services_of(request).explanations.explain(
         query.account, query.image, query.location, query.version or None, query.pins()
     )
-    return Answer(_shown(found))
+    return _shown(found)
 
 
-def _shown(found: ExplainedPlacement) -> Placement:
-    application = found.application
-    return {
+def _shown(found: ExplainedPlacement) -> Listing[Placement]:
+    application, pulls = found.application, found.pulls
+    rest = {
         "account": application.account,
         "image": application.name,
         "location": found.location,
@@ -128,11 +128,9 @@ def _shown(found: ExplainedPlacement) -> Placement:
         "strategy": found.explanation.strategy,
         "tag": found.tag.name,
         "reservation": listed_resources(application.reservation),
-        "hosts": [
-            _host(candidate, found.pulls.get(candidate.agent))
-            for candidate in found.explanation.candidates
-        ],
     }
+    hosts = one_portion(found.explanation.candidates)
+    return Listing("hosts", hosts, lambda one: _host(one, pulls.get(one.agent)), rest)
 
 
 def _host(candidate: Candidate, pull: Pull | None) -> ExplainedHost:

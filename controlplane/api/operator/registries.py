@@ -1,5 +1,6 @@
 """Registries, for operators."""
 
+from functools import partial
 from typing import Annotated
 
 from aiohttp import web
@@ -8,7 +9,7 @@ from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
 from controlplane.api.fields import NO_CONTROLS, no_control_characters
-from controlplane.api.operation import Answer, operation
+from controlplane.api.operation import Listing, one_portion, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.certificates import MAX_CHARACTERS
 from controlplane.names import (
@@ -139,12 +140,12 @@ class ListedRegistries(TypedDict):
 
 
 @operation()
-async def list_registries(request: web.Request) -> Answer[ListedRegistries]:
+async def list_registries(request: web.Request) -> Listing[ListedRegistries]:
     """List the registries with what uses them."""
     admin = services_of(request).fleet_admin
     declared = admin.declared.registries
     found = await admin.registries()
-    return Answer({"registries": [_listed(counted, declared) for counted in found]})
+    return Listing("registries", one_portion(found), partial(_listed, declared=declared))
 
 
 @operation()

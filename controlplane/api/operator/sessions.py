@@ -1,10 +1,12 @@
 """Sessions of every account, for operators."""
 
+from functools import partial
+
 from aiohttp import web
 from typing_extensions import TypedDict
 
 from controlplane.api.fields import Text
-from controlplane.api.operation import Answer, operation
+from controlplane.api.operation import Listing, one_portion, operation
 from controlplane.api.queries import Flag, PageBefore, PageLimit, Query
 from controlplane.api.services import caller_of, services_of
 from controlplane.api.session_bodies import ListedSession, listed_session
@@ -56,12 +58,12 @@ class AllSessions(TypedDict):
 
 
 @operation()
-async def list_all_sessions(request: web.Request, query: AllSessionsQuery) -> Answer[AllSessions]:
+async def list_all_sessions(request: web.Request, query: AllSessionsQuery) -> Listing[AllSessions]:
     """List the sessions of every account: all that have not ended, or `all` that are known."""
     services = services_of(request)
     page = await services.all_sessions.page(query.page())
-    shown = [_listed(session, services.fleet) for session in page.sessions]
-    return Answer({"sessions": shown, "before": page.next_before})
+    show = partial(_listed, fleet=services.fleet)
+    return Listing("sessions", one_portion(page.sessions), show, {"before": page.next_before})
 
 
 @operation()

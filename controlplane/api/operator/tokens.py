@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
 from controlplane.api.fields import Duration, Name
-from controlplane.api.operation import NO_STORE, Answer, operation
+from controlplane.api.operation import NO_STORE, Answer, Listing, one_portion, operation
 from controlplane.api.queries import Flag, Query
 from controlplane.api.services import caller_of, services_of
 from controlplane.api.tokens import Scopes, TokenBody, TokenName, delegated
@@ -85,10 +85,10 @@ class RevokedTokens(TypedDict):
 
 
 @operation()
-async def list_tokens(request: web.Request, query: TokensQuery) -> Answer[Tokens]:
+async def list_tokens(request: web.Request, query: TokensQuery) -> Listing[Tokens]:
     """List tokens: those that are good, or `all` that are known."""
     tokens = await services_of(request).delegation.all(query.account, ended_too=query.all)
-    return Answer({"tokens": [_listed(token) for token in tokens]})
+    return Listing("tokens", one_portion(tokens), _listed)
 
 
 @operation(201, headers=NO_STORE)

@@ -1,0 +1,98 @@
+"""How large answers become: at most 1 MiB, but for lists, which are sent in portions."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from controlplane.api.bodies import MAX_BODY
+from controlplane.storage.player_store import MAX_PLAYERS
+from tests.controlplane.system import Answer, System, assert_error
+
+MAX_ANSWER = 1024 * 1024
+WORST = "\U0001f3ae"
+"""A character that takes four bytes in a request and twelve in an answer."""
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as running:
+        await running.make_application()
+        yield running
+
+
+def _ids(count: int, character: str) -> list[str]:
+    return [f"{number:{character}>256}" for number in range(count)]
+
+
+async def _join(system: System, players: list[str]) -> Answer:
+    body = {"session": "m", "players": players}
+    return await system.call("PUT", "/session/player/join", json=body)
+
+
+@pytest.mark.parametrize(("character", "most"), [("x", MAX_PLAYERS), (WORST, 170), ("\x01", 341)])
+async def test_a_session_with_the_most_players_is_described_in_a_mebibyte(
+    system: System, character: str, most: int
+) -> None:
+    labels = {"k": "\\" * 32_700}
+    assert (await system.start(id="m", labels=labels, external_id=WORST * 256)).status == 201
+    players = _ids(most, character)
+    for first in range(0, most, 100):
+        joined = await _join(system, players[first : first + 100])
+        assert joined.status == 200
+    assert joined.json["count"] == most
+    described = await system.call("GET", "/session/m")
+    assert described.json["players"]["joined"] == players
+    assert max(len(joined.body), len(described.body)) <= MAX_ANSWER
+    refused = await _join(system, ["short", *_ids(most + 12, character)[most:]])
+    assert_error(refused, 422, "players")
+    assert (await system.call("GET", "/session/m")).json["players"]["joinedCount"] == most
+    assert (await _join(system, players[:9])).status == 200
+
+
+async def test_a_call_with_the_most_players_is_answered_in_a_mebibyte(system: System) -> None:
+    assert (await system.start(id="m")).status == 201
+    for count, status in ((170, 200), (180, 422), (MAX_BODY // 1100, 422)):
+        body = {"players": [*_ids(count, WORST), "p"]}
+        sent = io.BytesIO(json.dumps(body, ensure_ascii=False).encode())
+        assert (await _join(system, ["p"])).status == 200
+        left = await system.call("DELETE", "/session/player/leave", data=sent)
+        assert left.status == status
+        assert len(left.body) <= MAX_ANSWER
+
+
+async def test_a_long_list_of_applications_is_sent_in_portions(system: System) -> None:
+    await system.rows(
+        "WITH RECURSIVE n(n) AS (VALUES (100) UNION ALL SELECT n + 1 FROM n WHERE n < 300)"
+        " INSERT INTO application(account, name, registry, repository, tag_keep, network_mode,"
+        " node_pool, regions, limits, reservation, ports, created_ms)"
+        " SELECT account, 'game' || n, registry,"
+        " repository, tag_keep, network_mode, node_pool, ?, limits, reservation, ports,"
+        " created_ms"
+        " FROM application, n",
+        json.dumps([f"{number:x<128}" for number in range(256)]),
+    )
+    found = await system.call("GET", "/application")
+    assert found.headers["Transfer-Encoding"] == "chunked"
+    assert len(found.body) > MAX_ANSWER
+    names = [application["name"] for application in found.json["applications"]]
+    assert names == ["game", *(f"game{number}" for number in range(100, 301))]
+
+
+async def test_pages_of_all_sessions_are_sent_in_portions(system: System) -> None:
+    labels = {"k": "x" * 60_000}
+    for number in range(50):
+        assert (await system.start(id=str(number), labels=labels)).status == 201
+    found = await system.call("GET", "/operator/session?limit=49", token=system.operator_token)
+    assert found.headers["Transfer-Encoding"] == "chunked"
+    ids = [session["id"] for session in found.json["sessions"]]
+    assert ids == [str(number) for number in reversed(range(1, 50))]
+    rest = f"/operator/session?before={found.json['before']}"
+    last = await system.call("GET", rest, token=system.operator_token)
+    assert "Transfer-Encoding" not in last.headers
+    assert [session["id"] for session in last.json["sessions"]] == ["0"]
+    assert last.json["before"] is None

@@ -21,8 +21,9 @@ def test_mutant_fits_the_code_once_and_its_tests_exist(mutant: Mutant) -> None:
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small source tree: a module, a test that looks at it, and one that does not."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # loading them takes seconds
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
     (tmp_path / "least.py").write_text("def least(a, b):\n    return min(a, b)\n")
     (tmp_path / "test_least.py").write_text(
@@ -38,6 +39,7 @@ FOUND = Mutant("max", "least.py", "min(", "max(", ("test_least.py::test_finds_it
 UNSEEN = replace(FOUND, tests=("test_least.py::TestMore::test_sees_nothing",))
 
 
+@pytest.mark.timeout(300)  # starts pytest three times
 def test_reports_the_tests_that_pass_in_spite_of_a_mutation(tree: Path) -> None:
     assert run_tests(tree, [*FOUND.tests, *UNSEEN.tests])[0] == 0
     assert survived(tree, FOUND) == []

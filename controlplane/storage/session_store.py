@@ -128,11 +128,9 @@ class SessionStore:
         """
 
         def transaction(db: Database) -> bool:
-            asked = "SELECT stop_requested_ms FROM session WHERE account=? AND id=?"
-            if db.execute(asked, (account, session_id)).fetchone() not in {None, (None,)}:
-                raise StoppedDuringStartError
             begun = db.execute(
                 "UPDATE session SET internal_id=?, agent=?, host=? WHERE account=? AND id=?"
+                " AND stop_requested_ms IS NULL"
                 " AND EXISTS (SELECT 1 FROM agent WHERE name=? AND removed_ms IS NULL"
                 " AND revoked_ms IS NULL)",
                 (
@@ -140,6 +138,8 @@ class SessionStore:
                     attempt.agent,
                 ),
             )
+            if not begun.rowcount and _is_to_stop(db, account, session_id):
+                raise StoppedDuringStartError
             if begun.rowcount and first_of is not None:
                 event = Event(now_ms, "session.reserved", account, first_of, session_id)
                 record_event(db, event)
@@ -242,6 +242,11 @@ def read_session(db: Database, account: str, session_id: str) -> Session | None:
     sql = f"SELECT {COLUMNS} FROM session WHERE account=? AND id=?"  # noqa: S608
     row = db.execute(sql, (account, own_id(db, account, session_id))).fetchone()
     return session_of(row) if row else None
+
+
+def _is_to_stop(db: Database, account: str, session_id: str) -> bool:
+    sql = "SELECT 1 FROM session WHERE account=? AND id=? AND stop_requested_ms IS NOT NULL"
+    return db.execute(sql, (account, session_id)).fetchone() is not None
 
 
 def _reserve(db: Database, new: NewSession) -> Reserved | IdTaken | QuotaExceeded | AccountGone:

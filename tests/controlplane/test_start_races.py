@@ -159,20 +159,24 @@ async def test_a_snapshot_does_not_free_the_id_of_a_start_between_two_hosts(
     assert [session.identity.session_id for session in second.live] == ["x"]
 
 
+@pytest.mark.parametrize("fails_once", [True, False])
 async def test_what_a_host_has_reported_of_a_start_that_fails_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_once: bool
 ) -> None:
     """It ran, and is stopped: its row tells of it until it is forgotten."""
     confirm = ReportStore.confirm
 
-    async def failing(*args: Any) -> None:
-        await confirm(*args)
+    async def failing(*args: Any, **more: Any) -> None:
+        if not more:
+            await confirm(*args)
         raise StoreError("as scripted")
 
     async with System(tmp_path) as system:
         await system.make_application()
         with monkeypatch.context() as broken:
             broken.setattr(ReportStore, "confirm", failing)
+            if not fails_once:
+                broken.setattr(SessionStore, "end_attempt", failing)
             assert_error(await system.start(id="x"), 503)
         await system.becomes("x", "exited")
         await system.nothing_is_left()

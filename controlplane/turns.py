@@ -1,19 +1,29 @@
 """Turns: how many requests of one account are worked on at a time.
 
 The event loop and the database are shared by all accounts, so an account that floods the API is
-held back here: its further requests wait for one of its own to end. A request that waits for
-something else than this process, such as a host, a registry or a reader, leaves its turn to the
-next; such waits have limits of their own.
+held back here: its further requests wait for one of its own to end. While several accounts call,
+fewer of each are worked on, since all that is under way delays everybody a little. A request that
+waits for something else than this process, such as a host, a registry or a reader, leaves its turn
+to the next; such waits have limits of their own.
 """
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from weakref import WeakValueDictionary
 
 from controlplane.errors import AccountBusyError
 
 AT_ONCE = 32
-"""Requests of an account that are worked on: together they take some 10 ms of the event loop."""
+"""Requests of an account that are worked on, while no other account calls."""
+
+AT_ONCE_SHARED = 4
+"""While others call: theirs wait for so many in each step on the event loop."""
+
+SHARED_FOR = 10.0
+"""Seconds for which the API counts as shared after another account has called."""
 
 MOST_WAITING = 1000
 """Requests of an account that wait for their turn; one more is refused."""
@@ -25,22 +35,30 @@ REFUSAL_DELAY = 1.0
 class _Account:
     """What one account has under way; kept while it has anything."""
 
-    def __init__(self, at_once: int) -> None:
-        self.free = asyncio.Semaphore(at_once)
-        self.waiting = 0
+    def __init__(self) -> None:
+        self.under_way = 0
+        self.waiting: deque[asyncio.Future[None]] = deque()
+
+    def admit(self, at_once: int) -> None:
+        """Give turns to those that wait, the first first."""
+        while self.waiting and self.under_way < at_once:
+            given = self.waiting.popleft()
+            if not given.done():
+                given.set_result(None)
+                self.under_way += 1
 
 
 class Turn:
     """The turn of one request, until it ends or is left."""
 
-    def __init__(self, account: _Account | None) -> None:
-        self._account = account
+    def __init__(self, end: Callable[[], None] | None) -> None:
+        self._end = end
 
     def end(self) -> None:
         """Give the turn to the next request of the account. Idempotent."""
-        account, self._account = self._account, None
-        if account is not None:
-            account.free.release()
+        end, self._end = self._end, None
+        if end is not None:
+            end()
 
 
 _turn: ContextVar[Turn | None] = ContextVar("turn", default=None)
@@ -62,12 +80,16 @@ class Turns:
     def __init__(
         self,
         at_once: int = AT_ONCE,
+        at_once_shared: int = AT_ONCE_SHARED,
         most_waiting: int = MOST_WAITING,
         refusal_delay: float = REFUSAL_DELAY,
     ) -> None:
         self._at_once = at_once
+        self._at_once_shared = min(at_once, at_once_shared)
         self._most_waiting = most_waiting
         self._refusal_delay = refusal_delay
+        self._last = ""
+        self._shared_until = float("-inf")
         self._accounts: WeakValueDictionary[str, _Account] = WeakValueDictionary()
 
     async def take(self, name: str) -> Turn:
@@ -78,20 +100,44 @@ class Turns:
         Raises:
             AccountBusyError: Too many requests of the account wait already.
         """
-        turn = Turn(await self._free_of(name) if name else None)
+        turn = Turn(partial(self._end, await self._admitted(name)) if name else None)
         _turn.set(turn)
         return turn
 
-    async def _free_of(self, name: str) -> _Account:
+    async def _admitted(self, name: str) -> _Account:
+        self._note(name)
         account = self._accounts.get(name)
         if account is None:
-            account = self._accounts[name] = _Account(self._at_once)
-        if account.waiting >= self._most_waiting:
+            account = self._accounts[name] = _Account()
+        if not account.waiting and account.under_way < self._limit():
+            account.under_way += 1
+            return account
+        if len(account.waiting) >= self._most_waiting:
             await asyncio.sleep(self._refusal_delay)
             raise AccountBusyError(retry_after=1)
-        account.waiting += 1
+        given = asyncio.get_running_loop().create_future()
+        account.waiting.append(given)
         try:
-            await account.free.acquire()
-        finally:
-            account.waiting -= 1
+            await given
+        except asyncio.CancelledError:
+            if given.cancelled():
+                account.waiting.remove(given)
+            else:
+                self._end(account)
+            raise
         return account
+
+    def _end(self, account: _Account) -> None:
+        account.under_way -= 1
+        account.admit(self._limit())
+
+    def _note(self, name: str) -> None:
+        """Take in who calls; two accounts that call by turns share the API."""
+        if name != self._last:
+            if self._last:
+                self._shared_until = asyncio.get_running_loop().time() + SHARED_FOR
+            self._last = name
+
+    def _limit(self) -> int:
+        shared = asyncio.get_running_loop().time() < self._shared_until
+        return self._at_once_shared if shared else self._at_once

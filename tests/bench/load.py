@@ -9,6 +9,7 @@ status and its end.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 import statistics
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,6 +26,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _TIMEOUT = 600
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
+_BEGUN = "asking"
 _WARM_UP = b"GET /nothing-is-here HTTP/1.1\r\nHost: bench\r\n\r\n"
 
 
@@ -64,17 +67,10 @@ def run_load(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") ->
 
     RuntimeError when an answer is not the expected one.
     """
-    address = urlsplit(url)
-    told = {
-        "host": address.hostname,
-        "port": address.port,
-        "callers": callers,
-        "asks": [(ask.encoded(token), ask.expect) for ask in asks],
-    }
     done = subprocess.run(
         [sys.executable, "-m", __name__],
         cwd=_ROOT,
-        input=json.dumps(told),
+        input=json.dumps(_told(url, asks, callers, token)),
         capture_output=True,
         text=True,
         timeout=_TIMEOUT,
@@ -83,6 +79,44 @@ def run_load(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") ->
     if done.returncode != 0:
         raise RuntimeError(f"the load ended with {done.returncode}: {done.stderr.strip()}")
     return Load(**json.loads(done.stdout))
+
+
+@contextmanager
+def a_flood(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") -> Iterator[None]:
+    """Have callers ask all of it again and again, each as fast as it is answered.
+
+    RuntimeError when they ended before.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-m", __name__, "--endless"],
+        cwd=_ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as flood:
+        assert flood.stdin is not None
+        assert flood.stdout is not None
+        try:
+            flood.stdin.write(json.dumps(_told(url, asks, callers, token)))
+            flood.stdin.close()
+            began = flood.stdout.readline()
+            yield
+            if began.strip() != _BEGUN or flood.poll() is not None:
+                raise RuntimeError("the flood ended before its time")
+        finally:
+            flood.terminate()
+
+
+def _told(url: str, asks: Sequence[Ask], callers: int, token: str) -> dict[str, object]:
+    """Give what the process of the callers is told."""
+    address = urlsplit(url)
+    return {
+        "host": address.hostname,
+        "port": address.port,
+        "callers": callers,
+        "asks": [(ask.encoded(token), ask.expect) for ask in asks],
+    }
 
 
 def side_by_side(
@@ -180,8 +214,11 @@ def _whole_body(answer: bytes) -> bytes | None:
     return None if is_chunked and not (end + body).endswith(_LAST_CHUNK) else body
 
 
-async def _ask_all(host: str, port: int, callers: int, asks: Sequence[tuple[str, int]]) -> Load:
-    encoded = iter([(content.encode(), b"%d" % expect) for content, expect in asks])
+async def _ask_all(
+    host: str, port: int, callers: int, asks: Sequence[tuple[str, int]], *, endless: bool
+) -> Load:
+    each = [(content.encode(), b"%d" % expect) for content, expect in asks]
+    encoded = itertools.cycle(each) if endless else iter(each)
     times: list[float] = []
     bodies: list[str] = []
     loop = asyncio.get_running_loop()
@@ -194,13 +231,15 @@ async def _ask_all(host: str, port: int, callers: int, asks: Sequence[tuple[str,
     begin = time.perf_counter()
     for caller in made:
         caller.ask()
+    if endless:
+        print(_BEGUN, flush=True)  # noqa: T201  # whoever began the flood waits for it
     await asyncio.gather(*(caller.done for caller in made))
     return Load(time.perf_counter() - begin, times, bodies)
 
 
 def main() -> None:
     told = json.load(sys.stdin)
-    load = asyncio.run(_ask_all(**told))
+    load = asyncio.run(_ask_all(**told, endless="--endless" in sys.argv))
     json.dump({"seconds": load.seconds, "times": load.times, "bodies": load.bodies}, sys.stdout)
 
 

@@ -13,9 +13,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from urllib.parse import urlencode
 
+from tests.api_client import ApiClient
 from tests.bench import baseline
 from tests.bench.fleet import a_fleet
-from tests.bench.load import Ask, Load, rate, run_load, side_by_side
+from tests.bench.load import (
+    Ask,
+    Load,
+    a_flood,
+    percentile,
+    rate,
+    run_load,
+    side_by_side,
+)
 from tests.bench.report import Result
 from tests.bench.simulated_agents import ACCOUNT, group, session_id
 from tests.deployment import Steps
@@ -24,6 +33,8 @@ from tests.harness import ControlPlaneProcess
 SESSIONS, HOSTS = 100_000, 100
 CALLERS, ROUNDS, ASKS, LISTS = 32, 5, 2000, 10
 CHOSEN = 5
+FLOODERS, FLOODED, NEIGHBOUR = 256, 1000, "neighbour"
+"""Connections of the account that floods, the sessions that it joins, and the other account."""
 FILTERS: Mapping[str, Mapping[str, str]] = {
     "image": {"image": f"arena-{CHOSEN}"},
     "tag": {"tag": f"v{CHOSEN}"},
@@ -44,11 +55,16 @@ def measure(effort: int, steps: Steps) -> list[Result]:
             joined = bench.rounds(_join, least, rounds, asks)
         with steps.step(f"read, lists, {rounds} x {lists} of each kind"):
             listed = {name: bench.listed(query, rounds, lists) for name, query in FILTERS.items()}
+        with steps.step(f"read, one account floods, {rounds} x {asks // 4}"):
+            alone, flooded = bench.flooded(rounds, asks // 4)
     return [
         *_figures("describe", described),
         *_figures("join", joined),
         *(Result(f"read.list.{name}_ms", taken, "ms") for name, taken in listed.items()),
         Result("read.list_ms", max(listed.values()), "ms", most=5),
+        Result("read.flood.alone_p99_ms", alone, "ms"),
+        Result("read.flood.p99_ms", flooded, "ms"),
+        Result("read.flood.ratio", flooded / alone, "x", most=5),
     ]
 
 
@@ -82,6 +98,35 @@ class _Bench:
         ask = Ask("GET", f"/session?{urlencode(query)}", 200)
         taken = [self._ask([ask] * count, 1).times for _ in range(rounds)]
         return statistics.median(map(statistics.median, taken))
+
+    def flooded(self, rounds: int, count: int) -> tuple[float, float]:
+        """Give the 99th percentile in ms of a neighbour's calls, alone and beside a flood.
+
+        The neighbour is an account of its own; its calls read, and ask for a transaction.
+        """
+        url = self._control_plane.base_url
+        operator = ApiClient(url, self._control_plane.operator_token)
+        made = operator.post("/operator/account", {"name": NEIGHBOUR}).expect(201)
+        token = made.json()["token"]
+        body = json.dumps({"players": ["nobody"]})
+        reads = Ask("GET", "/session", 200)
+        asks = [reads, Ask("DELETE", "/session/player/leave", 404, body)] * (count // 2)
+        flood = [_join(session_id(*session)) for session in self._sessions[:FLOODED]]
+        flooder = self._control_plane.tokens[ACCOUNT]
+
+        def by_itself() -> Load:
+            return run_load(url, asks, callers=1, token=token)
+
+        def beside_a_flood() -> Load:
+            with a_flood(url, flood, callers=FLOODERS, token=flooder):
+                return by_itself()
+
+        taken = side_by_side(by_itself, beside_a_flood, rounds)
+        alone, beside = (
+            statistics.median(percentile(load.times, 99) for load in loads)
+            for loads in zip(*taken, strict=True)
+        )
+        return alone, beside
 
     def _ask(self, asks: Sequence[Ask], callers: int) -> Load:
         token = self._control_plane.tokens[ACCOUNT]

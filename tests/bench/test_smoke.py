@@ -53,7 +53,7 @@ PROMISED = {
         "warm.flatness",
         "warm.docker.p50_ms",
     },
-    "read": {"read.describe.ratio", "read.list_ms", "read.join.ratio"},
+    "read": {"read.describe.ratio", "read.list_ms", "read.join.ratio", "read.flood.ratio"},
 }
 
 

@@ -205,7 +205,7 @@ async def test_requests_queue_at_the_database_as_their_accounts(tmp_path: Path) 
         began.set()
         assert gate.wait(PATIENCE)
 
-    async with bounded(tmp_path, Turns()) as system:
+    async with bounded(tmp_path, Turns(at_once_shared=32)) as system:
         names = ("a", "b", "c", "d")
         tokens = [await system.make_token(name=n, scopes=["session:players"]) for n in names]
         for token in tokens:  # its first use is written, too
@@ -263,6 +263,23 @@ async def test_a_turn_is_left_by_whatever_task_works_in_it() -> None:
     with pytest.raises(AccountBusyError):
         await turns.take("a")
     waiting.cancel()
+
+
+async def test_fewer_are_worked_on_while_others_call() -> None:
+    turns = Turns(at_once=3, at_once_shared=1)
+    alice = [await turns.take("alice") for _ in range(3)]
+    bob = await turns.take("bob")
+    waiting = [asyncio.create_task(turns.take("alice")) for _ in range(2)]
+    for turn in alice:
+        await asyncio.sleep(0)
+        assert not any(each.done() for each in waiting)
+        turn.end()
+    first = await waiting[0]
+    await asyncio.sleep(0)
+    assert not waiting[1].done()
+    first.end()
+    (await waiting[1]).end()
+    bob.end()
 
 
 async def test_operators_need_no_turn() -> None:

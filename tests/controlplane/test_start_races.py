@@ -192,8 +192,14 @@ async def test_what_came_of_an_attempt_is_stopped_when_the_database_fails(
 
     async with System(tmp_path) as system:
         await system.make_application()
+
+        async def refuse_once_reported(request: Any, context: Any) -> None:
+            system.agent.change_host(start_slots=7)
+            await eventually(lambda: slots(system, 0) == 7)  # the report came before
+            await refusing("ENGINE_TIMEOUT")(request, context)
+
         monkeypatch.setattr(SessionStore, "end_attempt", failing)
-        system.agent.after_start = refusing("ENGINE_TIMEOUT")
+        system.agent.after_start = refuse_once_reported
         assert_error(await system.start(id="x"), 503)
         await eventually(lambda: not system.agent.live)
         await system.nothing_is_left()

@@ -108,12 +108,16 @@ _START = closed(
 )
 _PLAYERS = each(text(1, 256), 1, 1000)
 _RESOURCES = closed({"cpu": number(1e-9, 1e6), "ram": number(1e-9, 1e9)}, {"gpu": number(0, 1000)})
+_LIMITS = closed(
+    {"cpu": number(1e-9, 1e6), "ram": number(1e-9, 1e9)},
+    {"gpu": number(0, 1000), "disk": number(1, 1e9)},
+)
 _APPLICATION = {
     "registry": text(1, 256),
     "repository": text(1, 512),
     "tagKeep": integer(1, 100),
     "networkMode": one_of("bridge", "host"),
-    "limits": _RESOURCES,
+    "limits": _LIMITS,
     "reservation": _RESOURCES,
     "nodePool": text(1, 256),
     "regions": each(text(1, 256), 1, 256),

@@ -128,7 +128,7 @@ AGENTS: dict[str, Column] = {
     "SESSIONS": field("sessions"),
     "CPU": _taken("cpu", cores),
     "RAM": _taken("ram", memory),
-    "IMAGES": field("images", lambda images: str(len(images))),
+    "IMAGES": field("imageCount"),
     "DRAINING": _draining,
     "CERTIFICATE UNTIL": field("certificateExpires", time),
     "AUTHORITY": field("authority", lambda text: text[:SHORT]),

@@ -11,7 +11,7 @@ import pytest
 
 from controlplane.api.bodies import MAX_BODY
 from controlplane.storage.player_store import MAX_PLAYERS
-from tests.controlplane.system import Answer, System, assert_error
+from tests.controlplane.system import Answer, System, assert_error, eventually
 
 MAX_ANSWER = 1024 * 1024
 WORST = "\U0001f3ae"
@@ -96,3 +96,24 @@ async def test_pages_of_all_sessions_are_sent_in_portions(system: System) -> Non
     assert "Transfer-Encoding" not in last.headers
     assert [session["id"] for session in last.json["sessions"]] == ["0"]
     assert last.json["before"] is None
+
+
+async def test_an_agent_with_very_many_images_is_described_in_a_mebibyte(system: System) -> None:
+    kept = list(system.agent.images)
+    others = [
+        f"registry.example/{'x' * 200}/{number:04}@sha256:{'0' * 64}" for number in range(4000)
+    ]
+    system.agent.images = [*kept, *others]
+    system.agent.tell_images()
+
+    async def known() -> bool:
+        return bool((await _agent(system)).json["imageCount"] == len(kept) + len(others))
+
+    await eventually(known)
+    described = await _agent(system)
+    assert described.json["images"] == sorted([*kept, *others])[:1000]
+    assert len(described.body) <= MAX_ANSWER
+
+
+async def _agent(system: System) -> Answer:
+    return await system.call("GET", "/operator/agent/a0", token=system.operator_token)

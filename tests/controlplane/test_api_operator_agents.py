@@ -38,6 +38,7 @@ UNKNOWN_YET = {
     "sessions": None,
     "freeSessions": None,
     "images": None,
+    "imageCount": None,
 }
 
 
@@ -117,6 +118,7 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
         "sessions": 1,
         "freeSessions": 999,
         "images": [image],
+        "imageCount": 1,
         "pulls": [],
         "pullCount": 0,
         "warmPools": [],

@@ -71,6 +71,16 @@ async def test_a_refusal_lists_a_hundred_violations_and_counts_them(system: Syst
     assert "violationCount" not in few.json
 
 
+@pytest.mark.parametrize(("unknown", "violations"), [(98, 98), (99, 1)])
+async def test_an_object_has_so_many_properties_and_no_more(
+    system: System, unknown: int, violations: int
+) -> None:
+    body = {"location": "local", "image": "game"} | {str(n): 1 for n in range(unknown)}
+    refused = await system.call("POST", "/session", json=body)
+    assert_error(refused, 422)
+    assert len(refused.json["violations"]) == violations
+
+
 async def test_a_refusal_names_the_first_violation(system: System) -> None:
     body = {"location": "local", "image": "game", "ports": [{"container": 1, "host": 0}]}
     refused = await system.call("POST", "/session", json=body)

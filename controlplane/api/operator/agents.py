@@ -18,6 +18,7 @@ from controlplane.fleet.standby_pools import KeptOnHost
 from controlplane.fleet.start_failures import StartFailure
 from controlplane.storage.enrolment_store import Place
 
+MAX_IMAGES_SHOWN = 1000
 MAX_UNCLAIMED_SHOWN = 20
 MAX_FAILURES_SHOWN = 20
 MAX_PULLS_SHOWN = 20
@@ -34,8 +35,9 @@ class HostResources(TypedDict):
 
 
 class HostFields(TypedDict):
-    """What a host reports of itself, all of it null before it has; `images` are by digest.
+    """What a host reports of itself, all of it null before it has.
 
+    `images` are at most 1000 of `imageCount`, by digest.
     `silentAddresses` are those of its `latencyAddresses` that do not answer ping, `latency` is the
     round trip to the nearest in milliseconds, null where nothing could be measured.
     """
@@ -54,6 +56,7 @@ class HostFields(TypedDict):
     sessions: int | None
     freeSessions: int | None
     images: list[str] | None
+    imageCount: int | None
 
 
 class ListedPull(TypedDict):
@@ -342,7 +345,8 @@ def _reported(host: Host, agent: ShownAgent) -> HostFields:
         "reserved": listed_resources(host.reserved),
         "sessions": agent.live_sessions,
         "freeSessions": host.free_sessions,
-        "images": sorted(host.images),
+        "images": sorted(host.images)[:MAX_IMAGES_SHOWN],
+        "imageCount": len(host.images),
     }
 
 
@@ -361,6 +365,7 @@ _NOT_REPORTED: HostFields = {
     "sessions": None,
     "freeSessions": None,
     "images": None,
+    "imageCount": None,
 }
 
 

@@ -5,6 +5,7 @@ in time is ended. Both are one task: a caller that hangs up changes nothing of i
 """
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 
 from controlplane.clock import Clock
@@ -27,6 +28,9 @@ from controlplane.storage.session_store import Session, SessionStore
 
 MOST_AT_ONCE = 2000
 """Waits under way; as many as a full host and another could have."""
+
+MOST_OF_AN_ACCOUNT = 1000
+"""Of these, so that no account takes all."""
 
 _MAY_BECOME_READY = frozenset({State.RUNNING, State.RESTARTING})
 
@@ -51,14 +55,14 @@ class ReadyStarts:
         self._clock = clock
         self._metrics = metrics or StartMetrics()
         self._tasks: set[asyncio.Task[HostSession]] = set()
+        self._waiting: Counter[str] = Counter()
         self._reported: dict[str, asyncio.Event] = {}
         self._stopping = False
         fleet.on_change(self._wake)
 
-    @property
-    def has_room(self) -> bool:
-        """Tell whether one more may wait."""
-        return len(self._tasks) < MOST_AT_ONCE
+    def has_room(self, account: str) -> bool:
+        """Tell whether one more start of an account may wait."""
+        return len(self._tasks) < MOST_AT_ONCE and self._waiting[account] < MOST_OF_AN_ACCOUNT
 
     async def start(self, caller: Caller, request: StartRequest, seconds: float) -> HostSession:
         """Start a session and return it once all its ports are bound.
@@ -72,8 +76,15 @@ class ReadyStarts:
         work = self._start(caller, request, deadline)
         task = asyncio.create_task(work, name=f"ready start of {caller.account}")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._waiting[caller.account] += 1
+        task.add_done_callback(lambda _: self._forget(task, caller.account))
         return await asyncio.shield(task)
+
+    def _forget(self, task: asyncio.Task[HostSession], account: str) -> None:
+        self._tasks.discard(task)
+        self._waiting[account] -= 1
+        if not self._waiting[account]:
+            del self._waiting[account]
 
     def stop_waiting(self) -> None:
         """Have every wait end, since the control plane stops; the sessions go on."""

@@ -36,7 +36,7 @@ async def start_session(request: web.Request, body: StartBody) -> Answer[Started
     services, caller = services_of(request), caller_of(request)
     wait = ready_wait(request.headers.getall(PREFER, []))
     applied = {}
-    if wait is not None and services.ready_starts.has_room:
+    if wait is not None and services.ready_starts.has_room(caller.account):
         session = await services.ready_starts.start(caller, body.request(), wait)
         applied = {APPLIED: WAIT_READY}
     else:

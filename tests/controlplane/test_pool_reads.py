@@ -56,15 +56,22 @@ async def test_the_list_is_read_and_sent_a_few_pools_at_a_time(
     assert (await system.call("GET", "/warm-pool", account="bob")).json == {"warmPools": []}
 
 
+@pytest.fixture
+async def store(system: System) -> AsyncIterator[Store]:
+    """Open the database once more: the control plane reads pools, too."""
+    opened = Store(system.config.database)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
 async def test_plans_read_beside_the_transactions_and_only_what_was_changed(
-    system: System,
+    system: System, store: Store
 ) -> None:
     for region in REGIONS[:3]:
         await put(system, region)
     await put(system, "d", size=0)
     await put(system, "e", enabled=False)
-    store = Store(system.config.database)  # of its own: the control plane reads pools, too
-    await store.open()
     orders = StandbyOrderStore(store)
     large: list[str] = []
     began, gate = threading.Event(), threading.Event()
@@ -109,4 +116,3 @@ async def test_plans_read_beside_the_transactions_and_only_what_was_changed(
     assert changed["d"].pool.env == {"REGION": "d"}
     assert changed["a"].pool is again["a"].pool
     assert not changed["c"].pool.env
-    await store.close()

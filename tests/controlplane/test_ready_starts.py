@@ -187,17 +187,21 @@ async def test_a_control_plane_that_stops_says_so_and_leaves_the_session(system:
     assert system.agent.stopped == []
 
 
+@pytest.mark.parametrize("limit", ["MOST_AT_ONCE", "MOST_OF_AN_ACCOUNT"])
 async def test_with_too_many_waits_the_answer_comes_at_once(
-    system: System, monkeypatch: pytest.MonkeyPatch
+    system: System, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(ready_starts, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(ready_starts, limit, 1)
     starting = begin(system, "first")
     internal_id = await running(system, "first")
     answer = await start(system, "second")
     assert answer.status == 201
     assert APPLIED not in answer.headers
+    waits = system.control_plane._ready_starts
+    assert waits.has_room("bob") == (limit == "MOST_OF_AN_ACCOUNT")
     system.agent.bind(internal_id)
     assert (await starting).headers[APPLIED] == "wait=ready"
+    assert waits.has_room("alice")
 
 
 async def test_several_headers_are_read_together(system: System) -> None:

@@ -246,6 +246,18 @@ async def test_turns_are_given_in_the_order_of_asking() -> None:
     (await turns.take("a")).end()
 
 
+async def test_a_turn_that_comes_too_late_goes_to_the_next() -> None:
+    turns = Turns(at_once=1)
+    first = await turns.take("a")
+    gone, waiting = (asyncio.create_task(turns.take("a")) for _ in range(2))
+    await asyncio.sleep(0)
+    first.end()
+    gone.cancel()  # it was given the turn in this step, and has not taken it yet
+    async with asyncio.timeout(PATIENCE):
+        (await waiting).end()
+    assert gone.cancelled()
+
+
 async def test_a_turn_is_left_by_whatever_task_works_in_it() -> None:
     turns = Turns(at_once=1, most_waiting=1, refusal_delay=0)
 

@@ -157,7 +157,7 @@ _NEW_TOKEN = {"name": "token-", "scopes": ["session:read"], "expires_after": "1h
 _QUOTA = {"sessions": 5, "cpu": 2.5, "ram": 512}
 _LIST = "all=true&location=local&playerCount[lt]=9&playerCount[gt]=-1&filter[stage]=final"
 _GPU = {"cpu": 1, "ram": 256, "gpu": 0}
-_GAME = APPLICATION | {"limits": _GPU, "reservation": dict(_GPU)}
+_GAME = APPLICATION | {"limits": _GPU | {"disk": 1024}, "reservation": dict(_GPU)}
 
 # fmt: off
 TEMPLATES: dict[tuple[str, str], Template] = {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,11 +58,15 @@ def test_a_session_that_writes_beyond_its_limit_ends_and_its_neighbour_runs_on(
     small = stack.start(id="small", restart=True)["id"]
     before = pid_of(stack, small)
     write_as(pid_of(stack, small), "/file", LIMIT // 2 * MEBIBYTE)
+    write_as(pid_of(stack, large), "/score", MEBIBYTE)
     write_as(pid_of(stack, large), "/file", 2 * LIMIT * MEBIBYTE)
     eventually(lambda: stack.status(large) == "exited", "it is ended", patience=PATIENCE)
     report = report_of(stack, large)
     assert report["end_reason"] == "disk"
     assert "limit of disk" in report["detail"]
+    archive = stack.client.get("/artifacts", session=large, path="/score").expect(200).body
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        assert files.getmember("score").size == MEBIBYTE
     assert (report["restartCount"], report["failedRuns"]) == (0, [])
     assert [each["status"] for each in report["timeline"]][-2:] == ["shuttingdown", "exited"]
     assert stack.status(small) == "running"

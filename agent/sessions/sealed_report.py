@@ -20,8 +20,8 @@ from tiltyard.journal.events import get_logger
 
 log = get_logger(__name__)
 
-TAIL_BYTES = 2**20
-"""What a report has of the log: it comes in one message, of 4 MiB at most."""
+TAIL_BYTES = 2**17
+"""What a report has of the log: in an answer of the API, of 1 MiB at most, a byte may take six."""
 SEAL_WAIT_SECONDS = 5.0
 """How long a report that is asked for right after the end waits for the log to be sealed."""
 

@@ -11,6 +11,9 @@ from controlplane.fleet.contract import EndReason
 from controlplane.fleet.session_report import FailedRun, SessionReport
 from controlplane.fleet.status import SessionStatus
 
+LOG_BYTES = 2**17
+"""Of a log in a report, whatever a host sends: six times as many in JSON are below 1 MiB."""
+
 
 class ShownFailedRun(TypedDict):
     """A run that failed; `delaySeconds` after its end the next was to begin."""
@@ -63,6 +66,7 @@ async def get_report(request: web.Request) -> Answer[Report]:
 
 
 def _shown(session_id: str, report: SessionReport) -> Report:
+    log = report.log
     return {
         "id": session_id,
         "status": SessionStatus.EXITED if report.state == "exited" else SessionStatus.DEAD,
@@ -81,8 +85,8 @@ def _shown(session_id: str, report: SessionReport) -> Report:
         ],
         "cpuSeconds": report.cpu_seconds,
         "peakMemoryBytes": report.peak_memory_bytes,
-        "log": None if report.log is None else report.log.decode("utf-8", "replace"),
-        "logTruncated": report.log_truncated,
+        "log": None if log is None else log[-LOG_BYTES:].decode("utf-8", "replace"),
+        "logTruncated": report.log_truncated or len(log or b"") > LOG_BYTES,
     }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.api.bodies import MAX_BODY
+from controlplane.api.reports import LOG_BYTES
 from controlplane.storage.player_store import MAX_PLAYERS
 from tests.controlplane.system import Answer, System, assert_error, eventually
 
@@ -63,6 +64,20 @@ async def test_a_call_with_the_most_players_is_answered_in_a_mebibyte(system: Sy
         left = await system.call("DELETE", "/session/player/leave", data=sent)
         assert left.status == status
         assert len(left.body) <= MAX_ANSWER
+
+
+@pytest.mark.parametrize(("size", "is_cut"), [(LOG_BYTES, False), (3 * 2**20, True)])
+async def test_a_report_with_a_long_log_is_a_mebibyte_at_most(
+    system: System, size: int, is_cut: bool
+) -> None:
+    assert (await system.start(id="m")).status == 201
+    system.agent.logs = [b"x", b"\x01" * (size - 1)]
+    assert (await system.call("DELETE", "/session/m")).status == 204
+    report = await system.call("GET", "/session/m/report")
+    assert len(report.body) <= MAX_ANSWER
+    assert len(report.json["log"]) == LOG_BYTES
+    assert report.json["log"].endswith("\x01")
+    assert report.json["logTruncated"] is is_cut
 
 
 async def test_a_long_list_of_applications_is_sent_in_portions(system: System) -> None:

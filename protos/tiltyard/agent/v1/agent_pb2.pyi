@@ -1576,7 +1576,7 @@ class GetReportResponse(_message.Message):
     LOG_FIELD_NUMBER: _builtins.int
     LOG_TRUNCATED_FIELD_NUMBER: _builtins.int
     log: _builtins.bytes
-    """The last 1 MiB of the log at most, bytes as the game wrote them, from the beginning of a line;
+    """The last 128 KiB of the log at most, bytes as the game wrote them, from the beginning of a line;
     absent when the log is not in the host's keeping, as after its container vanished.
     """
     log_truncated: _builtins.bool

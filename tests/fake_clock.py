@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures.thread
 import heapq
 import itertools
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 _QUIET_ROUNDS = 3
 _ROUND_SECONDS = 0.0005
 """How long threads get to themselves between two looks at whether all is quiet."""
 _SETTLE_ROUNDS = 10_000
+
+_unfinished: set[Future[Any]] = set()
+"""What was handed to a pool of threads and has not ended.
+
+A thread that has taken its work from the queue and not begun with it looks like an idle one.
+"""
+_submit = ThreadPoolExecutor.submit
+
+
+def _noted(pool: ThreadPoolExecutor, /, *work: Any, **named: Any) -> Future[Any]:
+    future = _submit(pool, *work, **named)
+    _unfinished.add(future)
+    future.add_done_callback(_unfinished.discard)
+    return future
+
+
+ThreadPoolExecutor.submit = _noted  # type: ignore[method-assign]
 
 
 async def settle() -> None:
@@ -43,8 +60,7 @@ def _progress() -> dict[int, list[int]]:
 
 def _threads_at_work() -> bool:
     """Tell whether a thread of a pool works, or has work that it has not taken up yet."""
-    pools = list(concurrent.futures.thread._threads_queues.items())
-    if any(queue.qsize() for thread, queue in pools if thread.is_alive()):
+    if _unfinished:
         return True
     for top in sys._current_frames().values():
         frame: Any = top

@@ -85,6 +85,7 @@ class Mistaken(FakeAgent):
 
 async def test_an_answer_for_another_session_is_none(tmp_path: Path) -> None:
     agent = Mistaken(tmp_path)
+    agent.images = [SPEC.image]
     await agent.start()
     client = AgentClient(agent.address)
     with pytest.raises(AgentSilentError, match="another session"):

@@ -76,7 +76,8 @@ def _threads_at_work() -> bool:
 class FakeClock:
     """Time stands still until somebody advances it; wall, monotonic and boot time move together.
 
-    `jump` moves the wall clock alone; `reboot` begins a new boot, with `synchronised` as it is.
+    `jump` moves the wall clock alone; `reboot` begins a new boot. `synchronised` is what it says
+    of the wall clock.
     """
 
     def __init__(self, time: float = 1_800_000_000.0) -> None:
@@ -132,9 +133,10 @@ class FakeClock:
     def jump(self, seconds: float) -> None:
         self._wall += seconds
 
-    def reboot(self) -> None:
+    def reboot(self, up: float = 0.0) -> None:
+        """Begin another boot, `up` seconds ago."""
         self.boot_id = f"boot-{next(self._boots)}"
-        self._monotonic = self._boottime = 0.0
+        self._monotonic = self._boottime = up
 
     def _move(self, seconds: float) -> None:
         self._wall += seconds

@@ -16,22 +16,24 @@ from tests.agent.hosts import Agent, an_agent
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
 
-HOUR, DAY = 3600, 86_400
+LIFETIME, DAY = 120, 86_400
+UP = HELD_SECONDS - 30
+"""Seconds for which the machine has run when the agent is back: time passes second by second."""
 
 
 @pytest.fixture(params=[EndReason.TTL, EndReason.DRAIN], ids=str)
 async def left(
     request: pytest.FixtureRequest, tmp_path: Path, engine: FakeEngine, clock: FakeClock
 ) -> tuple[str, EndReason]:
-    """A session that has an hour when its machine restarts, and what is to end it then."""
+    """A session that has LIFETIME left when its machine restarts, and what is to end it then."""
     reason: EndReason = request.param
-    ttl = HOUR if reason is EndReason.TTL else None
+    ttl = LIFETIME if reason is EndReason.TTL else None
     async with an_agent(tmp_path, engine, clock) as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True, ttl=ttl))
         if reason is EndReason.DRAIN:
-            await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=HOUR))
+            await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=LIFETIME))
     engine.end(f"tiltyard-{session.internal_id}", 137)
-    clock.reboot()
+    clock.reboot(UP)
     return session.internal_id, reason
 
 
@@ -54,13 +56,13 @@ async def test_a_lifetime_waits_until_the_clock_is_synchronised(
     clock.jump(DAY)
     async with _back(tmp_path, engine, clock) as agent:
         life = agent.sessions.life(internal_id)
-        await clock.advance(HELD_SECONDS - 1)
+        await clock.advance(HELD_SECONDS - UP - 1)
         assert life.session.stop_reason is None
         [warning] = agent.host.deadlines.warnings
         assert warning.startswith("1 lifetimes")
         clock.jump(-DAY)
         clock.synchronised = True
-        await clock.advance(HOUR - HELD_SECONDS)
+        await clock.advance(LIFETIME - (HELD_SECONDS - UP))
         assert life.session.stop_reason is None
         assert agent.host.deadlines.warnings == ()
         await clock.advance(2)
@@ -75,7 +77,7 @@ async def test_a_lifetime_waits_ten_minutes_at_most(
     clock.jump(DAY)
     async with _back(tmp_path, engine, clock) as agent:
         life = agent.sessions.life(internal_id)
-        await clock.advance(HELD_SECONDS - 1)
+        await clock.advance(HELD_SECONDS - UP - 1)
         assert life.session.stop_reason is None
         await clock.advance(2)
         assert life.session.stop_reason is reason
@@ -88,7 +90,7 @@ async def test_a_lifetime_follows_the_clock_when_it_is_set(
     clock.jump(-DAY)
     async with _back(tmp_path, engine, clock) as agent:
         life = agent.sessions.life(internal_id)
-        await clock.advance(2 * HOUR)
+        await clock.advance(2 * LIFETIME)
         assert life.session.stop_reason is None
         clock.jump(DAY)
         await clock.advance(1)

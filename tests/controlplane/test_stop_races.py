@@ -120,6 +120,7 @@ class Race:
             return
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_no_delete_that_was_answered_is_lost(system: System) -> None:
     for agent in system.agents:

@@ -21,21 +21,12 @@ from tiltyard.journal.events import get_logger
 _log = get_logger(__name__)
 
 
-REFUSED_BY_ADMISSION = frozenset(
-    {
-        AgentReason.NO_CAPACITY,
-        AgentReason.NO_FREE_PORT,
-        AgentReason.PORT_TAKEN,
-        AgentReason.PORT_OUT_OF_RANGE,
-        AgentReason.START_QUEUE_FULL,
-        AgentReason.NOT_RECONCILED,
-        AgentReason.DRAINING,
-        AgentReason.IMAGE_MISSING,
-        AgentReason.DISK_FULL,
-        AgentReason.ENGINE_UNAVAILABLE,
-        AgentReason.NOT_ALLOWED,
-    }
-)
+REFUSED_BY_ADMISSION = LACK_OF_ROOM | {
+    AgentReason.IMAGE_MISSING,
+    AgentReason.DISK_FULL,
+    AgentReason.ENGINE_UNAVAILABLE,
+    AgentReason.NOT_ALLOWED,
+}
 """The agent answered before it began: nothing is left of the attempt."""
 
 

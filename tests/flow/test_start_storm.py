@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from controlplane.app import ControlPlane
+from controlplane.turns import Turns
 from tests.controlplane.fake_agent import FakeAgent, refuse
 from tests.controlplane.system import System, eventually
 from tests.flow import storm_callers
@@ -33,9 +35,9 @@ class Host(FakeAgent):
         self.refusals: Counter[str] = Counter()
         self.most = 0
         self._admitted = 0
-        self.before_start = self._admit
+        self.before_start = self._take
 
-    async def _admit(self, _: Any, context: Any) -> None:
+    async def _take(self, _: Any, context: Any) -> None:
         reason = ""
         if self.starts_in_flight > SLOTS:
             reason = "START_QUEUE_FULL"
@@ -49,7 +51,7 @@ class Host(FakeAgent):
 
 
 class Storm(System):
-    """Two hundred such hosts, and a control plane that lets every caller connect."""
+    """Two hundred such hosts, and a control plane that lets every caller connect and wait."""
 
     def __init__(self, folder: Path) -> None:
         never = {"start_rate": 1e6, "start_burst": 10**6, "start_timeout": 120.0}
@@ -59,6 +61,9 @@ class Storm(System):
         super().__init__(folder, agents=0, **never, **everybody, **patient)
         self.hosts = [Host(folder, f"a{number}") for number in range(HOSTS)]
         self.agents = list(self.hosts)
+
+    def make_control_plane(self) -> ControlPlane:
+        return ControlPlane(self.config, turns=Turns(most_waiting=CALLERS))
 
     async def start_all(self) -> list[Outcome]:
         """Have every caller start a session at the same time."""

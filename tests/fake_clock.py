@@ -29,7 +29,7 @@ def _noted(pool: ThreadPoolExecutor, /, *work: Any, **named: Any) -> Future[Any]
     return future
 
 
-ThreadPoolExecutor.submit = _noted  # type: ignore[method-assign]
+ThreadPoolExecutor.submit = _noted  # type: ignore[assignment, method-assign]
 
 
 async def settle() -> None:

@@ -418,6 +418,7 @@ async def followers(
     return follow, calls
 
 
+@pytest.mark.slow
 async def test_followers_of_logs_are_limited_by_session_account_and_host(
     stub: Any, engine: FakeEngine
 ) -> None:

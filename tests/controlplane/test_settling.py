@@ -171,9 +171,9 @@ async def test_what_an_account_had_that_was_removed_is_stopped(tmp_path: Path) -
         await system.make_application()
         await system.start(id="x")
         await system.stop_serving()
-        await edit(
-            system, "DELETE FROM session", "UPDATE account SET removed_ms=1 WHERE name='alice'"
-        )
+        later = 4_000_000_000_000  # so that upkeep does not delete its row first
+        removed = f"UPDATE account SET removed_ms={later} WHERE name='alice'"
+        await edit(system, "DELETE FROM session", removed)
         await system.serve()
         await eventually(lambda: not system.agent.live)
 

@@ -10,6 +10,7 @@ to the next; such waits have limits of their own.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from weakref import WeakValueDictionary
@@ -121,7 +122,8 @@ class Turns:
             await given
         except asyncio.CancelledError:
             if given.cancelled():
-                account.waiting.remove(given)
+                with suppress(ValueError):  # `admit` may have passed it over already
+                    account.waiting.remove(given)
             else:
                 self._end(account)
             raise

@@ -258,6 +258,18 @@ async def test_a_turn_that_comes_too_late_goes_to_the_next() -> None:
     assert gone.cancelled()
 
 
+async def test_one_that_hung_up_before_a_turn_was_free_is_passed_over() -> None:
+    turns = Turns(at_once=1)
+    first = await turns.take("a")
+    gone, waiting = (asyncio.create_task(turns.take("a")) for _ in range(2))
+    await asyncio.sleep(0)
+    gone.cancel()
+    first.end()  # before `gone` has run again
+    async with asyncio.timeout(PATIENCE):
+        (await waiting).end()
+    assert gone.cancelled()
+
+
 async def test_a_turn_is_left_by_whatever_task_works_in_it() -> None:
     turns = Turns(at_once=1, most_waiting=1, refusal_delay=0)
 

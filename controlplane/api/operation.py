@@ -22,6 +22,7 @@ from controlplane.api.bodies import Body, read_body, receive_body
 from controlplane.api.errors import break_off
 from controlplane.api.queries import Query, read_query
 from controlplane.tokens import Scope
+from controlplane.turns import leave_turn
 
 JSON = "application/json"
 ANYWHERE = frozenset({400, 503})
@@ -35,6 +36,9 @@ AT_ONCE = 20
 
 CHUNK = 64 * 1024
 """Bytes of a list that are sent at once, or more where its entries are large."""
+
+READER_WAIT = 1.0
+"""Seconds for which a list waits for its reader within its turn."""
 
 _Shape = TypeVar("_Shape")
 _Item = TypeVar("_Item")
@@ -166,13 +170,22 @@ async def _send(request: web.Request, listing: Listing[Any]) -> web.StreamRespon
         await response.prepare(request)
         try:
             for piece in pieces:
-                await response.write(piece or b"")
+                await _write(response, piece or b"")
             async for chunk in chunks:
-                await response.write(chunk)
+                await _write(response, chunk)
             await response.write_eof()
         except Exception:  # noqa: BLE001  # the header is out
             break_off(request, "a list")
     return response
+
+
+async def _write(response: web.StreamResponse, chunk: bytes) -> None:
+    """Send a part of a list; the turn of a request whose reader is slow goes to the next."""
+    leaving = asyncio.get_running_loop().call_later(READER_WAIT, leave_turn)
+    try:
+        await response.write(chunk)
+    finally:
+        leaving.cancel()
 
 
 def operation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -190,6 +191,26 @@ async def test_a_body_that_is_on_its_way_takes_no_turn(tmp_path: Path) -> None:
             answer = await wire.answer()
         assert answer is not None
         assert answer.json["players"] == ["soon", "late"]
+
+
+async def test_a_list_whose_reader_stands_still_has_left_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.api.operation.AT_ONCE", 1)
+    monkeypatch.setattr("controlplane.api.operation.READER_WAIT", 0)
+    labels = json.dumps({"more than all buffers hold": "x" * 2**24})
+    async with bounded(tmp_path, Turns(at_once=1)) as system:
+        for name in ("n", "o"):
+            assert (await system.start(id=name)).status == 201
+        await system.control_plane._store.run(
+            lambda db: db.execute("UPDATE session SET labels=?", (labels,))
+        )
+        async with Wire(int(system.control_plane.base_url.rpartition(":")[2])) as wire:
+            bearer = f"Authorization: Bearer {system.tokens['alice']}"
+            wire.send(f"GET /session HTTP/1.1\r\nHost: x\r\n{bearer}\r\n\r\n".encode())
+            await wire.reader.readuntil(b"\r\n\r\n")
+            async with asyncio.timeout(PATIENCE):
+                assert (await system.call("GET", "/application")).status == 200
 
 
 async def test_requests_queue_at_the_database_as_their_accounts(tmp_path: Path) -> None:

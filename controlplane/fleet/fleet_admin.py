@@ -23,6 +23,7 @@ from controlplane.storage.fleet_admin_store import (
     NoPassword,
     Region,
     Removal,
+    Removed,
 )
 from controlplane.storage.fleet_store import Registry
 
@@ -35,7 +36,6 @@ class Declared:
 
     regions: frozenset[str]
     node_pools: frozenset[str]
-    host_network_pools: frozenset[str]
     registries: frozenset[str]
     agents: frozenset[str]
 
@@ -45,7 +45,6 @@ class Declared:
         return cls(
             frozenset(config.regions),
             frozenset(config.node_pools),
-            frozenset(config.host_network_pools),
             frozenset(registry.name for registry in config.registries),
             frozenset(agent.name for agent in config.agents),
         )
@@ -116,8 +115,13 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an agent or application uses it.
         """
         check_undeclared("node pool", name, self.declared.node_pools)
+
+        def forget(removal: Removal) -> None:
+            if isinstance(removal, Removed):
+                self._fleet.node_pools.drop(name)
+
         now_ms = self._clock.now_ms()
-        removal = await self._store.remove_node_pool(name, caller.actor, now_ms)
+        removal = await self._store.remove_node_pool(name, caller.actor, now_ms, forget)
         check_removed("node pool", name, removal)
 
     async def registries(self) -> list[CountedRegistry]:

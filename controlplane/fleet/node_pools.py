@@ -22,12 +22,16 @@ class NodePools:
         """Follow these rules from the next start on."""
         self._rules[name] = rules
 
+    def drop(self, name: str) -> None:
+        """Forget the rules of a node pool that was removed."""
+        self._rules.pop(name, None)
+
     def strategy(self, name: str) -> Strategy:
-        """Tell how the hosts of a node pool are filled."""
+        """Return how the hosts of a node pool are filled."""
         return self._rules.get(name, NodePoolRules()).strategy
 
     def allows(self, name: str, network_mode: NetworkMode) -> bool:
-        """Tell whether sessions of a node pool may be connected so; any of an unknown pool."""
+        """Return whether sessions of a node pool may be connected so; any of an unknown pool."""
         rules = self._rules.get(name)
         if network_mode is not NetworkMode.HOST or rules is None:
             return True

@@ -152,14 +152,19 @@ class FleetAdminStore:
 
         await self._store.run(transaction, then)
 
-    async def remove_node_pool(self, name: str, actor: Actor, now_ms: int) -> Removal:
-        """Remove a node pool that neither an agent nor an application uses."""
+    async def remove_node_pool(
+        self, name: str, actor: Actor, now_ms: int, then: Callable[[Removal], None]
+    ) -> Removal:
+        """Remove a node pool that neither an agent nor an application uses.
+
+        `then` is called with the outcome after the commit, even when the caller is gone.
+        """
         used = {
             "agents": "SELECT count(*) FROM agent WHERE node_pool = ?",
             "applications": "SELECT count(*) FROM application WHERE node_pool = ?",
         }
         event = Event(now_ms, "node_pool.removed", "", actor, name)
-        return await self._store.run(lambda db: _remove(db, "node_pool", used, event))
+        return await self._store.run(lambda db: _remove(db, "node_pool", used, event), then)
 
     async def registries(self) -> list[CountedRegistry]:
         """Read all registries by name."""

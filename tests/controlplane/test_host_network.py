@@ -94,6 +94,16 @@ async def test_a_node_pool_that_takes_its_permission_back_starts_nothing_more(
     assert await obstacles(system) == []
 
 
+async def test_the_rules_of_a_removed_node_pool_are_forgotten(system: System) -> None:
+    await system.make_application(tag=None)
+    await allow(system, host_network=False, pool="gone")
+    assert (await operator(system, "DELETE", "/operator/node-pool/gone")).status == 204
+    unknown = {"networkMode": "host", "nodePool": "gone"}
+    created = await system.call("POST", "/application", json={**APPLICATION, **unknown})
+    assert_error(created, 422, "nodePool")
+    assert_error(await system.call("PUT", "/application/game", json=unknown), 404)
+
+
 async def test_what_the_settings_file_allows_is_allowed_whatever_was_set(system: System) -> None:
     async def listed() -> Any:
         pools = (await operator(system, "GET", "/operator/node-pool")).json["nodePools"]

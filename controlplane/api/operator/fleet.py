@@ -1,5 +1,7 @@
 """Regions and node pools, for operators."""
 
+from collections.abc import Collection
+from functools import partial
 from typing import Annotated
 
 from aiohttp import web
@@ -9,7 +11,10 @@ from typing_extensions import TypedDict
 from controlplane.api.bodies import Body
 from controlplane.api.operation import Listing, one_portion, operation
 from controlplane.api.services import caller_of, services_of
+from controlplane.fleet.contract import NetworkMode
+from controlplane.fleet.node_pools import NodePools
 from controlplane.fleet.placement import NodePoolRules, Strategy
+from controlplane.storage.fleet_admin_store import NodePool, Region
 
 
 class NodePoolBody(Body):
@@ -27,7 +32,7 @@ class NodePoolBody(Body):
 
 
 class ListedRegion(TypedDict):
-    """A region; `declared` by the settings file, used by so many agents and applications."""
+    """A region; `declared` by the settings file, and how many agents and applications use it."""
 
     name: str
     declared: bool
@@ -42,7 +47,7 @@ class ListedRegions(TypedDict):
 
 
 class ListedNodePool(TypedDict):
-    """A node pool; `declared` by the settings file, used by so many agents and applications.
+    """A node pool; `declared` by the settings file, and how many agents and applications use it.
 
     `hostNetwork` is true when sessions there may use the host's network.
     """
@@ -65,16 +70,8 @@ class ListedNodePools(TypedDict):
 async def describe_regions(request: web.Request) -> Listing[ListedRegions]:
     """List the regions with what uses them."""
     admin = services_of(request).fleet_admin
-    regions: list[ListedRegion] = [
-        {
-            "name": region.name,
-            "declared": region.name in admin.declared.regions,
-            "agents": region.agents,
-            "applications": region.applications,
-        }
-        for region in await admin.regions()
-    ]
-    return Listing("regions", one_portion(regions), dict)
+    show = partial(_listed_region, declared=admin.declared.regions)
+    return Listing("regions", one_portion(await admin.regions()), show)
 
 
 @operation()
@@ -94,20 +91,12 @@ async def remove_region(request: web.Request) -> None:
 @operation()
 async def list_node_pools(request: web.Request) -> Listing[ListedNodePools]:
     """List the node pools with what uses them."""
-    admin = services_of(request).fleet_admin
-    pools: list[ListedNodePool] = [
-        {
-            "name": pool.name,
-            "strategy": pool.rules.strategy,
-            "hostNetwork": pool.rules.host_network
-            or pool.name in admin.declared.host_network_pools,
-            "declared": pool.name in admin.declared.node_pools,
-            "agents": pool.agents,
-            "applications": pool.applications,
-        }
-        for pool in await admin.node_pools()
-    ]
-    return Listing("nodePools", one_portion(pools), dict)
+    services = services_of(request)
+    admin = services.fleet_admin
+    show = partial(
+        _listed_node_pool, declared=admin.declared.node_pools, rules=services.fleet.node_pools
+    )
+    return Listing("nodePools", one_portion(await admin.node_pools()), show)
 
 
 @operation()
@@ -126,3 +115,25 @@ async def remove_node_pool(request: web.Request) -> None:
     """Remove a node pool that nothing uses and that the settings file does not declare."""
     name = request.match_info["nodePool"]
     await services_of(request).fleet_admin.remove_node_pool(caller_of(request), name)
+
+
+def _listed_region(region: Region, declared: Collection[str]) -> ListedRegion:
+    return {
+        "name": region.name,
+        "declared": region.name in declared,
+        "agents": region.agents,
+        "applications": region.applications,
+    }
+
+
+def _listed_node_pool(
+    pool: NodePool, declared: Collection[str], rules: NodePools
+) -> ListedNodePool:
+    return {
+        "name": pool.name,
+        "strategy": pool.rules.strategy,
+        "hostNetwork": rules.allows(pool.name, NetworkMode.HOST),
+        "declared": pool.name in declared,
+        "agents": pool.agents,
+        "applications": pool.applications,
+    }

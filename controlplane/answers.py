@@ -79,10 +79,8 @@ def take_refusal(
     fleet: Fleet,
     clock: Clock,
     metrics: StartMetrics,
-) -> int:
-    """Note why a host did not make a start; return 1 when the attempt's end is unknown, or 0.
-
-    The host is avoided if it may be at fault.
+) -> None:
+    """Note why a host did not make a start, and avoid the host if it may be at fault.
 
     Raises:
         ImageCannotRunError: No host can make it.
@@ -109,4 +107,3 @@ def take_refusal(
     if error.agent_reason not in LACK_OF_ROOM:
         start.failure = error
     start.refused = error.agent_reason in REFUSED_BY_ADMISSION
-    return 0 if start.refused else 1

@@ -270,12 +270,13 @@ class Starts:
             try:
                 return await self._attempt(start, link, internal_id)
             except AgentRefusedError as error:
-                silent += take_refusal(
+                take_refusal(
                     *(start, link, error),
                     fleet=self._fleet,
                     clock=self._clock,
                     metrics=self._metrics,
                 )
+                silent += not start.refused
             except AgentSilentError as error:
                 _log.warning(
                     "start unknown", agent=link.row.name, session=internal_id, error=str(error)

@@ -160,9 +160,9 @@ class Tags:
         if not named:
             raise NotFoundError("tag", version or "any")
         place = (region, application.node_pool)
-        for on_a_host in (self._fleet.can_run_image, self._fleet.has_image):
-            # A drained host that has not reported cannot run a tag, but may have it.
-            taking = on_a_host == self._fleet.can_run_image
+        # A drained host that has not reported cannot run a tag, but may have it.
+        looks = ((self._fleet.can_run_image, True), (self._fleet.has_image, False))
+        for on_a_host, taking in looks:
             for tag in named:
                 if on_a_host(*place, tag.image):
                     return tag, True

@@ -37,15 +37,15 @@ def _environment_name(name: str) -> str:
     return name
 
 
-def json_bytes(value: object) -> int:
-    """Count the bytes of a value as JSON: a character beyond ASCII takes 6 or 12."""
-    return len(json.dumps(value))
+def bounded_as_json(most: int) -> AfterValidator:
+    """Refuse a value of more bytes as JSON, where a character beyond ASCII takes 6 or 12."""
 
+    def check(value: _Sized) -> _Sized:
+        if len(json.dumps(value)) > most:
+            raise ValueError(f"must be at most {most} bytes as JSON")
+        return value
 
-def _small_as_json(value: _Sized) -> _Sized:
-    if json_bytes(value) > MAX_JSON_BYTES:
-        raise ValueError(f"must be at most {MAX_JSON_BYTES} bytes as JSON")
-    return value
+    return AfterValidator(check)
 
 
 def _few_entries(value: Any) -> Any:
@@ -104,7 +104,7 @@ _EnvironmentName = Annotated[
 Labels = Annotated[
     dict[str, str],
     Field(max_length=MAX_ENTRIES),
-    AfterValidator(_small_as_json),
+    bounded_as_json(MAX_JSON_BYTES),
     BeforeValidator(_few_entries),
 ]
 """What a caller finds sessions by."""
@@ -112,10 +112,10 @@ Labels = Annotated[
 Environment = Annotated[
     dict[_EnvironmentName, Text],
     Field(max_length=MAX_ENTRIES),
-    AfterValidator(_small_as_json),
+    bounded_as_json(MAX_JSON_BYTES),
     BeforeValidator(_few_entries),
 ]
 """The variables that a caller sets."""
 
-Arguments = Annotated[list[Text], Field(max_length=MAX_ENTRIES), AfterValidator(_small_as_json)]
+Arguments = Annotated[list[Text], Field(max_length=MAX_ENTRIES), bounded_as_json(MAX_JSON_BYTES)]
 """What follows the entrypoint of an image."""

@@ -3,26 +3,18 @@
 from typing import Annotated
 
 from aiohttp import web
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from controlplane.api.bodies import Body
-from controlplane.api.fields import SessionId, json_bytes
+from controlplane.api.fields import SessionId, bounded_as_json
 from controlplane.api.operation import Answer, operation
 from controlplane.api.services import caller_of, services_of
 from controlplane.storage.player_store import MAX_PLAYERS_BYTES
 
 _PlayerId = Annotated[str, Field(min_length=1, max_length=256)]
-
-
-def _small_as_json(players: list[str]) -> list[str]:
-    if json_bytes(players) > MAX_PLAYERS_BYTES:
-        raise ValueError(f"must be at most {MAX_PLAYERS_BYTES} bytes as JSON")
-    return players
-
-
 _PlayerIds = Annotated[
-    list[_PlayerId], Field(min_length=1, max_length=1000), AfterValidator(_small_as_json)
+    list[_PlayerId], Field(min_length=1, max_length=1000), bounded_as_json(MAX_PLAYERS_BYTES)
 ]
 
 

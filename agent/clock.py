@@ -117,7 +117,7 @@ class _Timex(ctypes.Structure):
 
 
 def kernel_is_synchronised() -> bool:
-    """Tell whether the kernel counts the wall clock as synchronised; OSError when it does not say.
+    """Return whether the kernel counts the wall clock as synchronised; OSError if it is unknown.
 
     Reads only, so it needs no privilege but the system call itself.
     """

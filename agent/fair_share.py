@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def exceeds_share(held: float, asked: float, taken: float, total: float) -> bool:
-    """Tell whether an account that holds `held` of `total` asks for more than its share.
+    """Return whether an account that holds `held` of `total` asks for more than its share.
 
     It may have as much as then is left for all others: half of everything while it is alone, less
     while others hold some. So what is free can never be taken by one account, and an account that

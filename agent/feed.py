@@ -117,7 +117,7 @@ class Feed:
             subscription.note(host=True)
 
     def tell_images(self) -> None:
-        """Tell the watchers that the host has other images."""
+        """Notify the watchers that the host has other images."""
         self.stamp()
         for subscription in self._subscriptions:
             subscription.note(host=True, images=True)

@@ -31,7 +31,7 @@ ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """What a host tells its sessions and grants them; `stop_grace` in seconds.
+    """What a host passes to its sessions and grants them; `stop_grace` in seconds.
 
     `session_disk_bytes` is what a session may write whose spec does not say, 0 for no limit.
     """

@@ -30,7 +30,7 @@ def images_to_proto(
 
 
 def image_batches(here: Collection[str]) -> list[pb.ImageBatch]:
-    """All images of a host, as watchers are told of them."""
+    """All images of a host as they are sent to watchers, in parts."""
     parts = _parts(here)
     return [
         pb.ImageBatch(images=part, first=number == 1, last=number == len(parts))
@@ -39,7 +39,7 @@ def image_batches(here: Collection[str]) -> list[pb.ImageBatch]:
 
 
 def _parts(images: Collection[str]) -> list[list[str]]:
-    """Images by name, so many at a time as fit in a message; at least one part."""
+    """Images by name, at most IMAGES_IN_MESSAGE in each part; at least one part."""
     names = sorted(images)
     step = IMAGES_IN_MESSAGE
     return [names[at : at + step] for at in range(0, len(names), step)] or [[]]

@@ -63,8 +63,8 @@ class Accounts:
     async def authenticate(self, token: str, address: str = "") -> Caller:
         """Find whose token this is, presented from an address.
 
-        The look-up waits in the database's queue among those of the token alone, whoever has it,
-        and what this task sends after it among what its account sends.
+        The look-up is queued at the database under the token alone, and what this task sends
+        after it under the account.
 
         Raises:
             UnauthorizedError: For every kind of bad token alike.

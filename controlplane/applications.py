@@ -45,7 +45,7 @@ AllowsNetwork = Callable[[str, NetworkMode], bool]
 
 @dataclass(frozen=True, slots=True)
 class ApplicationEdit:
-    """What shall change of an application; None leaves as it is."""
+    """The changes of an application; None leaves a field as it is."""
 
     registry: str | None = None
     repository: str | None = None

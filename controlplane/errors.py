@@ -241,7 +241,7 @@ class ConflictError(TiltyardError):
 
 @dataclass(eq=False)
 class StoppedDuringStartError(ConflictError):
-    """Somebody stopped the session while it was started."""
+    """The session was stopped while it was started."""
 
     what: str = "the session was stopped during its start"
 

@@ -1,7 +1,7 @@
 """A start under way, and all those of this control plane by account and session id.
 
-That a session is to be stopped stands in its row, and every commit of a start reads it there. What
-is here wakes tasks that wait: a start that waits for a host, and who waits for the end of a start.
+The mark that a session is to be stopped is in its row, where every commit of a start reads it.
+What is here wakes tasks: a start that waits for a host, and calls that wait for the end of one.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class PendingStart:
 
     @contextmanager
     def naming_failures(self) -> Iterator[None]:
-        """Have an error say why hosts failed, where not the lack of room is the reason."""
+        """Have an error say why hosts failed, unless it was for lack of room."""
         try:
             yield
         except NoCapacityError as error:
@@ -148,7 +148,7 @@ class PendingStarts:
         start.decided.set()
 
     def settle(self, start: PendingStart) -> None:
-        """Forget a start and wake who waits for what comes of it."""
+        """Forget a start and wake the calls that wait for its outcome."""
         del self._starts[start.account, start.id]
         start.decided.set()
         start.settled.set()

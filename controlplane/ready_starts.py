@@ -61,7 +61,7 @@ class ReadyStarts:
         fleet.on_change(self._wake)
 
     def has_room(self, account: str) -> bool:
-        """Tell whether one more start of an account may wait."""
+        """Return whether one more start of an account may wait."""
         return len(self._tasks) < MOST_AT_ONCE and self._waiting[account] < MOST_OF_AN_ACCOUNT
 
     async def start(self, caller: Caller, request: StartRequest, seconds: float) -> HostSession:

@@ -2,9 +2,9 @@
 
 The time of issue, and an HMAC over that, the names of the session and the name of the agent.
 The host keeps it with the session and reports it, so that a session which the database does not
-know can be taken back. Who has taken over a host has the tickets of what was placed there and can
-make no other: it can neither invent sessions nor pass off another host's as its own, nor report
-what is long over as begun just now, before which another session of the id would give way.
+know can be taken back. A host that was taken over has the tickets of what was placed there and can
+make no other: it can neither invent sessions nor report another host's as its own, nor report an
+old one as begun just now, which would end a newer session of the same id.
 
 The agent stands there by its name. It is what both a declared and an enrolled agent have, and it
 stays when a host enrols again.
@@ -38,7 +38,7 @@ def make_ticket(
 
 
 def is_valid(key: bytes, agent: str, session: HostSession) -> bool:
-    """Tell whether a reported session has its ticket, and did not begin long after its issue.
+    """Return whether a reported session has its ticket, and did not begin long after its issue.
 
     A claimed standby began before it.
     """

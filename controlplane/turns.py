@@ -2,7 +2,7 @@
 
 The event loop and the database are shared by all accounts, so an account that floods the API is
 held back here: its further requests wait for one of its own to end. While several accounts call,
-fewer of each are worked on, since all that is under way delays everybody a little. A request that
+fewer of each are worked on, since all that is under way delays every call a little. A request that
 waits for something else than this process, such as a host, a registry or a reader, leaves its turn
 to the next; such waits have limits of their own.
 """
@@ -21,7 +21,7 @@ AT_ONCE = 32
 """Requests of an account that are worked on, while no other account calls."""
 
 AT_ONCE_SHARED = 4
-"""While others call: theirs wait for so many in each step on the event loop."""
+"""While other accounts call: theirs wait for at most these in each step on the event loop."""
 
 SHARED_FOR = 10.0
 """Seconds for which the API counts as shared after another account has called."""
@@ -41,7 +41,7 @@ class _Account:
         self.waiting: deque[asyncio.Future[None]] = deque()
 
     def admit(self, at_once: int) -> None:
-        """Give turns to those that wait, the first first."""
+        """Give turns to those that wait, in the order of arrival."""
         while self.waiting and self.under_way < at_once:
             given = self.waiting.popleft()
             if not given.done():
@@ -134,7 +134,7 @@ class Turns:
         account.admit(self._limit())
 
     def _note(self, name: str) -> None:
-        """Take in who calls; two accounts that call by turns share the API."""
+        """Note which account calls; two that call alternately share the API."""
         if name != self._last:
             if self._last:
                 self._shared_until = asyncio.get_running_loop().time() + SHARED_FOR

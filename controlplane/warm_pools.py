@@ -38,7 +38,7 @@ class WarmPools:
             NotFoundError: The account has no such application, or it is not assigned to the
                 region.
             ConflictError: The account has too many pools.
-            QuotaExceededError: The quota of cores or memory cannot hold so many standbys.
+            QuotaExceededError: The pool does not fit in the quota of cores or memory.
         """
         now_ms = self._clock.now_ms()
         outcome = await self._store.set(pool, caller.actor, now_ms, then=self._changed)

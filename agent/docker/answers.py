@@ -106,7 +106,7 @@ class Lack(NamedTuple):
 def warnings_of(
     info: Mapping[str, Any], settings: Mapping[str, Any], *, own_network: bool
 ) -> tuple[str, ...]:
-    """What is amiss with an engine, a sentence each with its mend.
+    """What is wrong with an engine, a sentence each with its fix.
 
     `settings` are those of its daemon, as far as they can be read.
     """

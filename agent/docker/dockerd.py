@@ -1,4 +1,4 @@
-"""What the host alone tells about the Docker daemon: its process, its settings and its limits."""
+"""What only the host shows of the Docker daemon: its process, its settings and its limits."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class DockerEngine:
 
     async def written_bytes(self, container: str) -> int:
         """Bytes that a container wrote: its own layer, and the volumes that its image declares."""
-        # Without the container's turn: nobody waits for the walk, least of all a kill.
+        # Without the container's turn: no other call waits for the walk, least of all a kill.
         return await self._ask(
             Call("written-bytes"),
             self._timeouts.walk,

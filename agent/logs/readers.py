@@ -22,7 +22,7 @@ EACH_SESSION = 16
 
 @dataclass(slots=True)
 class _Slots:
-    """Those that are taken, by who and what reads."""
+    """Those that are taken, by account and session."""
 
     total: int
     what: str
@@ -30,7 +30,7 @@ class _Slots:
     of_account: Counter[str] = field(default_factory=Counter)
 
     def obstacle(self, session: Session) -> str:
-        """Return why nobody more can read a session's log; nothing when somebody can."""
+        """Return why a session's log can have no further reader; "" when it can."""
         taken, mine = self.of_account.total(), self.of_account[session.spec.identity.account]
         if self.of_session[session.internal_id] >= EACH_SESSION:
             return f"this session has {EACH_SESSION} {self.what} already"

@@ -149,9 +149,17 @@ class HostState(Collector):
             text = "When the certificate of TLS ports ends, in Unix time."
             yield _one("tls_certificate_expiry_timestamp_seconds", text, ends)
         free = _gauge("disk_free_bytes", "Free bytes at the last look.", ("path",))
-        reserve = _gauge("disk_reserve_bytes", "Bytes that shall be free.", ("path",))
+        reserve = _gauge(
+            "disk_reserve_bytes",
+            "Reserved bytes: with fewer free ones no session is started.",
+            ("path",),
+        )
         free_inodes = _gauge("disk_free_inodes", "Free inodes at the last look.", ("path",))
-        reserve_inodes = _gauge("disk_reserve_inodes", "Inodes that shall be free.", ("path",))
+        reserve_inodes = _gauge(
+            "disk_reserve_inodes",
+            "Reserved inodes: with fewer free ones no session is started.",
+            ("path",),
+        )
         for disk in parts.host.disks.seen:
             path = (str(disk.path),)
             free.add_metric(path, disk.free_bytes)

@@ -55,8 +55,8 @@ class Bindings:
     ) -> bool:
         """Tell whether players can reach every port of a container, by its first process.
 
-        False when that has ended. Raises OSError when the kernel does not tell, and TooManySockets
-        when a port was not among LONG_LOOK_SOCKETS of a table.
+        False when that has ended. Raises OSError when the kernel does not answer, and
+        TooManySockets when a port was not among LONG_LOOK_SOCKETS of a table.
         """
         look: _Look
         if network_mode is NetworkMode.BRIDGE:

@@ -36,7 +36,7 @@ REST_LONGEST_SECONDS = 60.0
 IDLE_SECONDS = 1.0
 """While no container is due."""
 LOOKS_OF_A_ROUND = 32
-"""Then it is decided again who is the most urgent."""
+"""Then it is decided again which is the most urgent."""
 
 _WRITES = frozenset({State.RUNNING, State.RESTARTING})
 
@@ -63,7 +63,7 @@ class DiskLimits:
         self._looks: dict[str, _Look] = {}
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Look until cancelled."""
         clock = self._host.clock
         while True:
             due = self._most_urgent()
@@ -74,9 +74,9 @@ class DiskLimits:
                 await clock.sleep(IDLE_SECONDS)
 
     def _most_urgent(self) -> list[Session]:
-        """Whom to look at now: who may have come to its limit, then who was not seen for longest.
+        """The sessions to look at now: those that may be at their limit, then the longest unseen.
 
-        While the disk is low, who has written most comes first.
+        While the disk is low, those that have written most come first.
         """
         now, free = self._host.clock.monotonic(), self._host.disks.engine_free_bytes
         limited = {
@@ -107,7 +107,7 @@ class DiskLimits:
             written = await host.engine.written_bytes(session.container)
         except ContainerGone:
             pass  # its own task sees to that
-        except AgentError as error:  # what is not known ends nobody
+        except AgentError as error:  # what is not known ends no session
             log.warning("what it wrote is not known", session=internal_id, error=str(error))
         else:
             self._judge(session, written)

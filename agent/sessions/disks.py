@@ -29,7 +29,7 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A file system, by a folder on it; `reserve_bytes` of it shall be free.
+    """A file system, by a folder on it; `reserve_bytes` of it are kept free.
 
     `device` tells whether two folders are on one, `is_read_only` whether nothing can be written.
     `free_inodes` is None on a file system that has no fixed number of them, such as btrfs.
@@ -50,7 +50,7 @@ class Disk:
 
     @property
     def is_low(self) -> bool:
-        """True when what can be spared shall go."""
+        """True when what can be spared is to be removed."""
         return self._has_less_than(2)
 
     def _has_less_than(self, reserves: int) -> bool:
@@ -63,9 +63,9 @@ class Disk:
         if self.is_read_only:
             return "nothing can be written"
         if self._lacks_inodes(1) and self.free_bytes >= self.reserve_bytes:
-            return f"{self.free_inodes} inodes are free, and {self.reserve_inodes} shall be"
+            return f"{self.free_inodes} inodes are free, {self.reserve_inodes} are reserved"
         free, reserve = self.free_bytes // MEBIBYTE, self.reserve_bytes // MEBIBYTE
-        return f"{free} MiB are free, and {reserve} MiB shall be"
+        return f"{free} MiB are free, {reserve} MiB are reserved"
 
 
 @dataclass(frozen=True, slots=True)

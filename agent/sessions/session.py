@@ -212,7 +212,7 @@ class Drain:
 
     @property
     def drain_time(self) -> float | None:
-        """The Unix time of the deadline as it is reported to who ordered it."""
+        """The Unix time of the deadline as it is reported back."""
         if self.deadline is None:
             return None
         return self.deadline.expire_time if self.ordered_time is None else self.ordered_time

@@ -10,7 +10,7 @@ from controlplane.json_reader import read_json
 
 MAX_BODY = 1024 * 1024
 MAX_PROPERTIES = 100
-"""Of one object; no model has so many, and each unknown one is a violation."""
+"""Of one object, which is more than any model has; each unknown one is a violation."""
 MAX_FIELD = 256
 """Characters of a violation's field: a caller chooses the names of unknown properties."""
 _RECEIVED = web.RequestKey("body", bytes)

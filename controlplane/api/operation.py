@@ -72,7 +72,7 @@ class Listing(Generic[_Shape]):
     headers: Mapping[str, str] = field(default_factory=dict)
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Encode some entries at a time, between which others have their turn."""
+        """Encode some entries at a time, and let the event loop run in between."""
         text = f'{{"{self.key}": ['
         comma = ""
         async with aclosing(self.portions) as portions:

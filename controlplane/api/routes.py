@@ -255,7 +255,7 @@ def _unguarded(route: Route) -> Handler:
 
 
 async def _take_turn(request: web.Request, turns: Turns) -> Turn:
-    """Find out who calls, and wait for a turn of the account."""
+    """Authenticate the caller, and wait for a turn of the account."""
     token, address = _bearer(request), request.remote or ""
     caller = await services_of(request).accounts.authenticate(token, address)
     request[CALLER] = caller

@@ -67,7 +67,7 @@ class FairLine(Generic[T]):
             one = waiting[0]
             self.serve(account, one)
             return one
-        raise LookupError("nothing is in the line")
+        raise LookupError("the line is empty")
 
     def first(self, fits: Callable[[T], bool]) -> T | None:
         """Give the first that fits, None when none does."""

@@ -182,7 +182,7 @@ class Fleet:
         self._listeners.append(listener)
 
     def now(self) -> float:
-        """Return the time by which hosts are judged: the seconds that this program listened."""
+        """Return the time by which hosts are evaluated: the seconds that this program listened."""
         return self._listening.now()
 
     def silent_seconds(self, link: HostLink) -> float:
@@ -312,7 +312,7 @@ class Fleet:
     def without_room(
         self, region: str, node_pool: str, wishes: Iterable[tuple[Wanted, frozenset[str]]]
     ) -> set[tuple[Wanted, frozenset[str]]]:
-        """Give those for whom no host that has reported has room. As `hopeless` otherwise."""
+        """As `hopeless`, but only hosts that have reported count."""
         left = set(wishes)
         for view in self._views(region, node_pool):
             left = {

@@ -189,7 +189,7 @@ class StandbyPools:
             )
             if wanted.size and allowed:
                 wishes |= self._plan(self._rows, wanted)
-                await asyncio.sleep(0)  # of many pools, none shall hold up a caller
+                await asyncio.sleep(0)  # so that many pools do not delay callers
         new = list(_new_orders(self._rows, wishes, links))
         if new:
             for row in await self._store.order(new, self._clock.now_ms()):
@@ -308,7 +308,7 @@ class StandbyPools:
 
 
 def _run_the_same(before: WantedPool | None, now: WantedPool | None, tag: Tag) -> bool:
-    """Tell whether standbys of a pool and a tag run what they ran before."""
+    """Return whether standbys of a pool and a tag run what they ran before."""
     if before is None or now is None:
         return False
     same_pool = before.revision == now.revision

@@ -1,9 +1,9 @@
 """Starts that failed on a host for a reason other than room, and for how long that avoids it.
 
-One failure does not tell whether the host is at fault (a folder that its engine cannot mount) or
+One failure does not show whether the host is at fault (a folder that its engine cannot mount) or
 the application (a configuration that no engine takes). So an application avoids a host where its
 own starts fail. All applications avoid it only when those of two accounts fail there and no start
-of anybody has succeeded in between: no account alone can have a host avoided by others.
+has succeeded in between: no account alone can have a host avoided by others.
 
 Avoided means ranked behind every other host, not left out: where no other host has room the start
 is tried there, and its success ends the back-off. Pure, time as an argument.
@@ -75,7 +75,7 @@ class StartFailures:
     def __init__(self) -> None:
         self._newest: dict[Owner, StartFailure] = {}
         self._accounts: dict[str, float] = {}
-        """Those with a failure since the last success of anybody, and until when that counts."""
+        """Those with a failure since the last success of any, and until when that counts."""
 
     def note(
         self, owner: Owner, error: AgentRefusedError, now: float, now_ms: int

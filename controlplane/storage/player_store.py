@@ -16,7 +16,7 @@ MAX_PLAYERS = 2000
 """Of one session: every join answers with all of them."""
 
 MAX_PLAYERS_BYTES = 512 * 1024
-"""Of the ids of a session, and of a call, as JSON. So many ids of 256 ASCII characters fit."""
+"""Of the ids of a session, and of a call, as JSON. MAX_PLAYERS ids of 256 ASCII characters fit."""
 
 _MAX_ID_BYTES = 256 * len(r"\ud83c\udfae") + len('"", ')
 """Of one id as JSON."""
@@ -167,7 +167,7 @@ def _have_room(
 
 
 def _few(db: Database, account: str, session_id: str, count: int) -> list[str] | None:
-    """Read so many players in the order of joining; None where they are not few."""
+    """Read `count` players in the order of joining; None where they are not few."""
     if count > FEW:
         return None
     return [_player(row) for row in db.execute(_IN_ORDER, (account, session_id))] if count else []

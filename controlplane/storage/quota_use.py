@@ -1,7 +1,7 @@
 """What an account holds of its quota, within a transaction: live sessions, and warm pools by size.
 
-A claimed standby is replaced at once, so a pool holds its whole size for good, beside the sessions
-that came of it.
+A claimed standby is replaced at once, so a pool always holds its whole size, in addition to the
+sessions that came of it.
 """
 
 from collections.abc import Iterator

@@ -206,8 +206,8 @@ class SessionStore:
         """Mark a session to be stopped, by its id or its alias, and return it.
 
         The mark stays on its row: no attempt begins under it, what is confirmed under it is
-        stopped, and an absent host is told on its return. None when there is no such session, or
-        it has ended.
+        stopped, and an absent host gets the stop on its return. None when there is no such
+        session, or it has ended.
         """
 
         def transaction(db: Database) -> Session | None:

@@ -40,7 +40,7 @@ class Verdict(Enum):
     KEEP = auto()
     STOP = auto()
     STOP_REQUESTED = auto()
-    """To be stopped, as somebody asked for it."""
+    """To be stopped, since its caller asked for it."""
     WAIT = auto()
     """To be judged again: another start of its id is not settled yet."""
     CLAIM = auto()

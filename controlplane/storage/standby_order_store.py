@@ -19,7 +19,7 @@ class WantedPool:
     """A pool, its application and the enabled tags of that, the newest first.
 
     `revision` grows with every change of the pool. What standbys are started with (`env`, `args`,
-    `labels`) is there only where there shall be some.
+    `labels`) is there only for a pool that has a size.
     """
 
     pool: WarmPool

@@ -100,7 +100,7 @@ async def test_a_disk_without_inodes_refuses_starts_and_removes_what_can_be_spar
     ended = await _ended(agent)
     filling.free_inodes["docker"] = RESERVE - 1
     await agent.pass_over()
-    with pytest.raises(DiskFull, match="999 inodes are free, and 1000 shall be"):
+    with pytest.raises(DiskFull, match="999 inodes are free, 1000 are reserved"):
         await agent.sessions.start(an_id(), a_spec())
     assert agent.host.disks.short is not None
     assert agent.sessions.life(ended).session.container_removed

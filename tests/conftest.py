@@ -11,6 +11,7 @@ from tests.harness import DockerEngine, Image, Registry, build_image, remove_tra
 
 pytest_plugins = [
     "tests.leaks",
+    "tests.power_cut",
     "tests.real_parts_policy",
     "tests.faults.plugin",
     "tests.time_limits",

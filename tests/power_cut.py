@@ -16,6 +16,8 @@ from enum import IntEnum
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.harness import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}"}
@@ -167,9 +169,10 @@ ACKNOWLEDGED = "acknowledged"
 """The standard output of a program that is logged, in the same log as what it does to files."""
 
 
-def build_library(folder: Path) -> Path:
-    """Make the library that logs what the process that it is preloaded into does to files."""
-    library = folder / "disk_log.so"
+@pytest.fixture(scope="session")
+def disk_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that logs what the process that it is preloaded into does to files."""
+    library = tmp_path_factory.mktemp("disk-log") / "disk_log.so"
     command = ["gcc", "-shared", "-fPIC", "-O", "-Wall", "-Wextra", "-Werror"]
     source = Path(__file__).with_name("disk_log.c")
     subprocess.run([*command, "-o", library, source, "-ldl"], check=True, timeout=60)

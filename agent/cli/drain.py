@@ -14,8 +14,8 @@ import click
 from agent.cli.options import AS_JSON, SOCKET, asked
 from agent.cli.session_choice import is_standby
 from agent.cli.tables import span, table
+from agent.wire import LONGEST_TTL_SECONDS
 
-LONGEST_DEADLINE_SECONDS = 8760 * 3600
 _SPAN = re.compile(r"(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?\Z", re.ASCII)
 
 
@@ -26,7 +26,7 @@ def _seconds(_: object, __: object, text: str | None) -> int | None:
     if not text or found is None:
         raise click.BadParameter(f"{text!r} has not the form 1h30m")
     seconds = int(found[1] or 0) * 3600 + int(found[2] or 0) * 60
-    if seconds > LONGEST_DEADLINE_SECONDS:
+    if seconds > LONGEST_TTL_SECONDS:
         raise click.BadParameter(f"{text!r} is longer than 8760 hours")
     return seconds
 

@@ -12,38 +12,24 @@ import pytest
 
 from agent.sessions.record import Records
 from agent.sessions.session import EndReason, State
+from tests import power_cut
 from tests.agent.acknowledging import STARTS
 from tests.faults.plugin import Figure, Rounds
-from tests.power_cut import (
-    ACKNOWLEDGED,
-    Deed,
-    Survives,
-    build_library,
-    by,
-    cuts,
-    everything,
-    logged,
-    nothing,
-    put,
-)
 
 
-@pytest.fixture(scope="module")
-def disk_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_library(tmp_path_factory.mktemp("disk-log"))
-
-
-def _logged(library: Path, folder: Path, *without: str) -> list[Deed]:
+def _logged(library: Path, folder: Path, *without: str) -> list[power_cut.Deed]:
     module = "tests.agent.acknowledging"
-    return logged(library, folder, [sys.executable, "-m", module, str(folder), *without])
+    return power_cut.logged(library, folder, [sys.executable, "-m", module, str(folder), *without])
 
 
-def _lost(deeds: Sequence[Deed], at: Iterable[int], survives: Survives, folder: Path) -> list[str]:
+def _lost(
+    deeds: Sequence[power_cut.Deed], at: Iterable[int], survives: power_cut.Survives, folder: Path
+) -> list[str]:
     """What had been answered and is not on the disk, over all cuts before these deeds."""
     lost = []
-    for number, (said, files) in enumerate(cuts(deeds, at, survives)):
+    for number, (said, files) in enumerate(power_cut.cuts(deeds, at, survives)):
         state = folder / f"cut-{number}"
-        put(files, state)
+        power_cut.put(files, state)
         lost += asyncio.run(_missing(said, state))
     return lost
 
@@ -76,12 +62,12 @@ def test_what_was_answered_before_a_power_cut_is_on_the_disk(
     tmp_path: Path, disk_log: Path, rounds: Rounds, chance: Random, figure: Figure
 ) -> None:
     deeds = _logged(disk_log, tmp_path / "run")
-    said, _ = next(cuts([*deeds, deeds[0]], [len(deeds)], everything))
+    said, _ = next(power_cut.cuts([*deeds, deeds[0]], [len(deeds)], power_cut.everything))
     assert len(said) == 2 * STARTS + 1
     at = chance.sample(range(len(deeds)), min(len(deeds), rounds(40, 400)))
     # Just after each answer is when there is most to lose.
-    at += [number + 1 for number, deed in enumerate(deeds) if deed.name == ACKNOWLEDGED]
-    for name, survives in (("nothing", nothing), ("by-chance", by(chance))):
+    at += [number + 1 for number, deed in enumerate(deeds) if deed.name == power_cut.ACKNOWLEDGED]
+    for name, survives in (("nothing", power_cut.nothing), ("by-chance", power_cut.by(chance))):
         folder = tmp_path / name
         folder.mkdir()
         assert _lost(deeds, at, survives, folder) == []
@@ -91,12 +77,12 @@ def test_what_was_answered_before_a_power_cut_is_on_the_disk(
 def test_the_log_of_a_disk_has_all_that_the_agent_did(tmp_path: Path, disk_log: Path) -> None:
     folder = tmp_path / "run"
     deeds = _logged(disk_log, folder)
-    [(_, files)] = cuts([*deeds, deeds[0]], [len(deeds)], everything)
+    [(_, files)] = power_cut.cuts([*deeds, deeds[0]], [len(deeds)], power_cut.everything)
     state = folder / "state"
     there = {
         str(path.relative_to(state)): path.read_bytes()
         for path in state.rglob("*")
-        if path.is_file() and path.name != ACKNOWLEDGED
+        if path.is_file() and path.name != power_cut.ACKNOWLEDGED
     }
     assert files == there
 
@@ -106,5 +92,5 @@ def test_an_agent_that_syncs_less_is_found_to_lose_what_it_answered(
     tmp_path: Path, disk_log: Path, what: str
 ) -> None:
     deeds = _logged(disk_log, tmp_path / "run", what)
-    at = [number + 1 for number, deed in enumerate(deeds) if deed.name == ACKNOWLEDGED]
-    assert _lost(deeds, at, nothing, tmp_path)
+    at = [number + 1 for number, deed in enumerate(deeds) if deed.name == power_cut.ACKNOWLEDGED]
+    assert _lost(deeds, at, power_cut.nothing, tmp_path)

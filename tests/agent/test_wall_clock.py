@@ -48,15 +48,24 @@ async def _back(folder: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIter
             await asyncio.gather(keeper, return_exceptions=True)
 
 
+@contextlib.asynccontextmanager
+async def _back_while_held(
+    folder: Path, engine: FakeEngine, clock: FakeClock
+) -> AsyncIterator[Agent]:
+    """Have a clock that is a day ahead and not synchronised, a second before that counts."""
+    clock.synchronised = False
+    clock.jump(DAY)
+    async with _back(folder, engine, clock) as agent:
+        await clock.advance(HELD_SECONDS - UP - 1)
+        yield agent
+
+
 async def test_a_lifetime_waits_until_the_clock_is_synchronised(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock, left: tuple[str, EndReason]
 ) -> None:
     internal_id, reason = left
-    clock.synchronised = False
-    clock.jump(DAY)
-    async with _back(tmp_path, engine, clock) as agent:
+    async with _back_while_held(tmp_path, engine, clock) as agent:
         life = agent.sessions.life(internal_id)
-        await clock.advance(HELD_SECONDS - UP - 1)
         assert life.session.stop_reason is None
         [warning] = agent.host.deadlines.warnings
         assert warning.startswith("1 lifetimes")
@@ -73,11 +82,8 @@ async def test_a_lifetime_waits_ten_minutes_at_most(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock, left: tuple[str, EndReason]
 ) -> None:
     internal_id, reason = left
-    clock.synchronised = False
-    clock.jump(DAY)
-    async with _back(tmp_path, engine, clock) as agent:
+    async with _back_while_held(tmp_path, engine, clock) as agent:
         life = agent.sessions.life(internal_id)
-        await clock.advance(HELD_SECONDS - UP - 1)
         assert life.session.stop_reason is None
         await clock.advance(2)
         assert life.session.stop_reason is reason

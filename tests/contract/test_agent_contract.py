@@ -14,12 +14,10 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from agent.clock import SystemClock
-from agent.config import AgentConfig
-from agent.daemon import Daemon
 from agent.engine import container_name
-from tests.agent.hosts import nobody_else
 from tests.agent.samples import IMAGE, an_id
-from tests.contract.test_agent_service import DEADLINE, POOL, pool_request, refused, start_request
+from tests.contract.daemons import DEADLINE, a_daemon
+from tests.contract.test_agent_service import POOL, pool_request, refused, start_request
 from tests.controlplane.fake_agent import FakeAgent
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -122,30 +120,12 @@ async def _fake(folder: Path) -> AsyncIterator[Side]:
 async def _daemon(folder: Path, clock: SystemClock) -> AsyncIterator[Side]:
     engine = FakeEngine()
     engine.add_image(IMAGE)
-    config = AgentConfig(
-        state_dir=folder / "state",
-        socket=folder / "agent.sock",
-        public_address="192.0.2.1",
-        metrics_listen="",
-        cpu=8,
-        ram=4096,
-        stop_grace=0.05,
-        firewall_bridges=(),
-    )
 
     def binds(at_once: bool) -> None:
         engine.binds_at_once = at_once
 
-    daemon = Daemon(config, engine, clock, nobody_else)
-    work = asyncio.create_task(daemon.run())
-    await daemon.serving.wait()
-    async with grpc.aio.insecure_channel(f"unix:{config.socket}") as channel:
-        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
-        while not (await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).reconciled:
-            await asyncio.sleep(0)
+    async with a_daemon(folder, engine, clock) as (_, stub):
         yield Side(stub, binds, lambda internal_id: engine.bind(container_name(internal_id)))
-    work.cancel()
-    await asyncio.gather(work, return_exceptions=True)
 
 
 def claim_request(standby: pb.Session, **identity: str) -> pb.ClaimSessionRequest:

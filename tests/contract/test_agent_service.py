@@ -13,17 +13,13 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from agent.clock import SystemClock
-from agent.config import AgentConfig
-from agent.daemon import Daemon
 from agent.errors import AgentError, ErrorReason
 from agent.statuses import GRPC_CODES
-from tests.agent.hosts import nobody_else
 from tests.agent.samples import IMAGE, an_id
+from tests.contract.daemons import DEADLINE, a_daemon
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
-
-DEADLINE = 20.0
 
 
 @pytest.fixture
@@ -42,27 +38,9 @@ def engine() -> FakeEngine:
 async def stub(
     tmp_path: Path, engine: FakeEngine, clock: SystemClock
 ) -> AsyncIterator[agent_pb2_grpc.AgentServiceAsyncStub]:
-    config = AgentConfig(
-        state_dir=tmp_path / "state",
-        socket=tmp_path / "agent.sock",
-        public_address="192.0.2.1",
-        metrics_listen="",
-        cpu=8,
-        ram=4096,
-        stop_grace=0.05,
-        firewall_bridges=(),
-    )
-    daemon = Daemon(config, engine, clock, nobody_else)
-    work = asyncio.create_task(daemon.run())
-    await daemon.serving.wait()
-    async with grpc.aio.insecure_channel(f"unix:{config.socket}") as channel:
-        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
-        while not (await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).reconciled:
-            await asyncio.sleep(0)
+    async with a_daemon(tmp_path, engine, clock) as (daemon, stub):
         stub.watchers = daemon._feed._subscriptions
         yield stub
-    work.cancel()
-    await asyncio.gather(work, return_exceptions=True)
 
 
 def start_request(**changes: Any) -> pb.StartSessionRequest:

@@ -13,21 +13,9 @@ import pytest
 from sqlite_utils import Database
 
 from controlplane.storage.store import Store
+from tests import power_cut
 from tests.controlplane.store_writer import KIND
 from tests.faults.plugin import Figure, Rounds
-from tests.power_cut import (
-    ACKNOWLEDGED,
-    ENVIRONMENT,
-    Deed,
-    Survives,
-    build_library,
-    by,
-    cuts,
-    everything,
-    logged,
-    nothing,
-    put,
-)
 
 NAME = "controlplane.db"
 TRANSACTIONS = 150
@@ -43,33 +31,30 @@ def _writer(path: Path, first: int, last: int, *more: str) -> list[str]:
 def _killed(path: Path, first: int, after: int) -> list[int]:
     """Kill a writer once it acknowledged so many; return all that it acknowledged."""
     command = _writer(path, first, ENDLESS)
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE) as writer:
+    with subprocess.Popen(command, env=power_cut.ENVIRONMENT, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         acknowledged = [int(writer.stdout.readline()) for _ in range(after)]
         writer.kill()
         return acknowledged + [int(line) for line in writer.stdout]
 
 
-@pytest.fixture(scope="module")
-def disk_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_library(tmp_path_factory.mktemp("disk-log"))
-
-
-def _logged(library: Path, folder: Path, *more: str) -> list[Deed]:
+def _logged(library: Path, folder: Path, *more: str) -> list[power_cut.Deed]:
     """All that a writer did, from the making of its database on."""
-    return logged(library, folder, _writer(folder / "state" / NAME, 0, TRANSACTIONS, *more))
+    return power_cut.logged(
+        library, folder, _writer(folder / "state" / NAME, 0, TRANSACTIONS, *more)
+    )
 
 
 def _cuts(
-    deeds: Sequence[Deed], at: Iterable[int], survives: Survives
+    deeds: Sequence[power_cut.Deed], at: Iterable[int], survives: power_cut.Survives
 ) -> Iterator[tuple[set[int], dict[str, bytes]]]:
     """What had been acknowledged, and the files, after a cut before each of these deeds."""
-    for said, files in cuts(deeds, at, survives):
+    for said, files in power_cut.cuts(deeds, at, survives):
         yield set(map(int, said)), files
 
 
 def _put(files: dict[str, bytes], folder: Path) -> Path:
-    put(files, folder)
+    power_cut.put(files, folder)
     return folder / NAME
 
 
@@ -120,9 +105,9 @@ def test_f36_what_was_acknowledged_before_a_power_cut_is_in_the_database(
     tmp_path: Path, disk_log: Path, rounds: Rounds, chance: Random, figure: Figure
 ) -> None:
     deeds = _logged(disk_log, tmp_path)
-    cuts, told = rounds(20, 500), 0
-    for survives in (nothing, by(chance)):
-        at = chance.sample(range(len(deeds)), cuts)
+    count, told = rounds(20, 500), 0
+    for survives in (power_cut.nothing, power_cut.by(chance)):
+        at = chance.sample(range(len(deeds)), count)
         for acknowledged, files in _cuts(deeds, at, survives):
             told += 1
             found = _found(_put(files, tmp_path / f"cut-{told}"))
@@ -134,7 +119,7 @@ def test_f36_what_was_acknowledged_before_a_power_cut_is_in_the_database(
 def test_the_log_of_a_disk_has_all_that_was_done(tmp_path: Path, disk_log: Path) -> None:
     deeds = _logged(disk_log, tmp_path)
     deeds.append(deeds[0])
-    [(acknowledged, files)] = _cuts(deeds, [len(deeds) - 1], everything)
+    [(acknowledged, files)] = _cuts(deeds, [len(deeds) - 1], power_cut.everything)
     assert acknowledged == set(range(TRANSACTIONS))
     for name, content in files.items():
         if not name.endswith("-shm"):  # it is memory, and made anew
@@ -146,9 +131,9 @@ def test_a_store_that_syncs_less_is_found_to_lose_what_it_acknowledged(
     tmp_path: Path, disk_log: Path
 ) -> None:
     deeds = _logged(disk_log, tmp_path, "--normal")
-    at = [number for number, deed in enumerate(deeds) if deed.name == ACKNOWLEDGED]
+    at = [number for number, deed in enumerate(deeds) if deed.name == power_cut.ACKNOWLEDGED]
     lost = [
         acknowledged - _found(_put(files, tmp_path / f"cut-{told}"))
-        for told, (acknowledged, files) in enumerate(_cuts(deeds, at[::10], nothing))
+        for told, (acknowledged, files) in enumerate(_cuts(deeds, at[::10], power_cut.nothing))
     ]
     assert any(lost)

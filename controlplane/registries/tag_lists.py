@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 from controlplane.storage.fleet_store import Registry
+from controlplane.turns import leave_turn
 
 KEPT_SECONDS = 10.0
 """Long enough for a caller to go through the pages, short enough to see what was pushed."""
@@ -49,7 +50,8 @@ class TagLists:
             self._reading[key] = asyncio.create_task(
                 self._read_and_keep(key), name=f"tags of {repository} in {registry.name}"
             )
-        # Shielded: a caller who hangs up must not take the list away from the others.
+        leave_turn()  # the task leaves only that of the request which began it
+        # Shielded: a caller that hangs up must not take the list away from the others.
         return await asyncio.shield(self._reading[key])
 
     async def close(self) -> None:

@@ -130,6 +130,10 @@ async def _enable(system: Bounded) -> None:
     await system.call("POST", "/application/game/tags", json={"tag": "v1"})
 
 
+async def _available(system: Bounded) -> None:
+    await system.call("GET", "/application/game/tags/available")
+
+
 class Held:
     """A host, or the registry, that was asked and does not answer until it is let go."""
 
@@ -153,6 +157,7 @@ class Held:
         (_follow, "before_logs"),
         (_report, "before_report"),
         (_enable, "registry"),
+        (_available, "registry"),
     ],
 )
 async def test_what_waits_for_somebody_else_has_left_its_turn(

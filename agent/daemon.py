@@ -18,7 +18,7 @@ from agent.artifacts.spool_room import RoomLimits
 from agent.clock import Clock
 from agent.config import LARGEST_SPOOL_BYTES, AgentConfig
 from agent.engine import Engine, EngineInfo
-from agent.failpoints import failpoint
+from agent.failpoints import STEPS
 from agent.feed import Feed
 from agent.host import Host, HostReport, HostSettings
 from agent.identity import HostIdentity
@@ -54,6 +54,7 @@ from agent.transport import GRACE_SECONDS, Transport
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.journal.events import get_logger
 from tiltyard.service import loop_lag
+from tiltyard.service.failpoints import failpoint
 from tiltyard.service.notify import Notifier
 from tiltyard.service.supervision import Supervision
 from tiltyard.settings.reloading import Reloader
@@ -243,7 +244,7 @@ class Daemon:
             policy=self._images.policy,
             usage=self._usage,
             forget_flows=self._conntrack.forget,
-            reach=failpoint(config.failpoint),
+            reach=failpoint(config.failpoint, STEPS),
             metrics=self._metrics,
         )
 

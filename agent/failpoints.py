@@ -1,13 +1,4 @@
-"""Named steps at which a test breaks the agent: `failpoint = "start.created:kill"`."""
-
-from __future__ import annotations
-
-import asyncio
-import os
-import signal
-import time
-
-from agent.host import Reach
+"""The steps of the agent at which a test can break it (`tiltyard.service.failpoints`)."""
 
 START_STEPS = (
     "start.reserved",
@@ -30,41 +21,3 @@ STOP_STEPS = (
 REMOVAL_STEPS = ("container.removed", "discard.buried")
 STEPS = (*START_STEPS, *CLAIM_STEPS, *RESTART_STEPS, *STOP_STEPS, *REMOVAL_STEPS)
 """Every step, in the order in which a session goes through them."""
-
-HANG_SECONDS = 3600.0
-BLOCK_SECONDS = 10.0
-
-_ACTIONS = ("kill", "hang", "block", "fail")
-
-
-async def _go_on(_step: str) -> None:
-    return
-
-
-def failpoint(setting: str) -> Reach:
-    """What is called at every named step; nothing happens there without a setting.
-
-    `NAME:kill` ends this process by SIGKILL at the step, `NAME:hang` stays there, `NAME:block`
-    holds up the event loop for BLOCK_SECONDS and goes on, `NAME:fail` raises RuntimeError.
-    ValueError for anything else.
-    """
-    if not setting:
-        return _go_on
-    name, _, action = setting.partition(":")
-    if name not in STEPS or action not in _ACTIONS:
-        actions, names = ", ".join(_ACTIONS), ", ".join(STEPS)
-        raise ValueError(f"failpoint must be NAME:ACTION, with one of {actions}, of {names}")
-
-    async def reach(step: str) -> None:
-        if step != name:
-            return
-        if action == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if action == "hang":
-            await asyncio.sleep(HANG_SECONDS)
-        if action == "block":
-            time.sleep(BLOCK_SECONDS)  # noqa: ASYNC251 - as a defect of ours would
-            return
-        raise RuntimeError(f"failpoint {name}")
-
-    return reach

@@ -21,9 +21,7 @@ from agent.sessions.record import Records
 from agent.sessions.session import Drain, Port, Resources
 from agent.sessions.start_slots import StartSlots
 from agent.sessions.usage import UsageMeter
-
-Reach = Callable[[str], Awaitable[None]]
-"""Called at each named step of a session; a test makes it fail, wait or kill there."""
+from tiltyard.service.failpoints import Reach
 
 ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
 """Has datagrams to these ports routed anew; called whenever the engine has published them."""

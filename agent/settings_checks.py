@@ -13,8 +13,9 @@ from agent.doctor import agent_checks, host_checks
 from agent.doctor.findings import Finding, Level
 from agent.doctor.gather import tls_facts
 from agent.doctor.host_facts import kernel_facts
-from agent.failpoints import failpoint
+from agent.failpoints import STEPS
 from agent.policy import PolicyError, load_policy
+from tiltyard.service.failpoints import failpoint
 from tiltyard.settings import pointed
 from tiltyard.settings.mistakes import Mistake
 
@@ -22,7 +23,7 @@ from tiltyard.settings.mistakes import Mistake
 def needed(config: AgentConfig) -> Iterator[Mistake]:
     """Tell without what the agent does not start."""
     try:
-        failpoint(config.failpoint)
+        failpoint(config.failpoint, STEPS)
     except ValueError as error:
         yield Mistake(("failpoint",), str(error), "take it out: it is for tests")
     try:

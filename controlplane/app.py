@@ -19,7 +19,7 @@ from controlplane.config import Config
 from controlplane.delegation import Delegation
 from controlplane.enrolment import Enrolment
 from controlplane.explanations import Explanations
-from controlplane.failpoints import failpoint
+from controlplane.failpoints import STEPS
 from controlplane.fleet.agents import Agents
 from controlplane.fleet.dialling import Dialler
 from controlplane.fleet.fleet import Fleet
@@ -57,6 +57,7 @@ from controlplane.upkeep import Upkeep
 from controlplane.warm_pools import WarmPools
 from tiltyard.journal.events import get_logger
 from tiltyard.service import loop_lag
+from tiltyard.service.failpoints import failpoint
 
 _log = get_logger(__name__)
 
@@ -87,7 +88,7 @@ class ControlPlane:
         self._listeners = Listeners(limits or Limits(), metrics.http)
         self._clock = clock = clock or Clock()
         # Chance between equals is no secret.
-        random, reach = Random(), failpoint(config.failpoint)  # noqa: S311
+        random, reach = Random(), failpoint(config.failpoint, STEPS)  # noqa: S311
         self._store = Store(config.database, metrics.store)
         self._ticket_key = TicketKey(config.state_dir / "ticket.key", self._clock)
         self._stores = stores = Stores.of(

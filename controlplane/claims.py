@@ -15,7 +15,6 @@ from controlplane.errors import (
     AgentSilentError,
     StoppedDuringStartError,
 )
-from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.contract import Claim, HostSession, Identity
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
@@ -28,6 +27,7 @@ from controlplane.storage.report_store import ReportStore
 from controlplane.storage.session_store import Attempt
 from controlplane.storage.warm_pool_store import WarmPool
 from tiltyard.journal.events import get_logger
+from tiltyard.service.failpoints import Reach, no_failpoint
 
 _log = get_logger(__name__)
 
@@ -71,7 +71,7 @@ class Claims:
         fleet: Fleet,
         pool_at: PoolAt,
         clock: Clock,
-        reach: Reach = go_on,
+        reach: Reach = no_failpoint,
     ) -> None:
         """Call `reach` at the named steps of `failpoints.py`."""
         self._store = store

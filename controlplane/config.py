@@ -20,9 +20,10 @@ from controlplane.config_rules import (
 )
 from controlplane.config_values import Values, read_entries, read_scalar, read_text
 from controlplane.errors import ConfigError
-from controlplane.failpoints import failpoint
+from controlplane.failpoints import STEPS
 from controlplane.names import NAME_RULE, is_name
 from controlplane.registry_settings import RegistryConfig, read_files
+from tiltyard.service.failpoints import failpoint
 from tiltyard.service.supervision import Supervision, read_supervision
 from tiltyard.settings.mistakes import (
     Key,
@@ -111,7 +112,7 @@ class Config:
         for read in (*addresses, self.proxies):
             yield from raised(read)
         try:
-            failpoint(self.failpoint)
+            failpoint(self.failpoint, STEPS)
         except ValueError as error:
             yield Mistake(("failpoint",), str(error), "take it out: it is for tests")
         yield from self._scalar_mistakes()

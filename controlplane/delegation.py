@@ -9,7 +9,6 @@ from controlplane.errors import (
     NotFoundError,
     UnauthorizedError,
 )
-from controlplane.failpoints import Reach, go_on
 from controlplane.open_streams import OpenStreams
 from controlplane.storage.account_store import Caller
 from controlplane.storage.token_store import (
@@ -23,6 +22,7 @@ from controlplane.storage.token_store import (
     TooManyTokens,
 )
 from controlplane.tokens import NewToken, Scope, grants, mint
+from tiltyard.service.failpoints import Reach, no_failpoint
 
 _TAKEN = "a token of that name exists already"
 _TOO_MANY = f"there are {MAX_GOOD_TOKENS} good tokens already, which is the most"
@@ -44,7 +44,7 @@ class Delegation:
     """
 
     def __init__(
-        self, store: TokenStore, streams: OpenStreams, clock: Clock, reach: Reach = go_on
+        self, store: TokenStore, streams: OpenStreams, clock: Clock, reach: Reach = no_failpoint
     ) -> None:
         """Call `reach` at the named steps of `failpoints.py`."""
         self._store = store

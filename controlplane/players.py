@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from controlplane.errors import InvalidRequestError, NotFoundError, Violation
-from controlplane.failpoints import Reach, go_on
 from controlplane.storage.account_store import Caller
 from controlplane.storage.player_store import (
     MAX_PLAYERS,
@@ -11,12 +10,13 @@ from controlplane.storage.player_store import (
     PlayerStore,
     SessionFull,
 )
+from tiltyard.service.failpoints import Reach, no_failpoint
 
 
 class Players:
     """Use cases on players. Each is one transaction, so calls at the same time add up."""
 
-    def __init__(self, store: PlayerStore, reach: Reach = go_on) -> None:
+    def __init__(self, store: PlayerStore, reach: Reach = no_failpoint) -> None:
         """Call `reach` at the named steps of `failpoints.py`."""
         self._store = store
         self._reach = reach

@@ -13,7 +13,6 @@ from controlplane.authorities import Authorities
 from controlplane.authority import Authority
 from controlplane.clock import Clock
 from controlplane.errors import ConflictError
-from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.dialling import Dialler
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
@@ -22,6 +21,7 @@ from controlplane.issuer import Issuer
 from controlplane.storage.account_store import Caller
 from controlplane.storage.authority_store import AuthorityStore
 from tiltyard.journal.events import get_logger
+from tiltyard.service.failpoints import Reach, no_failpoint
 
 _log = get_logger(__name__)
 
@@ -61,7 +61,7 @@ class Rotation:
         dialler: Dialler,
         renewal: Renewal,
         clock: Clock,
-        reach: Reach = go_on,
+        reach: Reach = no_failpoint,
     ) -> None:
         self._store = store
         self._fleet = fleet

@@ -17,7 +17,6 @@ from controlplane.errors import (
     NotFoundError,
     TiltyardError,
 )
-from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.contract import State
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
@@ -31,6 +30,7 @@ from controlplane.storage.session_list_store import SessionFilter, SessionListSt
 from controlplane.storage.session_store import Session, SessionStore
 from controlplane.turns import leave_turn
 from tiltyard.journal.events import get_logger
+from tiltyard.service.failpoints import Reach, no_failpoint
 
 _log = get_logger(__name__)
 
@@ -65,7 +65,7 @@ class Sessions:
         starts: Starts,
         clock: Clock,
         stop_wait: float = STOP_WAIT,
-        reach: Reach = go_on,
+        reach: Reach = no_failpoint,
     ) -> None:
         """Call `reach` at the named steps of `failpoints.py`."""
         self._store = store

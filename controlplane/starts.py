@@ -26,7 +26,6 @@ from controlplane.errors import (
     TiltyardError,
     UnauthorizedError,
 )
-from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.contract import HostSession, SessionSpec
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host_link import HostLink
@@ -48,6 +47,7 @@ from controlplane.storage.session_store import (
 from controlplane.tags import Tags
 from controlplane.ticket_key import TicketKey
 from tiltyard.journal.events import get_logger
+from tiltyard.service.failpoints import Reach, no_failpoint
 
 _log = get_logger(__name__)
 
@@ -88,7 +88,7 @@ class Starts:
         ticket_key: TicketKey,
         claims: Claims,
         clock: Clock,
-        reach: Reach = go_on,
+        reach: Reach = no_failpoint,
         metrics: StartMetrics | None = None,
     ) -> None:
         """Call `reach` at the named steps of `failpoints.py`."""

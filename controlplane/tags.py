@@ -13,13 +13,13 @@ from controlplane.errors import (
     TiltyardError,
     Violation,
 )
-from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.fleet import Fleet
 from controlplane.registries.client import TAG, TagResolver
 from controlplane.storage.account_store import Caller
 from controlplane.storage.application_store import Application
 from controlplane.storage.fleet_store import FleetStore, Registry
 from controlplane.storage.tag_store import Tag, TagStore
+from tiltyard.service.failpoints import Reach, no_failpoint
 
 
 class Tags:
@@ -35,7 +35,7 @@ class Tags:
         changed: Callable[[], None],
         resolver: TagResolver,
         clock: Clock,
-        reach: Reach = go_on,
+        reach: Reach = no_failpoint,
     ) -> None:
         """Call `changed` when hosts may have to have other images, or other standbys.
 

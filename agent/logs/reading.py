@@ -13,12 +13,12 @@ from typing import Protocol
 from agent.clock import Clock
 from agent.engine import Engine, name_of
 from agent.errors import DiskFull, EngineError, LogGone
-from agent.host import Reach
 from agent.logs.follower import Follower
 from agent.logs.sealed import SealedLog
 from agent.race import comes_first
 from agent.sessions.record import Records
 from agent.sessions.session import Session
+from tiltyard.service.failpoints import Reach
 
 CHUNK_BYTES = 256 * 1024
 """What one message carries: 860 MB/s measured, against 200 with 16 KiB."""

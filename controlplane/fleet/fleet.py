@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from controlplane.clock import Clock
-from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.agent_client import AgentClient
 from controlplane.fleet.contract import Drain, HostSession, NetworkMode
 from controlplane.fleet.explanation import Explanation, explain
@@ -32,6 +31,7 @@ from controlplane.storage.fleet_store import AgentRow, FleetStore
 from controlplane.storage.host_store import HostStore
 from controlplane.storage.report_store import ReportStore
 from tiltyard.journal.context import task_context
+from tiltyard.service.failpoints import Reach, no_failpoint
 
 
 class Fleet:
@@ -51,7 +51,7 @@ class Fleet:
         host_network_pools: frozenset[str] = frozenset(),
         clock: Clock,
         random: Random,
-        reach: Reach = go_on,
+        reach: Reach = no_failpoint,
         metrics: FleetMetrics | None = None,
     ) -> None:
         """Know no host yet; `load` reads them, `run` follows them; `dial` makes their clients.

@@ -10,13 +10,13 @@ from dataclasses import replace
 from controlplane.authority import Issued
 from controlplane.clock import Clock
 from controlplane.errors import AgentReason, AgentRefusedError
-from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.dialling import Dialler
 from controlplane.fleet.host_link import HostLink
 from controlplane.issuer import Issuer
 from controlplane.storage.authority_store import AuthorityStore
 from controlplane.storage.enrolment_store import EnrolmentStore
 from tiltyard.journal.events import get_logger
+from tiltyard.service.failpoints import Reach, no_failpoint
 
 _log = get_logger(__name__)
 
@@ -38,7 +38,7 @@ class HostCertificates:
         issuer: Issuer,
         dialler: Dialler,
         clock: Clock,
-        reach: Reach = go_on,
+        reach: Reach = no_failpoint,
     ) -> None:
         self._enrolments = enrolments
         self._authorities = authorities

@@ -12,7 +12,6 @@ from controlplane.errors import (
     AgentSilentError,
     StoreError,
 )
-from controlplane.failpoints import Reach, go_on
 from controlplane.fleet.back_off import BackOff
 from controlplane.fleet.contract import (
     HostReported,
@@ -32,6 +31,7 @@ from controlplane.metrics.agents import FleetMetrics
 from controlplane.storage.report_store import ReportStore
 from controlplane.storage.settling import Verdict
 from tiltyard.journal.events import get_logger
+from tiltyard.service.failpoints import Reach, no_failpoint
 
 _log = get_logger(__name__)
 
@@ -70,7 +70,7 @@ class HostWatch:
         random: Random,
         changed: Callable[[HostLink], None],
         stop: Callable[[str, str], object],
-        reach: Reach = go_on,
+        reach: Reach = no_failpoint,
         metrics: FleetMetrics | None = None,
     ) -> None:
         """Call `changed` whenever the host or its sessions changed in memory.

@@ -102,7 +102,7 @@ region = "eu"
         "7: log_level: must be one of debug, info, warning, error; correct it, or take it out",
         "8: tls_certificate: goes together with tls_key; set both or none",
         "9: behind_proxy: 10.0.0.1/8 has host bits set; write addresses, or networks such as",
-        "10: failpoint: must be NAME:kill or NAME:hang",
+        "10: failpoint: must be NAME:ACTION",
         "11: node_pools[0]: must be 1 to 128 of",
         "11: node_pools[2]: 'default' is there twice; take one out: the other is node_pools[1]",
         "12: registries[0].address: is missing; set it",

@@ -1,6 +1,6 @@
 """Regenerate the Python code of every .proto file: `python protos/generate.py [OUTPUT]`.
 
-OUTPUT is the folder to write below; the default is this file's own, where the generated code is
+OUTPUT is the folder to write below; the default is the repository, where the generated code is
 committed. `tests/contract/test_generated_code.py` fails when the two differ.
 """
 
@@ -39,4 +39,4 @@ def generate(output: Path) -> None:
 
 
 if __name__ == "__main__":
-    generate(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT)
+    generate(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT.parent)

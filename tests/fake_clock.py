@@ -1,4 +1,4 @@
-"""A clock that a test turns by hand; an `agent.clock.Clock`."""
+"""A clock that a test turns by hand; an `tiltyard.runtime.clock.Clock`."""
 
 from __future__ import annotations
 

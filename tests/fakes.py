@@ -1,6 +1,7 @@
 """An engine in memory, turned by hand, and with it the clock.
 
-`FakeEngine` keeps the contract of `agent.engine.Engine` as Docker does (contract/test_engine.py).
+`FakeEngine` keeps the contract of `agent.domain.engine.Engine` as Docker does
+(contract/test_engine.py).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from agent.engine import (
+from agent.domain.engine import (
     LONGEST_PIECE_BYTES,
     Container,
     ContainerSpec,
@@ -28,7 +29,7 @@ from agent.engine import (
     PullProgress,
     container_name,
 )
-from agent.errors import (
+from agent.domain.errors import (
     AgentError,
     ContainerExists,
     ContainerGone,
@@ -42,7 +43,7 @@ from agent.errors import (
     PathNotFound,
     PortTaken,
 )
-from agent.sessions.session import NetworkMode, Port, Process
+from agent.domain.session import NetworkMode, Port, Process
 from tests.fake_clock import FakeClock
 
 __all__ = ["FakeClock", "FakeEngine"]

@@ -436,7 +436,7 @@ class ControlPlaneProcess(_Part):
 def _environment() -> dict[str, str]:
     """The caller's environment without settings that would override those of the config file."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TILTYARD_")}
-    return {**kept, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}", "PYTHONUNBUFFERED": "1"}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 
 
 def _http_status(address: str, path: str) -> int:

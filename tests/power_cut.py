@@ -20,7 +20,7 @@ import pytest
 
 from tests.harness import ROOT
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 """Of programs of the tests, which are run with `python -m`."""
 SECTOR = 512
 _HEADER = struct.Struct("=IIQQ")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.config import AgentConfig
-from agent.policy import Policy
-from controlplane.config import Config
+from agent.settings.model import AgentConfig
+from agent.settings.policy import Policy
+from controlplane.settings.model import Config
 
 ROOT = Path(__file__).resolve().parent.parent
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")

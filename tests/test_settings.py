@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from agent.config import AgentConfig, load_config
-from agent.reload import RELOADABLE as AGENT_RELOADABLE
-from controlplane.config import Config
-from controlplane.config import load_config as load_control_plane
-from controlplane.reload import RELOADABLE as CONTROL_PLANE_RELOADABLE
+from agent.app.reload import RELOADABLE as AGENT_RELOADABLE
+from agent.settings.model import AgentConfig, load_config
+from controlplane.app.reload import RELOADABLE as CONTROL_PLANE_RELOADABLE
+from controlplane.settings.model import Config
+from controlplane.settings.model import load_config as load_control_plane
 
 ROOT = Path(__file__).resolve().parent.parent
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")

@@ -18,10 +18,16 @@ from isal import isal_zlib
 
 from agent.artifacts.spool_room import RoomLimits, SpoolRoom
 from agent.artifacts.tar_filter import TarFilter, TarLimits
-from agent.engine import Engine
-from agent.errors import DiskFull, EngineTimeout, InvalidArgument, PathNotFound, ReaderTooSlow
+from agent.domain.engine import Engine
+from agent.domain.errors import (
+    DiskFull,
+    EngineTimeout,
+    InvalidArgument,
+    PathNotFound,
+    ReaderTooSlow,
+)
 from agent.logs.reading import CHUNK_BYTES
-from agent.sessions.record import Records
+from agent.state.record import Records
 
 Send = Callable[[bytes], Awaitable[None]]
 """Returns when the reader has room for more."""

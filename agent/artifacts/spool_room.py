@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from agent.errors import ReadersBusy
-from agent.fair_share import exceeds_share
+from agent.domain.errors import ReadersBusy
+from agent.domain.fair_share import exceeds_share
 
 
 @dataclass(frozen=True, slots=True)

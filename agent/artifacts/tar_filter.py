@@ -26,7 +26,7 @@ from agent.artifacts.tar_header import (
     parse_pax,
     render,
 )
-from agent.errors import ArtifactTooLarge, UnreadableTar
+from agent.domain.errors import ArtifactTooLarge, UnreadableTar
 
 _LARGEST_PAX_BYTES = 65536
 """Room for two names and more; of extended attributes Docker sends `security.capability` alone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from agent.errors import UnreadableTar
+from agent.domain.errors import UnreadableTar
 
 BLOCK_BYTES = 512
 FILE, HARD_LINK, SYMBOLIC_LINK, FOLDER = b"0", b"1", b"2", b"5"

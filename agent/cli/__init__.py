@@ -1,1 +1,1 @@
-"""`tiltyard-agent`: the daemon's command, and those that look into a host."""
+"""`tiltyard-agent`: the command of the service, and the debug commands."""

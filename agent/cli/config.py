@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from agent.cli.options import AS_JSON, CONFIG, refuse, settings_file
-from agent.cli.tables import printable
-from agent.config import ConfigError, read_config
-from agent.settings_checks import all_mistakes
-from tiltyard.settings.mistakes import in_order
-from tiltyard.settings.report import report
+from agent.doctor.settings_checks import all_mistakes
+from agent.settings.model import ConfigError, read_config
+from tiltyard.runtime.settings.mistakes import in_order
+from tiltyard.runtime.settings.report import report
+from tiltyard.runtime.tables import printable
 
 
 @click.group()

@@ -18,7 +18,7 @@ import click
 
 from agent.cli import views
 from agent.cli.options import AS_JSON, SOCKET, asked
-from agent.cli.tables import printable
+from tiltyard.runtime.tables import printable
 
 
 def _text(_: click.Context, parameter: click.Parameter, value: str) -> str:

@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 
 from agent.cli.options import AS_JSON, CONFIG, EXIT_FAILED, read_config
-from agent.cli.tables import printable
 from agent.doctor.diagnosis import diagnose, is_well
 from agent.doctor.findings import Finding, Level
 from agent.doctor.gather import gather
+from tiltyard.runtime.tables import printable
 
 
 @click.command()

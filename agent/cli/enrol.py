@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 
 from agent.cli.options import CONFIG, EXIT_CONFIG, fail, read_config
-from agent.enrolment import NotEnrolled, Token, enrol
-from agent.errors import DiskFull
-from agent.identity import FILE
+from agent.domain.errors import DiskFull
+from agent.rpc.enrolment import NotEnrolled, Token, enrol
+from agent.rpc.identity import FILE
 
 
 @click.command("enrol")

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import click
 
+from agent.app.daemon import Daemon
+from agent.app.reload import load_settings
 from agent.cli import debug as debug_cli
 from agent.cli.config import config
 from agent.cli.doctor import doctor
@@ -20,17 +22,15 @@ from agent.cli.drain import drain, undrain
 from agent.cli.enrol import enrol_host
 from agent.cli.firewall import firewall
 from agent.cli.options import CONFIG, EXIT_CONFIG, EXIT_FAILED, fail, read_settings, settings_file
-from agent.clock import SystemClock
-from agent.config import load_supervision
-from agent.daemon import Daemon
 from agent.docker.engine import DockerEngine
 from agent.doctor.exposure import exposure
-from agent.reload import load_settings
-from agent.sessions.state_format import NewerState
-from agent.state_owner import another_owner
-from tiltyard.journal.events import get_logger
-from tiltyard.journal.output import written
-from tiltyard.service import hangups
+from agent.settings.model import load_supervision
+from agent.state.owner import another_owner
+from agent.state.state_format import NewerState
+from tiltyard.runtime import sighup
+from tiltyard.runtime.clock import SystemClock
+from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.logging.output import written
 
 log = get_logger(__name__)
 
@@ -50,7 +50,7 @@ def main() -> None:
 @CONFIG
 def serve(path: Path | None) -> None:
     """Run the agent until SIGTERM or SIGINT; its containers run on."""
-    hangups.hold_back()
+    sighup.hold_back()
     config = read_settings(path)
     supervision = load_supervision()
     stream = supervision.journal_stream
@@ -83,7 +83,7 @@ async def _serve(daemon: Daemon) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, work)
     try:
-        with hangups.let_in(daemon.reload):
+        with sighup.let_in(daemon.reload):
             await work
     except asyncio.CancelledError:
         log.info("stopped, and containers run on")

@@ -10,12 +10,12 @@ from typing import NoReturn
 
 import click
 
-from agent.cli.client import AgentClient, ClientError
-from agent.cli.tables import printable
-from agent.config import DEFAULT_CONFIG, AgentConfig, ConfigError, load_config
-from agent.settings_checks import needed
-from tiltyard.settings import report
-from tiltyard.settings.mistakes import SettingsError
+from agent.client.agent_client import AgentClient, ClientError
+from agent.doctor.settings_checks import needed
+from agent.settings.model import DEFAULT_CONFIG, AgentConfig, ConfigError, load_config
+from tiltyard.runtime.settings import report
+from tiltyard.runtime.settings.mistakes import SettingsError
+from tiltyard.runtime.tables import printable
 
 EXIT_FAILED = 1
 EXIT_CONFIG = report.EXIT_CONFIG

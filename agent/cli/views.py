@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from agent.cli.session_choice import Message, is_live, is_standby
-from agent.cli.tables import cores, sheet, size, span, table
+from agent.client.session_choice import Message, is_live, is_standby
+from tiltyard.runtime.tables import cores, sheet, size, span, table
 
 Row = dict[str, Any]
 

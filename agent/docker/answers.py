@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from agent.docker.dockerd import open_hosts
-from agent.engine import Container, ContainerStatus
-from agent.sessions.session import Process
+from agent.domain.engine import Container, ContainerStatus
+from agent.domain.session import Process
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _NEVER = "0001-01-01"

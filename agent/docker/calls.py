@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from agent.docker.errors import Call
-from agent.errors import EngineTimeout
+from agent.domain.errors import EngineTimeout
 
 GENERAL_THREADS = 24
 """Calls under way at once; the engine itself does starts nearly one after the other (M20)."""

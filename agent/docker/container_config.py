@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agent.engine import LOG_BYTES, ContainerSpec
-from agent.sessions.session import NetworkMode, Port
+from agent.domain.engine import LOG_BYTES, ContainerSpec
+from agent.domain.session import NetworkMode, Port
 
 PUBLIC_DIR = "/run/tiltyard"
 """Where a container reads about itself."""

@@ -20,7 +20,7 @@ from agent.docker.container_config import container_config
 from agent.docker.errors import Call
 from agent.docker.listing import Listing
 from agent.docker.streams import DockerStreams
-from agent.engine import (
+from agent.domain.engine import (
     LABEL_AGENT,
     Container,
     ContainerSpec,
@@ -30,10 +30,10 @@ from agent.engine import (
     PullProgress,
     container_name,
 )
-from agent.errors import EngineError
+from agent.domain.errors import EngineError
+from agent.domain.session import NetworkMode, Port, Process
+from agent.kernel.processes import live_process, send_signal, wait_end
 from agent.network.bindings import Bindings
-from agent.processes import live_process, send_signal, wait_end
-from agent.sessions.session import NetworkMode, Port, Process
 
 T = TypeVar("T")
 

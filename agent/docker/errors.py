@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.errors import (
+from agent.domain.errors import (
     AgentError,
     ContainerExists,
     ContainerGone,

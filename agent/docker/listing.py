@@ -10,10 +10,10 @@ from typing import Any
 from agent.docker.answers import container_of_listing, status_of
 from agent.docker.calls import EngineCalls
 from agent.docker.errors import Call
-from agent.engine import Container, ContainerStatus
-from agent.errors import ContainerGone, EngineError, EngineTimeout
-from agent.processes import first_process, live_process
-from tiltyard.journal.events import get_logger
+from agent.domain.engine import Container, ContainerStatus
+from agent.domain.errors import ContainerGone, EngineError, EngineTimeout
+from agent.kernel.processes import first_process, live_process
+from tiltyard.runtime.logging.events import get_logger
 
 _INSPECTS_AT_ONCE = 8
 """Of the threads, for one listing: the others go on starting and removing meanwhile."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agent.engine import Container, ContainerStatus
+from agent.domain.engine import Container, ContainerStatus
 
 _PROC = Path("/proc")
 _STEP_SECONDS = 0.001

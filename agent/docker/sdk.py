@@ -33,9 +33,9 @@ from agent.docker.errors import (
 )
 from agent.docker.image_settings import why_refused
 from agent.docker.program import why_not_run
-from agent.engine import FORMAT, LABEL_FORMAT, Container
-from agent.errors import ContainerGone, EngineError, EngineTimeout, ImageCannotRun
-from agent.processes import live_process
+from agent.domain.engine import FORMAT, LABEL_FORMAT, Container
+from agent.domain.errors import ContainerGone, EngineError, EngineTimeout, ImageCannotRun
+from agent.kernel.processes import live_process
 
 Client = docker.APIClient
 

@@ -14,8 +14,8 @@ import aiohttp
 
 from agent.docker.errors import Call, error_of_answer, error_of_pull
 from agent.docker.frames import Demultiplexer, JsonLines, PullSteps, error_in
-from agent.engine import LABEL_AGENT, LABEL_SESSION, Credentials, LogPiece, PullProgress
-from agent.errors import (
+from agent.domain.engine import LABEL_AGENT, LABEL_SESSION, Credentials, LogPiece, PullProgress
+from agent.domain.errors import (
     AgentError,
     EngineError,
     EngineTimeout,

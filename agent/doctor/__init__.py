@@ -1,5 +1,5 @@
-"""What is amiss with a host: facts are gathered (gather.py), then judged (diagnosis.py).
+"""`tiltyard-agent doctor`: gathers facts of a host and checks them.
 
-The facts are data, the checks pure functions over them. Nothing here changes anything, and no part
-of the host that hangs holds up the rest.
+Facts are data, checks are pure functions over them. Nothing here changes anything, and a part of
+the host that hangs does not hold up the other checks.
 """

@@ -13,7 +13,7 @@ from agent.docker.dockerd import daemon_pid, known_settings
 from agent.doctor.gather import engine_facts
 from agent.doctor.host_checks import is_world_accessible
 from agent.doctor.host_facts import file_facts
-from agent.errors import AgentError
+from agent.domain.errors import AgentError
 
 ANSWER_SECONDS = 3.0
 """An engine that hangs holds up the agent's start so long, and it has sessions to look after."""

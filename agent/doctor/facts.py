@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.config import AgentConfig
-from agent.sessions.session import Protocol
+from agent.domain.session import Protocol
+from agent.settings.model import AgentConfig
 
 HostPort = tuple[Protocol, int]
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TypeVar
 
-from agent.cli.client import AgentClient, ClientError
-from agent.config import AgentConfig
+from agent.client.agent_client import AgentClient, ClientError
 from agent.docker import sdk as docker_sdk
 from agent.docker.dockerd import peer_pid
 from agent.docker.errors import Call
@@ -36,14 +35,15 @@ from agent.doctor.host_facts import (
     kernel_facts,
     process_facts,
 )
-from agent.engine import LABEL_AGENT
-from agent.errors import AgentError, EngineTimeout
-from agent.identity import FILE, Identity
+from agent.domain.engine import LABEL_AGENT
+from agent.domain.errors import AgentError, EngineTimeout
+from agent.domain.session import Protocol
 from agent.network.firewall import Firewall, FirewallError
 from agent.network.tls_certificate import CertificateFiles, UnfitCertificate, beginning
-from agent.policy import PolicyError, load_policy
-from agent.sessions import state_format
-from agent.sessions.session import Protocol
+from agent.rpc.identity import FILE, Identity
+from agent.settings.model import AgentConfig
+from agent.settings.policy import PolicyError, load_policy
+from agent.state import state_format
 
 ANSWER_SECONDS = 5.0
 """For one answer of the engine, which has no work with any of them."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import stat
 
-from agent.cli.tables import size
 from agent.doctor.facts import DiskFacts, FileFacts, HostPort, KernelFacts
 from agent.doctor.findings import Finding, bad, ok, warn
+from tiltyard.runtime.tables import size
 
 FEW_PORTS = 5
 """Ports that are named in a finding."""

@@ -12,7 +12,6 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent.clock import kernel_is_synchronised
 from agent.docker.dockerd import daemon_pid, daemon_settings, grantable_nofile
 from agent.doctor.facts import (
     DiskFacts,
@@ -22,7 +21,8 @@ from agent.doctor.facts import (
     KernelFacts,
     ProcessFacts,
 )
-from agent.sessions.session import Protocol
+from agent.domain.session import Protocol
+from tiltyard.runtime.clock import kernel_is_synchronised
 
 _PROC = Path("/proc")
 _SYSCTL = _PROC / "sys"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from agent.engine import LogPiece
+from agent.domain.engine import LogPiece
 
 Mark = tuple[int, bytes]
 """Stream and time of a piece."""

@@ -8,11 +8,17 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 
-from agent.engine import LOG_BYTES, Engine, LogPiece, name_of
-from agent.errors import ContainerGone, EngineError, EngineTimeout, EngineUnavailable, LogGone
+from agent.domain.engine import LOG_BYTES, Engine, LogPiece, name_of
+from agent.domain.errors import (
+    ContainerGone,
+    EngineError,
+    EngineTimeout,
+    EngineUnavailable,
+    LogGone,
+)
+from agent.domain.session import Session
 from agent.logs.cursor import Cursor
-from agent.sessions.session import Session
-from tiltyard.journal.events import get_logger
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from agent.errors import ReadersBusy
-from agent.fair_share import exceeds_share
-from agent.sessions.session import Session
+from agent.domain.errors import ReadersBusy
+from agent.domain.fair_share import exceeds_share
+from agent.domain.session import Session
 
 FOLLOWERS = READERS = 64
 """Of a host at one time, each; one account may have as many of them as are left for others."""

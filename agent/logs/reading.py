@@ -10,15 +10,15 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Protocol
 
-from agent.clock import Clock
-from agent.engine import Engine, name_of
-from agent.errors import DiskFull, EngineError, LogGone
+from agent.domain.engine import Engine, name_of
+from agent.domain.errors import DiskFull, EngineError, LogGone
+from agent.domain.session import Session
 from agent.logs.follower import Follower
 from agent.logs.sealed import SealedLog
-from agent.race import comes_first
-from agent.sessions.record import Records
-from agent.sessions.session import Session
-from tiltyard.service.failpoints import Reach
+from agent.state.record import Records
+from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.failpoints import Reach
+from tiltyard.runtime.first_completed import comes_first
 
 CHUNK_BYTES = 256 * 1024
 """What one message carries: 860 MB/s measured, against 200 with 16 KiB."""

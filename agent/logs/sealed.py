@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-from agent.engine import LOG_BYTES, LogPiece
+from agent.domain.engine import LOG_BYTES, LogPiece
 
 DROPPED = b"[tiltyard: the beginning of this log was dropped, %d bytes or more]\n"
 """The first line of a log that was longer than what is kept of one."""

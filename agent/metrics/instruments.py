@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
-from agent.clock import Clock
-from agent.errors import AgentError, ErrorReason
-from agent.sessions.deadlines import due_by
-from agent.sessions.session import EndReason, Session, State
+from agent.domain.deadlines import due_by
+from agent.domain.errors import AgentError, ErrorReason
+from agent.domain.session import EndReason, Session, State
+from tiltyard.runtime.clock import Clock
 
 # They would double the series, to say when each began.
 disable_created_metrics()  # type: ignore[no-untyped-call]

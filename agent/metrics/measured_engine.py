@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from agent.clock import Clock
-from agent.engine import (
+from agent.domain.engine import (
     Container,
     ContainerSpec,
     Credentials,
@@ -19,8 +18,9 @@ from agent.engine import (
     LogPiece,
     PullProgress,
 )
+from agent.domain.session import NetworkMode, Port, Process
 from agent.metrics.instruments import Metrics
-from agent.sessions.session import NetworkMode, Port, Process
+from tiltyard.runtime.clock import Clock
 
 
 class MeasuredEngine:

@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from agent.domain.session import NetworkMode, Port, Process, Protocol
+from agent.kernel.processes import live_process
 from agent.network.bound_ports import TooManySockets, bound_ports, sockets_in_use
 from agent.network.socket_diag import group_of, is_bound_by
-from agent.processes import live_process
-from agent.sessions.session import NetworkMode, Port, Process, Protocol
 
 SHORT_LOOK_SOCKETS = 256
 """A look at more than this many sockets of one table is made on the thread for long looks."""

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Container
 
-from agent.sessions.session import Protocol
+from agent.domain.session import Protocol
 
 _STATES = {Protocol.TCP: "0A", Protocol.UDP: "07"}
 """TCP_LISTEN and TCP_CLOSE of the kernel's net/tcp_states.h."""

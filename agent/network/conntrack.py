@@ -20,10 +20,10 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from agent.domain.session import Port, Protocol
 from agent.network import netlink
 from agent.network.netlink import NESTED, attribute, attributes
-from agent.sessions.session import Port, Protocol
-from tiltyard.journal.events import get_logger
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 

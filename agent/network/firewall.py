@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from agent.domain.session import Protocol
 from agent.network import firewall_rules
 from agent.network.firewall_rules import Plan, Table, tables
-from agent.sessions.session import Protocol
 
 LOCK_SECONDS = 5
 """How long to wait for whoever else writes rules."""

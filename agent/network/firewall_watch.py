@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from agent.clock import Clock
+from agent.domain.session import NetworkMode, Protocol, Session, State
 from agent.network.firewall import Firewall, FirewallError
-from agent.sessions.session import NetworkMode, Protocol, Session, State
-from tiltyard.journal.events import get_logger
+from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 

@@ -10,8 +10,8 @@ import errno
 import ipaddress
 import socket
 
-from agent.sessions.session import Protocol
-from tiltyard.journal.events import get_logger
+from agent.domain.session import Protocol
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 

@@ -11,12 +11,12 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from agent.errors import PortTaken
+from agent.domain.errors import PortTaken
+from agent.domain.session import Process, Protocol
 from agent.network.tls_gate import Gate, Limits
 from agent.network.tls_relay import Relay, TlsStream
-from agent.sessions.session import Process, Protocol
-from tiltyard.journal.context import task_context
-from tiltyard.journal.events import get_logger
+from tiltyard.runtime.logging.context import task_context
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 

@@ -14,15 +14,15 @@ import ssl
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from agent.clock import Clock
-from agent.errors import AgentError, NoCertificate
+from agent.domain.errors import AgentError, NoCertificate
+from agent.domain.session import Port, Process, Session, SessionSpec, State
+from agent.kernel.processes import live_process
 from agent.network.tls_certificate import CertificateFiles, HostCertificate
 from agent.network.tls_gate import Gate, Limits
 from agent.network.tls_listener import Destination, Shared, TlsListener, bind
-from agent.processes import live_process
-from agent.race import comes_first
-from agent.sessions.session import Port, Process, Session, SessionSpec, State
-from tiltyard.journal.events import get_logger
+from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.first_completed import comes_first
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 

@@ -1,1 +1,1 @@
-"""Sessions of a host: their states, their records, and the life of each."""
+"""The life of sessions on a host: admission, start, claim, end, cleanup."""

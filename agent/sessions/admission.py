@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agent.errors import Draining
-from agent.host import Host
+from agent.domain.errors import Draining
+from agent.domain.session import Session, SessionSpec, Standby
 from agent.sessions import starting
-from agent.sessions.session import Session, SessionSpec, Standby
+from agent.sessions.host import Host
 
 
 def admit(

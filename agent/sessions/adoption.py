@@ -10,16 +10,17 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 
-from agent.back_off import RETRY_LONGEST_SECONDS, BackOff
-from agent.engine import LABEL_SESSION, Container, EngineInfo
-from agent.errors import AgentError
-from agent.host import Host
-from agent.images import Images
-from agent.race import comes_first
-from agent.sessions import leftovers, retention
+from agent.domain.engine import LABEL_SESSION, Container, EngineInfo
+from agent.domain.errors import AgentError
+from agent.images.images import Images
+from agent.sessions import cleanup
+from agent.sessions.host import Host
 from agent.sessions.manager import SessionManager
-from agent.sessions.retention import Due, Rules
-from tiltyard.journal.events import get_logger
+from agent.state import retention
+from agent.state.retention import Due, Rules
+from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff
+from tiltyard.runtime.first_completed import comes_first
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
@@ -170,7 +171,7 @@ class Reconciler:
                 log.warning("killing what has ended", container=found.name, session=internal_id)
                 self._do(found.container, self._host.engine.kill(found.container, "SIGKILL"))
             elif life.session.container_removed:
-                self._do(internal_id, leftovers.take_back(self._host, life, found.container))
+                self._do(internal_id, cleanup.take_back(self._host, life, found.container))
 
     async def _retain(self) -> None:
         """Remove what has been kept for long enough, or what room is needed for."""
@@ -178,19 +179,19 @@ class Reconciler:
         await host.records.run(host.disks.look)
         ended = retention.with_ages(self._sessions.ended(), host.clock)
         for _, session in ended:
-            if session.internal_id in host.records.unrecorded and leftovers.is_at_rest(session):
+            if session.internal_id in host.records.unrecorded and cleanup.is_at_rest(session):
                 life = self._sessions.life(session.internal_id)
-                self._do(session.internal_id, leftovers.record(life))
+                self._do(session.internal_id, cleanup.record(life))
         shortage = host.disks.take_shortage()
         self._stuck &= {session.internal_id for _, session in ended}
         found = retention.due(ended, self.rules, shortage, host.records.is_read, self._stuck)
         host.disks.nothing_left = found.nothing_left
         for internal_id in found.containers:
             life = self._sessions.life(internal_id)
-            self._remove(found, internal_id, partial(leftovers.remove_container, host, life))
+            self._remove(found, internal_id, partial(cleanup.remove_container, host, life))
         for internal_id in found.logs:
             life = self._sessions.life(internal_id)
-            self._remove(found, internal_id, partial(leftovers.drop_log, host, life))
+            self._remove(found, internal_id, partial(cleanup.drop_log, host, life))
         for internal_id in found.sessions:
             self._remove(found, internal_id, partial(self._sessions.forget, internal_id))
         if host.disks.warnings != told:

@@ -19,12 +19,12 @@ import json
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from agent.errors import AgentError, DiskFull, InvalidArgument, StandbyNotClaimable
-from agent.host import Host
+from agent.domain.deadlines import deadline_by
+from agent.domain.environment import injected_environment
+from agent.domain.errors import AgentError, DiskFull, InvalidArgument, StandbyNotClaimable
+from agent.domain.session import Claim, Identity, Session, State
 from agent.sessions import ending
-from agent.sessions.deadlines import deadline_by
-from agent.sessions.environment import injected_environment
-from agent.sessions.session import Claim, Identity, Session, State
+from agent.sessions.host import Host
 
 
 @dataclass(frozen=True, slots=True)

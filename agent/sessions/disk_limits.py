@@ -14,12 +14,12 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 
-from agent.clock import rest_after
-from agent.errors import AgentError, ContainerGone
-from agent.host import Host
+from agent.domain.errors import AgentError, ContainerGone
+from agent.domain.session import Session, State
+from agent.sessions.host import Host
 from agent.sessions.manager import SessionManager
-from agent.sessions.session import Session, State
-from tiltyard.journal.events import get_logger
+from tiltyard.runtime.clock import rest_after
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 from signal import SIGKILL
 
-from agent.back_off import RETRY_FIRST_SECONDS, BackOff
-from agent.engine import Container, name_of
-from agent.errors import AgentError, ContainerGone, DiskFull, EngineError
-from agent.host import Host
+from agent.domain.engine import Container, name_of
+from agent.domain.errors import AgentError, ContainerGone, DiskFull, EngineError
+from agent.domain.history import Run, signal_of, with_run
+from agent.domain.session import EndReason, Process, Session, State
 from agent.logs import reading as logs
-from agent.race import comes_first
-from agent.sessions.history import Run, signal_of, with_run
-from agent.sessions.session import EndReason, Process, Session, State
-from tiltyard.journal.events import get_logger
+from agent.sessions.host import Host
+from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS, BackOff
+from tiltyard.runtime.first_completed import comes_first
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 

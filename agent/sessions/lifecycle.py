@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from agent.back_off import RETRY_LONGEST_SECONDS, BackOff
-from agent.engine import Container, ContainerStatus
-from agent.errors import (
+from agent.domain import restarts
+from agent.domain.deadlines import deadline_by
+from agent.domain.engine import Container, ContainerStatus
+from agent.domain.errors import (
     AgentError,
     DiskFull,
     EngineError,
@@ -20,13 +21,13 @@ from agent.errors import (
     PortTaken,
     SessionStopped,
 )
-from agent.host import Host
-from agent.race import comes_first
-from agent.sessions import ending, leftovers, milestones, readiness, restarts, starting
+from agent.domain.session import Drain, EndReason, Process, Session, State
+from agent.sessions import cleanup, ending, readiness, session_log, starting
 from agent.sessions.claims import Claiming
-from agent.sessions.deadlines import deadline_by
-from agent.sessions.session import Drain, EndReason, Process, Session, State
-from tiltyard.journal.events import get_logger
+from agent.sessions.host import Host
+from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff
+from tiltyard.runtime.first_completed import comes_first
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
@@ -173,7 +174,7 @@ class Lifecycle:
         if self._session.process is not None:
             await self._outlive(self._session.process)
         if not (self._session.log_sealed or self._session.container_removed):
-            await leftovers.seal(self._host, self)
+            await cleanup.seal(self._host, self)
 
     async def _live_on(self) -> None:
         """Do what the state asks for, until the next one."""
@@ -386,7 +387,7 @@ class Lifecycle:
     def take_in(self, session: Session) -> None:
         """Take in what is recorded; its sequence is counted where it is told: both agree."""
         self._host.metrics.session_changed(self._session, session)
-        milestones.tell(self._session, session)
+        session_log.tell(self._session, session)
         self._session = session.with_changes(sequence=self._host.feed.stamp())
         self._host.tls_ports.follow(self._session)
         self.claims.follow(self._session)

@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import replace
 
-from agent.engine import LABEL_SESSION, Container, ContainerStatus
-from agent.errors import (
+from agent.domain.engine import LABEL_SESSION, Container, ContainerStatus
+from agent.domain.errors import (
     AgentError,
     CannotKill,
     DiskFull,
@@ -18,20 +18,20 @@ from agent.errors import (
     SessionStopped,
     SpecConflict,
 )
-from agent.host import Host
+from agent.domain.internal_id import checked_id
+from agent.domain.pools import WarmPool
+from agent.domain.session import EndReason, Session, SessionSpec
 from agent.metrics.instruments import Start
-from agent.sessions import leftovers
+from agent.sessions import cleanup
 from agent.sessions.admission import admit
-from agent.sessions.drain import DRAIN, DrainOrder
-from agent.sessions.envelope import NewerFormat
-from agent.sessions.internal_id import checked_id
+from agent.sessions.host import Host
 from agent.sessions.lifecycle import Lifecycle
-from agent.sessions.pool import WarmPool
-from agent.sessions.record import decode_label
-from agent.sessions.session import EndReason, Session, SessionSpec
-from agent.sessions.tombstones import Tombstones
-from tiltyard.journal.context import task_context
-from tiltyard.journal.events import get_logger
+from agent.state.drain import DRAIN, DrainOrder
+from agent.state.record import decode_label
+from agent.state.tombstones import Tombstones
+from agent.state.versioned_json import NewerFormat
+from tiltyard.runtime.logging.context import task_context
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
@@ -390,7 +390,7 @@ class SessionManager:
         internal_id = life.session.internal_id
         await life.wait_for(lambda session: session.log_sealed or session.container_removed)
         if not life.session.container_removed:
-            await leftovers.remove_container(self._host, life)
+            await cleanup.remove_container(self._host, life)
         await self._tombstones.bury(internal_id)
         await self._host.reach("discard.buried")
         await self.forget(internal_id)

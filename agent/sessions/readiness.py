@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from agent.clock import rest_after
-from agent.errors import AgentError
-from agent.host import Host
-from agent.race import comes_first
+from agent.domain.errors import AgentError
+from agent.domain.session import Process, Session
 from agent.sessions import ending
-from agent.sessions.session import Process, Session
-from tiltyard.journal.events import get_logger
+from agent.sessions.host import Host
+from tiltyard.runtime.clock import rest_after
+from tiltyard.runtime.first_completed import comes_first
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 

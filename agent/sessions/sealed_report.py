@@ -6,17 +6,17 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.back_off import BackOff
-from agent.clock import Clock
-from agent.errors import DiskFull, SessionLive
-from agent.host import Host
+from agent.domain.errors import DiskFull, SessionLive
+from agent.domain.session import Session
 from agent.logs.reading import Followed
-from agent.race import comes_first
-from agent.sessions.durable import disk, write
-from agent.sessions.record import Records
-from agent.sessions.report import Report, decode_report, encode_report, report_of
-from agent.sessions.session import Session
-from tiltyard.journal.events import get_logger
+from agent.sessions.host import Host
+from agent.state.atomic_file import disk, write
+from agent.state.record import Records
+from agent.state.report import Report, decode_report, encode_report, report_of
+from tiltyard.runtime.back_off import BackOff
+from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.first_completed import comes_first
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 

@@ -10,8 +10,8 @@ from asyncio import timeout
 from collections import Counter
 from dataclasses import dataclass, field
 
-from agent.clock import Clock
-from agent.errors import StartQueueFull
+from agent.domain.errors import StartQueueFull
+from tiltyard.runtime.clock import Clock
 
 WEIGHT = 0.2
 """Of the newest start in the mean time that a start takes."""

@@ -6,8 +6,15 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from agent.engine import Container, ContainerSpec, ContainerStatus, container_name, name_of
-from agent.errors import (
+from agent.domain.deadlines import deadline_by
+from agent.domain.engine import Container, ContainerSpec, ContainerStatus, container_name, name_of
+from agent.domain.environment import (
+    check_environment,
+    container_environment,
+    injected_environment,
+    longest_injected,
+)
+from agent.domain.errors import (
     AgentError,
     ContainerExists,
     ContainerGone,
@@ -16,23 +23,11 @@ from agent.errors import (
     FirewallFailed,
     PortTaken,
 )
-from agent.host import Host
+from agent.domain.session import Deadline, Session, SessionSpec, State
 from agent.metrics.instruments import Phase, start_of
-from agent.sessions.deadlines import deadline_by
-from agent.sessions.environment import (
-    check_environment,
-    container_environment,
-    injected_environment,
-    longest_injected,
-)
-from agent.sessions.record import encode_label
-from agent.sessions.session import (
-    Deadline,
-    Session,
-    SessionSpec,
-    State,
-)
-from tiltyard.journal.events import get_logger
+from agent.sessions.host import Host
+from agent.state.record import encode_label
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 

@@ -10,9 +10,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from agent.back_off import BackOff
-from agent.clock import rest_after
-from agent.errors import (
+from agent.domain import restarts
+from agent.domain.errors import (
     AgentError,
     Draining,
     NoCapacity,
@@ -21,21 +20,22 @@ from agent.errors import (
     SessionNotFound,
     StandbyNotClaimable,
 )
-from agent.host import Host
+from agent.domain.internal_id import checked_id
+from agent.domain.pools import WarmPool
+from agent.domain.session import EndReason, Session
+from agent.domain.standby_plan import Holding, Plan, Setback, plan, set_back
 from agent.metrics.instruments import Start
-from agent.race import comes_first
-from agent.sessions import restarts
 from agent.sessions.claims import ClaimRequest
-from agent.sessions.internal_id import checked_id
+from agent.sessions.host import Host
 from agent.sessions.lifecycle import Lifecycle
 from agent.sessions.manager import SessionManager
-from agent.sessions.pool import WarmPool
-from agent.sessions.pool_files import PoolFiles
-from agent.sessions.session import EndReason, Session
-from agent.sessions.standbys import Holding, Plan, Setback, plan, set_back
 from agent.sessions.starting import check_spec
-from tiltyard.journal.context import task_context
-from tiltyard.journal.events import get_logger
+from agent.state.pool_files import PoolFiles
+from tiltyard.runtime.back_off import BackOff
+from tiltyard.runtime.clock import rest_after
+from tiltyard.runtime.first_completed import comes_first
+from tiltyard.runtime.logging.context import task_context
+from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 

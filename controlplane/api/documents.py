@@ -11,8 +11,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from controlplane.api.operation import JSON, operation
-from controlplane.errors import NotFoundError
+from controlplane.api.operations.operation import JSON, operation
+from controlplane.domain.errors import NotFoundError
 
 OPENAPI = web.AppKey("openapi", bytes)
 OPENAPI_30 = web.AppKey("openapi_30", bytes)

@@ -13,15 +13,15 @@ from aiohttp import web
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
-from controlplane.api.bodies import Body, read_body
-from controlplane.api.errors import Handler, add_headers, answer_errors
-from controlplane.api.gate import Bounds
-from controlplane.api.handshakes import Handshakes
-from controlplane.api.measuring import measured
-from controlplane.api.operation import NO_STORE
-from controlplane.authority import MAX_REQUEST_BYTES
-from controlplane.enrolment import Enrolment, EnrolmentRequest
+from controlplane.api.operations.bodies import Body, read_body
+from controlplane.api.operations.operation import NO_STORE
+from controlplane.http.errors import Handler, add_headers, answer_errors
+from controlplane.http.gate import Bounds
+from controlplane.http.handshakes import Handshakes
+from controlplane.http.measuring import measured
 from controlplane.metrics.http import HttpMetrics
+from controlplane.operators.enrolment import Enrolment, EnrolmentRequest
+from controlplane.pki.authority import MAX_REQUEST_BYTES
 
 FORMAT = 1
 """Of bodies and answers; where a body has none it is 1."""

@@ -5,9 +5,9 @@ from typing import Literal
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from controlplane.api.operation import Answer, operation
-from controlplane.api.services import services_of
-from controlplane.errors import NotReadyError
+from controlplane.api.operations.operation import Answer, operation
+from controlplane.api.operations.services import services_of
+from controlplane.domain.errors import NotReadyError
 
 
 class Health(TypedDict):

@@ -10,11 +10,11 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
-from controlplane.api.errors import ErrorResponse
-from controlplane.api.fields import json_pattern
-from controlplane.api.links import LINKS
-from controlplane.api.operation import ANYWHERE, JSON, Operation, Route
-from controlplane.names import NAME_PATTERN
+from controlplane.api.operations.fields import json_pattern
+from controlplane.api.operations.links import LINKS
+from controlplane.api.operations.operation import ANYWHERE, JSON, Operation, Route
+from controlplane.domain.names import NAME_PATTERN
+from controlplane.http.errors import ErrorResponse
 from controlplane.registries.client import TAG
 
 _VERSION = version("tiltyard")

@@ -6,14 +6,6 @@ import re
 
 from aiohttp import hdrs, web
 
-from controlplane.api.applications import (
-    create_application,
-    edit_application,
-    enable_tag,
-    list_applications,
-    list_available_tags,
-)
-from controlplane.api.bodies import MAX_BODY
 from controlplane.api.documents import (
     OPENAPI,
     OPENAPI_30,
@@ -23,13 +15,13 @@ from controlplane.api.documents import (
     get_openapi_30,
     read_files,
 )
-from controlplane.api.errors import Handler, add_headers, answer_errors
 from controlplane.api.health import get_health, get_ready
-from controlplane.api.locations import available_locations, list_regions, tag_exists
-from controlplane.api.measuring import measured
 from controlplane.api.openapi import openapi_document
 from controlplane.api.openapi_30 import openapi_30
-from controlplane.api.operation import Route
+from controlplane.api.operations.bodies import MAX_BODY
+from controlplane.api.operations.operation import Route
+from controlplane.api.operations.services import CALLER, SERVICES, Services, services_of
+from controlplane.api.operations.streams import end_streams, fetch_artifact, stream_logs
 from controlplane.api.operator.accounts import (
     create_account,
     edit_account,
@@ -68,23 +60,31 @@ from controlplane.api.operator.registries import (
 )
 from controlplane.api.operator.sessions import list_all_sessions, stop_any_session
 from controlplane.api.operator.tokens import create_token, list_tokens, revoke_token
-from controlplane.api.players import join_players, leave_players
-from controlplane.api.reports import get_report
-from controlplane.api.services import CALLER, SERVICES, Services, services_of
-from controlplane.api.sessions import (
+from controlplane.api.resources.applications import (
+    create_application,
+    edit_application,
+    enable_tag,
+    list_applications,
+    list_available_tags,
+)
+from controlplane.api.resources.locations import available_locations, list_regions, tag_exists
+from controlplane.api.resources.players import join_players, leave_players
+from controlplane.api.resources.reports import get_report
+from controlplane.api.resources.sessions import (
     end_waits,
     get_session,
     list_sessions,
     start_session,
     stop_session,
 )
-from controlplane.api.streams import end_streams, fetch_artifact, stream_logs
-from controlplane.api.tokens import make_token
-from controlplane.api.warm_pools import list_warm_pools, remove_warm_pool, set_warm_pool
-from controlplane.errors import ForbiddenError
-from controlplane.tokens import Scope, grants
-from controlplane.turns import Turn, Turns
-from tiltyard.journal.context import bind
+from controlplane.api.resources.tokens import make_token
+from controlplane.api.resources.warm_pools import list_warm_pools, remove_warm_pool, set_warm_pool
+from controlplane.domain.errors import ForbiddenError
+from controlplane.domain.tokens import Scope, grants
+from controlplane.http.errors import Handler, add_headers, answer_errors
+from controlplane.http.measuring import measured
+from controlplane.http.turns import Turn, Turns
+from tiltyard.runtime.logging.context import bind
 
 # fmt: off
 ROUTES: tuple[Route, ...] = (

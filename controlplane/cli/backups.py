@@ -8,12 +8,12 @@ from typing import BinaryIO
 
 import click
 
-from controlplane.backup import back_up, back_up_into
-from controlplane.backup_file import Manifest
+from controlplane.backups.backup import back_up, back_up_into
+from controlplane.backups.backup_file import Manifest
+from controlplane.backups.restore import restore
 from controlplane.cli.console import echo, remark
-from controlplane.config import Config
-from controlplane.errors import StoreError
-from controlplane.restore import restore
+from controlplane.domain.errors import StoreError
+from controlplane.settings.model import Config
 
 STREAM = Path("-")
 

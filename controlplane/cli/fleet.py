@@ -26,7 +26,7 @@ from controlplane.cli.tables import (
     words,
     yes,
 )
-from controlplane.fleet.placement import Strategy
+from controlplane.domain.placement import Strategy
 
 _NAME = click.argument("name")
 

@@ -10,13 +10,13 @@ from controlplane.cli import authority as authority_cli
 from controlplane.cli import fleet as fleet_cli
 from controlplane.cli import operators as operator_cli
 from controlplane.cli.tables import printable
-from controlplane.config import Config, load_config, load_supervision
-from controlplane.errors import ConfigError, StoreError
-from controlplane.names import NAME_RULE, is_name
-from tiltyard.journal.events import get_logger
-from tiltyard.journal.output import written
-from tiltyard.service import hangups
-from tiltyard.settings.report import EXIT_CONFIG
+from controlplane.domain.errors import ConfigError, StoreError
+from controlplane.domain.names import NAME_RULE, is_name
+from controlplane.settings.model import Config, load_config, load_supervision
+from tiltyard.runtime import sighup
+from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.logging.output import written
+from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 _log = get_logger(__name__)
 
@@ -47,7 +47,7 @@ def main() -> None:
 @_CONFIG
 def serve(path: Path) -> None:
     """Serve the HTTP API until SIGTERM or SIGINT."""
-    hangups.hold_back()
+    sighup.hold_back()
     from controlplane.cli import server  # noqa: PLC0415  # it says why
 
     config = _load(path)

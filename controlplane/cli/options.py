@@ -21,8 +21,8 @@ from controlplane.cli.api_client import (
     is_in_clear,
 )
 from controlplane.cli.tables import Column, printable, table
-from controlplane.config import Config
-from controlplane.tokens import parse
+from controlplane.domain.tokens import parse
+from controlplane.settings.model import Config
 
 DEFAULT_URL = f"http://{Config().api_listen}"
 DEFAULT_TOKEN_FILE = str(Config().state_dir / "initial-tokens.json")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from controlplane.certificates import MAX_CHARACTERS
 from controlplane.cli.options import Api, calls
 from controlplane.cli.tables import Column, field, words, yes
-from controlplane.names import MAX_PASSWORD
+from controlplane.domain.names import MAX_PASSWORD
+from controlplane.pki.certificates import MAX_CHARACTERS
 
 _STDIN = Path("-")
 _NAME = click.argument("name")

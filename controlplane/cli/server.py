@@ -12,22 +12,22 @@ from pathlib import Path
 
 import click
 
-from controlplane.accounts import InitialTokens, first_tokens
-from controlplane.api.errors import REFUSED
-from controlplane.app import DEFAULT_ACCOUNT, ControlPlane
+from controlplane.app.control_plane import DEFAULT_ACCOUNT, ControlPlane
+from controlplane.app.reload import RELOADABLE, Settings, load_settings
+from controlplane.backups.restore import finish, refuse_unfinished
+from controlplane.catalog.accounts import InitialTokens, first_tokens
 from controlplane.cli.console import echo
-from controlplane.config import Config, load_supervision
-from controlplane.errors import StoreError
-from controlplane.reload import RELOADABLE, Settings, load_settings
-from controlplane.restore import finish, refuse_unfinished
-from controlplane.served_certificate import Certificate
-from controlplane.starts import NOT_STARTED
-from controlplane.state_lock import serving, using
-from controlplane.state_owner import as_owner_of
-from tiltyard.journal.events import get_logger
-from tiltyard.service import hangups
-from tiltyard.service.notify import Notifier
-from tiltyard.settings.reloading import Reloader
+from controlplane.domain.errors import StoreError
+from controlplane.http.certificate import Certificate
+from controlplane.http.errors import REFUSED
+from controlplane.sessions.starts import NOT_STARTED
+from controlplane.settings.model import Config, load_supervision
+from controlplane.state_dir.lock import serving, using
+from controlplane.state_dir.owner import as_owner_of
+from tiltyard.runtime import sighup
+from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.settings.reloading import Reloader
+from tiltyard.runtime.systemd import Notifier
 
 _log = get_logger(__name__)
 
@@ -140,7 +140,7 @@ async def _serve(settings: Settings, path: Path) -> None:
     )
     reloading = asyncio.create_task(reloader.run(control_plane.listening), name="reloader")
     try:
-        with hangups.let_in(reloader.ask):
+        with sighup.let_in(reloader.ask):
             await control_plane.serve(stopping)
     finally:
         reloader.close()

@@ -4,10 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from controlplane.config import Config, read_config
-from controlplane.settings_checks import all_mistakes
-from tiltyard.settings.mistakes import in_order
-from tiltyard.settings.report import Report, report
+from controlplane.settings.checks import all_mistakes
+from controlplane.settings.model import Config, read_config
+from tiltyard.runtime.settings.mistakes import in_order
+from tiltyard.runtime.settings.report import Report, report
 
 _HIDDEN = frozenset({"password", "ca"})
 """Of a registry: what the files have that its keys name."""

@@ -10,7 +10,7 @@ import ssl
 import aiohttp
 from yarl import URL
 
-from tiltyard.service.unreachable import why
+from tiltyard.runtime.unreachable import why
 
 
 def exchange(

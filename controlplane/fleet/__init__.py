@@ -1,1 +1,1 @@
-"""The hosts: what is known of them, where sessions go, and the calls to their agents."""
+"""The hosts in memory: capacity, placement, queues for start slots, latency, images."""

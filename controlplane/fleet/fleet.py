@@ -4,17 +4,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
-from controlplane.clock import Clock
-from controlplane.fleet.agent_client import AgentClient
-from controlplane.fleet.contract import Drain, HostSession, NetworkMode
-from controlplane.fleet.explanation import Explanation, explain
-from controlplane.fleet.held_claims import HeldClaims
-from controlplane.fleet.host_drain import HostDrain
-from controlplane.fleet.host_link import HostLink
-from controlplane.fleet.host_silence import HostSilence
-from controlplane.fleet.listening import ListeningClock
-from controlplane.fleet.node_pools import NodePools
-from controlplane.fleet.placement import (
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import Drain, HostSession, NetworkMode
+from controlplane.domain.explanation import Explanation, explain
+from controlplane.domain.placement import (
     HostView,
     ObstacleKind,
     Wanted,
@@ -22,16 +16,22 @@ from controlplane.fleet.placement import (
     is_usable,
     rank_hosts,
 )
-from controlplane.fleet.standbys import Standbys
+from controlplane.fleet.host.claim_replay import HeldClaims
+from controlplane.fleet.host.downtime import HostSilence
+from controlplane.fleet.host.drain import HostDrain
+from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.stall_aware_clock import ListeningClock
+from controlplane.fleet.host.standbys import Standbys
+from controlplane.fleet.host.watch import HostWatch
+from controlplane.fleet.node_pools import NodePools
 from controlplane.fleet.unreported import UnreportedHosts
-from controlplane.fleet.watch import HostWatch
 from controlplane.metrics.agents import FleetMetrics
-from controlplane.storage.claim_store import ClaimStore
-from controlplane.storage.fleet_store import AgentRow, FleetStore
-from controlplane.storage.host_store import HostStore
-from controlplane.storage.report_store import ReportStore
-from tiltyard.journal.context import task_context
-from tiltyard.service.failpoints import Reach, no_failpoint
+from controlplane.storage.tables.claims import ClaimStore
+from controlplane.storage.tables.fleet import AgentRow, FleetStore
+from controlplane.storage.tables.hosts import HostStore
+from controlplane.storage.tables.reports import ReportStore
+from tiltyard.runtime.failpoints import Reach, no_failpoint
+from tiltyard.runtime.logging.context import task_context
 
 
 class Fleet:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from controlplane.fleet.contract import NetworkMode
-from controlplane.fleet.placement import NodePoolRules, Strategy
+from controlplane.domain.contract import NetworkMode
+from controlplane.domain.placement import NodePoolRules, Strategy
 
 
 class NodePools:

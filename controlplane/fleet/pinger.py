@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from controlplane.clock import Clock
+from controlplane.domain.clock import Clock
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.icmp import CannotPingError, ping
 from controlplane.metrics.agents import FleetMetrics
-from tiltyard.journal.events import get_logger
+from tiltyard.runtime.logging.events import get_logger
 
 _log = get_logger(__name__)
 

@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from controlplane.clock import Clock
-from controlplane.errors import AgentRefusedError, AgentSilentError, StoreError
-from controlplane.fleet.dialling import Dialler
+from controlplane.agent_rpc.dialling import Dialler
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host_certificates import HostCertificates
-from controlplane.fleet.host_link import HostLink
-from controlplane.issuer import Issuer
+from controlplane.fleet.host.certificates import HostCertificates
+from controlplane.fleet.host.link import HostLink
 from controlplane.metrics.agents import FleetMetrics
-from tiltyard.journal.events import get_logger
+from controlplane.pki.issuer import Issuer
+from tiltyard.runtime.logging.events import get_logger
 
 _log = get_logger(__name__)
 

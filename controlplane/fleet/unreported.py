@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from controlplane.clock import Clock
-from controlplane.errors import HostsNotReportedError
-from controlplane.fleet.host_link import HostLink
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import HostsNotReportedError
+from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.room_forecast import RETRY_AFTER
-from controlplane.turns import leave_turn
+from controlplane.http.turns import leave_turn
 
 Place = tuple[str, str]
 """A region and a node pool."""

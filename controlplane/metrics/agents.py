@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
-from controlplane.errors import (
+from controlplane.domain.errors import (
     AgentNewerError,
     AgentRefusedError,
     AgentSilentError,

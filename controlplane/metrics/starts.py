@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from controlplane.errors import (
+from controlplane.domain.errors import (
     ImageCannotRunError,
     NoCapacityCause,
     NoCapacityError,
     StoreError,
     TiltyardError,
 )
+from controlplane.domain.start_timing import StartTiming
 from controlplane.metrics.making import Maker, Registry
-from controlplane.start_timing import StartTiming
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 15, 60)
 """A claim takes some 20 ms, a cold start half a second, and `start_timeout` at most."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from controlplane.errors import RegistryTimeoutError, RegistryUnavailableError
+from controlplane.domain.errors import RegistryTimeoutError, RegistryUnavailableError
 from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.http import RegistryHttp, Reply
 from controlplane.registries.manifests import (
@@ -19,8 +19,8 @@ from controlplane.registries.manifests import (
     is_named_by,
 )
 from controlplane.registries.tag_lists import TagLists
-from controlplane.storage.fleet_store import Registry
-from tiltyard.journal.events import get_logger
+from controlplane.storage.tables.fleet import Registry
+from tiltyard.runtime.logging.events import get_logger
 
 _log = get_logger(__name__)
 

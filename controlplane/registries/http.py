@@ -23,12 +23,12 @@ import aiohttp
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from controlplane.redaction import cut_out
+from controlplane.domain.redaction import cut_out
+from controlplane.http.turns import leave_turn
+from controlplane.outbound.resolver import LookUps, Resolver
 from controlplane.registries.endpoint import Endpoint, UnusableError, base_url, is_address
 from controlplane.registries.login import checked_realm, read_challenges, read_token
-from controlplane.registries.resolver import LookUps, Resolver
-from controlplane.turns import leave_turn
-from tiltyard.journal.events import get_logger
+from tiltyard.runtime.logging.events import get_logger
 
 _log = get_logger(__name__)
 

@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
-from controlplane.certificates import check_authorities
-from controlplane.errors import InvalidRequestError, StoreError, Violation
-from controlplane.fleet.contract import RegistryLogin
+from controlplane.domain.contract import RegistryLogin
+from controlplane.domain.errors import InvalidRequestError, StoreError, Violation
+from controlplane.pki.certificates import check_authorities
 from controlplane.registries.client import public_endpoint
 from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.vault import Vault
-from controlplane.registry_settings import RegistryConfig
-from controlplane.storage.fleet_store import FleetStore, Registry
+from controlplane.settings.registries import RegistryConfig
+from controlplane.storage.tables.fleet import FleetStore, Registry
 
 _T = TypeVar("_T")
 

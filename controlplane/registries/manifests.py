@@ -15,8 +15,8 @@ from typing import Annotated, Any, Self, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from controlplane.errors import ImageRefusedError
-from controlplane.json_reader import read_json
+from controlplane.domain.errors import ImageRefusedError
+from controlplane.http.json_reader import read_json
 from controlplane.registries.endpoint import UnusableError
 
 MAX_LAYERS = 125

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
-from controlplane.storage.fleet_store import Registry
-from controlplane.turns import leave_turn
+from controlplane.http.turns import leave_turn
+from controlplane.storage.tables.fleet import Registry
 
 KEPT_SECONDS = 10.0
 """Long enough for a caller to go through the pages, short enough to see what was pushed."""

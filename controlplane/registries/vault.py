@@ -9,10 +9,10 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken
 
-from controlplane.errors import StoreError
-from controlplane.private_files import read_private, write_private
+from controlplane.domain.errors import StoreError
 from controlplane.registries.endpoint import UnusableError
-from tiltyard.journal.events import get_logger
+from controlplane.state_dir.private_files import read_private, write_private
+from tiltyard.runtime.logging.events import get_logger
 
 _log = get_logger(__name__)
 

@@ -13,12 +13,12 @@ import stat
 import sys
 from pathlib import Path
 
-from agent.clock import SystemClock
-from agent.sessions.drain import DrainOrder
-from agent.sessions.session import EndReason
+from agent.domain.session import EndReason
+from agent.state.drain import DrainOrder
 from tests.agent.samples import a_spec, an_id
 from tests.agent.served import served
 from tests.fakes import FakeClock, FakeEngine
+from tiltyard.runtime.clock import SystemClock
 
 STARTS = 4
 

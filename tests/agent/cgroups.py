@@ -6,8 +6,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.sessions.session import Process
-from agent.sessions.usage import Counters, counters_of
+from agent.domain.session import Process
+from agent.kernel.usage import Counters, counters_of
 
 
 @dataclass(frozen=True)

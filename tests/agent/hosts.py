@@ -10,29 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from agent.artifacts.fetching import Artifacts
-from agent.failpoints import STEPS
-from agent.feed import Feed
-from agent.host import Host, HostReport, HostSettings
-from agent.images import Images
+from agent.changes.feed import Feed
+from agent.domain.capacity import Capacity
+from agent.domain.deadlines import Deadlines
+from agent.domain.ports import PortPool
+from agent.domain.session import Port, Protocol, Resources
+from agent.domain.steps import STEPS
+from agent.images.images import Images
+from agent.kernel.disks import Disks
+from agent.kernel.usage import UsageMeter
 from agent.metrics.instruments import Metrics
 from agent.metrics.measured_engine import MeasuredEngine
-from agent.network.ports import PortPool
 from agent.network.tls_certificate import CertificateFiles
 from agent.network.tls_ports import TlsPorts
-from agent.policy import Policy
-from agent.rpc import AgentService, Services
+from agent.rpc.service import AgentService, Services
 from agent.sessions.adoption import Reconciler, Timekeeper
-from agent.sessions.capacity import Capacity
-from agent.sessions.deadlines import Deadlines
-from agent.sessions.disks import Disks
-from agent.sessions.drain import HostDrain
+from agent.sessions.host import Host, HostReport, HostSettings
 from agent.sessions.manager import SessionManager
-from agent.sessions.record import Records
-from agent.sessions.retention import Rules
-from agent.sessions.session import Port, Protocol, Resources
 from agent.sessions.start_slots import StartSlots
-from agent.sessions.usage import UsageMeter
 from agent.sessions.warm_pools import WarmPools
+from agent.settings.policy import Policy
+from agent.state.drain import HostDrain
+from agent.state.record import Records
+from agent.state.retention import Rules
 from tests.agent.cgroups import FakeCgroups
 from tests.agent.samples import IMAGE, MEBIBYTE
 from tests.fakes import FakeClock, FakeEngine

@@ -9,10 +9,10 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from agent.engine import container_name
+from agent.domain.engine import container_name
+from agent.domain.pools import WarmPool
+from agent.domain.session import Identity, Session
 from agent.sessions.claims import ClaimRequest
-from agent.sessions.pool import WarmPool
-from agent.sessions.session import Identity, Session
 from tests.agent.hosts import Agent
 from tests.agent.samples import a_spec
 from tests.agent.served import Served

@@ -6,7 +6,7 @@ import dataclasses
 import uuid
 from typing import Any
 
-from agent.sessions.session import (
+from agent.domain.session import (
     Identity,
     NetworkMode,
     PortRequest,

@@ -10,14 +10,14 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
+from agent.app.daemon import Daemon
 from agent.cli.main import main
-from agent.clock import Clock
-from agent.config import AgentConfig
-from agent.daemon import Daemon
 from agent.network.tls_certificate import CertificateFiles
+from agent.settings.model import AgentConfig
 from tests.agent.hosts import let_go, nobody_else
 from tests.agent.samples import IMAGE
 from tests.fakes import FakeEngine
+from tiltyard.runtime.clock import Clock
 
 
 class Served:

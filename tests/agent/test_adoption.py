@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import EngineUnavailable, PortTaken, SessionNotFound
-from agent.failpoints import START_STEPS, STOP_STEPS
-from agent.sessions.session import EndReason, PortRequest, Protocol, State
-from agent.sessions.tombstones import Tombstones
+from agent.domain.errors import EngineUnavailable, PortTaken, SessionNotFound
+from agent.domain.session import EndReason, PortRequest, Protocol, State
+from agent.domain.steps import START_STEPS, STOP_STEPS
+from agent.state.tombstones import Tombstones
 from tests.agent.hosts import an_agent, until
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

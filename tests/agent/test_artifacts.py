@@ -15,7 +15,7 @@ import pytest
 from agent.artifacts.fetching import Artifacts, Patience, checked_path
 from agent.artifacts.spool_room import RoomLimits
 from agent.artifacts.tar_filter import TarLimits
-from agent.errors import (
+from agent.domain.errors import (
     ArtifactTooLarge,
     ContainerGone,
     DiskFull,
@@ -26,8 +26,8 @@ from agent.errors import (
     ReaderTooSlow,
     UnreadableTar,
 )
+from agent.domain.session import EndReason
 from agent.logs.reading import CHUNK_BYTES
-from agent.sessions.session import EndReason
 from tests.agent.hosts import Agent, until
 from tests.agent.samples import a_spec, an_id
 from tests.agent.tars import Entry, folder, tar_of

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from agent.domain.session import NetworkMode, Port, Process, Protocol
+from agent.kernel.processes import live_process
 from agent.network.bindings import LONG_LOOK_SOCKETS, SHORT_LOOK_SOCKETS, Bindings
 from agent.network.bound_ports import TooManySockets
 from agent.network.socket_diag import BoundSocket, group_of, is_bound_by, sockets_on
-from agent.processes import live_process
-from agent.sessions.session import NetworkMode, Port, Process, Protocol
 from tests.harness import free_port
 
 CAPABILITY_VERSION_3 = 0x20080522

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.errors import NoCapacity
-from agent.sessions.capacity import Capacity
-from agent.sessions.session import Resources
+from agent.domain.capacity import Capacity
+from agent.domain.errors import NoCapacity
+from agent.domain.session import Resources
 
 TOTAL = Resources(nano_cpus=4_000, memory_bytes=1_000)
 

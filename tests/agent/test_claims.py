@@ -13,8 +13,8 @@ from unittest import mock
 
 import pytest
 
-from agent.engine import container_name
-from agent.errors import (
+from agent.domain.engine import container_name
+from agent.domain.errors import (
     AgentError,
     DiskFull,
     Draining,
@@ -23,11 +23,11 @@ from agent.errors import (
     NotReconciled,
     StandbyNotClaimable,
 )
-from agent.failpoints import CLAIM_STEPS
+from agent.domain.session import EndReason, Session, State
+from agent.domain.steps import CLAIM_STEPS
 from agent.sessions.claims import ClaimRequest, checked_request
-from agent.sessions.drain import DrainOrder
-from agent.sessions.record import Records, decode_session
-from agent.sessions.session import EndReason, Session, State
+from agent.state.drain import DrainOrder
+from agent.state.record import Records, decode_session
 from tests.agent.hosts import Agent, an_agent
 from tests.agent.pools import a_claim, a_pool, kept_full, ordered, ready, standbys, told
 from tests.agent.samples import a_spec, an_id

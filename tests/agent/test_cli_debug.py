@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from agent.engine import container_name
-from agent.errors import RegistryUnavailable
+from agent.domain.engine import container_name
+from agent.domain.errors import RegistryUnavailable
+from agent.domain.session import Identity, PortRequest, Protocol
 from agent.network.tls_ports import TlsPorts
-from agent.sessions.drain import DrainOrder
-from agent.sessions.session import Identity, PortRequest, Protocol
+from agent.state.drain import DrainOrder
 from tests.agent.pools import POOL, a_pool, standbys
 from tests.agent.samples import IMAGE, a_spec
 from tests.agent.served import Served, served
@@ -434,7 +434,7 @@ async def test_an_agent_that_does_not_answer_is_told_in_one_line(
     host: Served, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine
 ) -> None:
     await host.sessions.start(FIRST, named("m1"))
-    monkeypatch.setattr("agent.cli.client.STOP_SECONDS", 0.1)
+    monkeypatch.setattr("agent.client.agent_client.STOP_SECONDS", 0.1)
     engine.hold("kill")
     refused = await host.run("stop", "m1")
     engine.release("kill")

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent.clock import SystemClock
-from agent.sessions.session import State
+from agent.domain.session import State
 from tests.agent.samples import a_spec, an_id
 from tests.agent.served import Served, served
 from tests.fakes import FakeClock, FakeEngine
+from tiltyard.runtime.clock import SystemClock
 
 CLOCK = SystemClock()
 

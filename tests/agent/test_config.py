@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from agent.cli.main import main
 from agent.cli.options import EXIT_CONFIG
-from agent.config import AgentConfig, ConfigError, load_config
+from agent.settings.model import AgentConfig, ConfigError, load_config
 
 BASE = 'public_address = "192.0.2.1"\n'
 

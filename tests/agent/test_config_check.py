@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli.main import main
-from agent.config import AgentConfig, ConfigError, load_config
-from agent.settings_checks import all_mistakes
+from agent.doctor.settings_checks import all_mistakes
+from agent.settings.model import AgentConfig, ConfigError, load_config
 from tests.agent.tls_players import issue
 from tests.certificates import Signer
 from tests.settings.files import assert_taken_or_told
-from tiltyard.settings.report import EXIT_CONFIG
+from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 AUTHORITY = Signer.new()
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agent.docker.container_config import container_config
-from agent.engine import ContainerSpec
-from agent.sessions.session import NetworkMode, Port, Protocol, Resources
+from agent.domain.engine import ContainerSpec
+from agent.domain.session import NetworkMode, Port, Protocol, Resources
 
 MEBIBYTE = 2**20
 

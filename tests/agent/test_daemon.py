@@ -13,17 +13,17 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.clock import SystemClock
-from agent.config import AgentConfig
-from agent.daemon import Daemon, _bounded
-from agent.images import Images
-from agent.race import comes_first
-from agent.sessions.record import Records
+from agent.app.daemon import Daemon, _bounded
+from agent.images.images import Images
+from agent.settings.model import AgentConfig
+from agent.state.record import Records
 from tests.agent.hosts import let_go, nobody_else
 from tests.agent.samples import IMAGE, an_id
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.runtime.clock import SystemClock
+from tiltyard.runtime.first_completed import comes_first
 
 DEADLINE = 20.0
 CLOCK = SystemClock()
@@ -105,7 +105,7 @@ async def test_a_socket_that_a_killed_agent_left_is_replaced(
 async def test_a_silent_stream_beats(
     tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.rpc.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.01)
     async with _served(_config(tmp_path), engine) as (stub, _):
         await _reconciled(stub)
         watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
@@ -119,8 +119,8 @@ async def test_a_silent_stream_beats(
 async def test_an_agent_that_stops_ends_its_streams(
     tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.daemon.GRACE_SECONDS", 20.0)
-    monkeypatch.setattr("agent.daemon.STAGE_SECONDS", 25.0)
+    monkeypatch.setattr("agent.app.daemon.GRACE_SECONDS", 20.0)
+    monkeypatch.setattr("agent.app.daemon.STAGE_SECONDS", 25.0)
     async with _served(_config(tmp_path), engine) as (stub, work):
         await _reconciled(stub)
         watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
@@ -150,11 +150,11 @@ async def test_a_part_that_does_not_let_go_holds_up_the_stop_of_the_agent_for_a_
             await close(self)
 
     async def hasty(name: str, end: Callable[[], Awaitable[object]]) -> None:
-        monkeypatch.setattr("agent.daemon.STAGE_SECONDS", 0.01 if name == part else 20.0)
+        monkeypatch.setattr("agent.app.daemon.STAGE_SECONDS", 0.01 if name == part else 20.0)
         await _bounded(name, end)
 
     monkeypatch.setattr(hung, "close", hang)
-    monkeypatch.setattr("agent.daemon._bounded", hasty)
+    monkeypatch.setattr("agent.app.daemon._bounded", hasty)
     async with _served(_config(tmp_path), engine) as (stub, work):
         await _reconciled(stub)
         work.cancel()

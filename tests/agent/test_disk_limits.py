@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-from agent.engine import container_name
-from agent.errors import EngineTimeout
+from agent.domain.engine import container_name
+from agent.domain.errors import EngineTimeout
+from agent.domain.session import MEBIBYTE, EndReason, Session, State
+from agent.kernel.disks import Disk, Disks
 from agent.sessions.disk_limits import LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
-from agent.sessions.disks import Disk, Disks
-from agent.sessions.record import decode_session
-from agent.sessions.session import MEBIBYTE, EndReason, Session, State
+from agent.state.record import decode_session
 from tests.agent.hosts import Agent, an_agent
 from tests.agent.pools import POOL, a_pool, kept_full
 from tests.agent.samples import a_spec, an_id

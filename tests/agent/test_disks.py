@@ -11,21 +11,22 @@ from typing import Any
 
 import pytest
 
-from agent.back_off import RETRY_LONGEST_SECONDS
-from agent.errors import DiskFull, EngineError, LogGone
+from agent.domain.errors import DiskFull, EngineError, LogGone
+from agent.domain.session import EndReason, Session, State
+from agent.kernel.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
 from agent.logs import reading as logs
 from agent.logs.sealed import SealedLog
-from agent.sessions import durable, sealed_report
-from agent.sessions.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
+from agent.sessions import sealed_report
 from agent.sessions.lifecycle import Lifecycle
-from agent.sessions.record import decode_session
-from agent.sessions.session import EndReason, Session, State
+from agent.state import atomic_file
+from agent.state.record import decode_session
 from tests.agent.hosts import Agent, an_agent, until_sealed
 from tests.agent.samples import a_spec, an_id
 from tests.fake_clock import settle
 from tests.fakes import FakeClock, FakeEngine
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import assert_survived
+from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
 
 RESERVE = 1000
 OUTPUT = (b"a" * 99_999 + b"\n") * 7
@@ -176,7 +177,7 @@ async def test_a_record_that_found_no_room_is_written_once_there_is_some(
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     path = agent.records.directory(session.internal_id) / "record.json"
-    whole = durable.write
+    whole = atomic_file.write
 
     def write(target: Path, *rest: Any, **more: Any) -> None:
         if target.name == "record.json":  # the log is smaller
@@ -184,7 +185,7 @@ async def test_a_record_that_found_no_room_is_written_once_there_is_some(
         whole(target, *rest, **more)
 
     with monkeypatch.context() as full:
-        full.setattr("agent.sessions.record.write", write)
+        full.setattr("agent.state.record.write", write)
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         await until_sealed(agent, session.internal_id)
         await agent.pass_over()
@@ -226,7 +227,7 @@ async def test_a_record_is_not_written_again_while_its_session_is_being_sealed(
 async def test_a_low_disk_of_the_engine_takes_the_oldest_ended_containers_first(
     agent: Agent, filling: Filling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.sessions.retention.SPARED_AT_ONCE", 2)
+    monkeypatch.setattr("agent.state.retention.SPARED_AT_ONCE", 2)
     running = await agent.sessions.start(an_id(), a_spec())
     ended = [await _ended(agent) for _ in range(3)]
     await agent.pass_over()
@@ -247,7 +248,7 @@ async def test_a_low_disk_of_the_state_directory_takes_the_oldest_logs_first(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("agent.sessions.retention.SPARED_AT_ONCE", 2)
+    monkeypatch.setattr("agent.state.retention.SPARED_AT_ONCE", 2)
     ended = [await _ended(agent) for _ in range(4)]
     await agent.clock.advance(4 * 3600)
     await agent.pass_over()

@@ -18,9 +18,9 @@ from agent.docker.answers import (
     warnings_of,
 )
 from agent.docker.frames import Demultiplexer, JsonLines, PullSteps, error_in
-from agent.engine import ContainerStatus, LogPiece, PullProgress
-from agent.processes import first_process, live_process
-from agent.sessions.session import Process
+from agent.domain.engine import ContainerStatus, LogPiece, PullProgress
+from agent.domain.session import Process
+from agent.kernel.processes import first_process, live_process
 
 NEVER = "0001-01-01T00:00:00Z"
 

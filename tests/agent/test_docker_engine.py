@@ -15,15 +15,10 @@ import pytest
 
 from agent.docker.calls import GENERAL_THREADS, KEPT_THREADS, Timeouts
 from agent.docker.engine import DockerEngine
-from agent.engine import ContainerSpec, ContainerStatus
-from agent.errors import (
-    ContainerGone,
-    EngineError,
-    EngineTimeout,
-    EngineUnavailable,
-)
-from agent.processes import live_process
-from agent.sessions.session import NetworkMode, Process, Resources
+from agent.domain.engine import ContainerSpec, ContainerStatus
+from agent.domain.errors import ContainerGone, EngineError, EngineTimeout, EngineUnavailable
+from agent.domain.session import NetworkMode, Process, Resources
+from agent.kernel.processes import live_process
 from tests.agent.scripted_engine import (
     CREATED,
     HASTY,

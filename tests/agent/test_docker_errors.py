@@ -12,7 +12,7 @@ from agent.docker.errors import (
     error_of_connection,
     error_of_pull,
 )
-from agent.errors import (
+from agent.domain.errors import (
     AgentError,
     ContainerExists,
     ContainerGone,

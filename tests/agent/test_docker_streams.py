@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from agent.docker.engine import DockerEngine
-from agent.engine import Credentials, LogPiece
-from agent.errors import (
+from agent.domain.engine import Credentials, LogPiece
+from agent.domain.errors import (
     AgentError,
     EngineError,
     EngineTimeout,

@@ -22,7 +22,6 @@ from click.testing import CliRunner, Result
 
 from agent.cli.main import main
 from agent.cli.options import EXIT_CONFIG
-from agent.config import AgentConfig
 from agent.doctor import gather as gathering
 from agent.doctor.diagnosis import diagnose
 from agent.doctor.exposure import exposure
@@ -30,7 +29,8 @@ from agent.doctor.facts import AgentFacts, DiskFacts, EngineFacts, FileFacts, Ke
 from agent.doctor.findings import Level
 from agent.doctor.gather import gather
 from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_list
-from agent.sessions.session import NetworkMode, PortRequest, Protocol
+from agent.domain.session import NetworkMode, PortRequest, Protocol
+from agent.settings.model import AgentConfig
 from tests.agent.samples import a_spec, an_id
 from tests.agent.scripted_engine import INFO, ScriptedEngine, says
 from tests.agent.served import Served, served
@@ -272,7 +272,7 @@ def test_the_kernel_says_whether_somebody_synchronises_the_clock(
         return 5  # TIME_ERROR, which is no failure
 
     libc = SimpleNamespace(adjtimex=adjtimex)
-    monkeypatch.setattr("agent.clock.ctypes.CDLL", lambda *_, **__: libc)
+    monkeypatch.setattr("tiltyard.runtime.clock.ctypes.CDLL", lambda *_, **__: libc)
     assert kernel_facts().clock_synchronised is synchronised
 
 

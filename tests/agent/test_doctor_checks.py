@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from agent.config import AgentConfig
 from agent.doctor.diagnosis import diagnose, is_well
 from agent.doctor.facts import (
     AgentFacts,
@@ -26,7 +25,8 @@ from agent.doctor.facts import (
     Unknown,
 )
 from agent.doctor.findings import Finding, Level
-from agent.sessions.session import Protocol
+from agent.domain.session import Protocol
+from agent.settings.model import AgentConfig
 
 GIB = 2**30
 ROOT = Path(__file__).resolve().parents[2]

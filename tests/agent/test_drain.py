@@ -13,9 +13,9 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.errors import Draining, StaleRevision
-from agent.sessions.drain import DrainOrder
-from agent.sessions.session import EndReason, Session, State
+from agent.domain.errors import Draining, StaleRevision
+from agent.domain.session import EndReason, Session, State
+from agent.state.drain import DrainOrder
 from tests.agent.hosts import Agent, an_agent, until
 from tests.agent.samples import a_spec, an_id
 from tests.agent.served import served

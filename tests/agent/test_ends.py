@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import (
+from agent.domain import restarts
+from agent.domain.errors import (
     AgentError,
     EngineError,
     EngineTimeout,
@@ -16,8 +17,7 @@ from agent.errors import (
     SessionNotFound,
     SessionStopped,
 )
-from agent.sessions import restarts
-from agent.sessions.session import EndReason, Process, State
+from agent.domain.session import EndReason, Process, State
 from tests.agent.hosts import (
     Agent,
     an_agent,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.engine import ContainerSpec, container_name, name_of
-from agent.errors import ContainerExists, EngineError, EngineTimeout, ImageMissing
-from agent.sessions.session import EndReason, Resources, Session, State
+from agent.domain.engine import ContainerSpec, container_name, name_of
+from agent.domain.errors import ContainerExists, EngineError, EngineTimeout, ImageMissing
+from agent.domain.session import EndReason, Resources, Session, State
 from tests.agent.hosts import Agent, an_agent, assert_nothing_is_left, until, until_sealed
 from tests.agent.samples import IMAGE, a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.config import AgentConfig
-from agent.daemon import Daemon
-from agent.failpoints import STEPS
+from agent.app.daemon import Daemon
+from agent.domain.steps import STEPS
+from agent.settings.model import AgentConfig
 from tests.agent.hosts import let_go, nobody_else
 from tests.fakes import FakeClock, FakeEngine
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import grpc
 
-from agent.clock import SystemClock
-from agent.feed import PILE_LARGEST, Feed
-from agent.sessions.session import Session
+from agent.changes.feed import PILE_LARGEST, Feed
+from agent.domain.session import Session
 from tests.agent.samples import a_session
 from tests.agent.served import served
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
+from tiltyard.runtime.clock import SystemClock
 
 CLOCK = SystemClock()
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.cli.main import main
-from agent.config import AgentConfig
+from agent.domain.session import NetworkMode, Port, Protocol, State
 from agent.network.firewall import Firewall, FirewallError
 from agent.network.firewall_rules import (
     FORWARD_CHAIN,
@@ -31,7 +31,7 @@ from agent.network.firewall_rules import (
     to_remove,
 )
 from agent.network.firewall_watch import FirewallWatch, published_ports
-from agent.sessions.session import NetworkMode, Port, Protocol, State
+from agent.settings.model import AgentConfig
 from tests.agent.samples import a_session, a_spec
 from tests.fakes import FakeClock
 

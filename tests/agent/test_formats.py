@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from agent.engine import LABEL_RECORD, ContainerSpec, container_name
-from agent.errors import SessionStopped
-from agent.identity import FILE, Identity
-from agent.sessions.drain import DrainOrder
-from agent.sessions.record import decode_label, decode_session, encode_session
-from agent.sessions.report import decode_report, encode_report
-from agent.sessions.session import Deadline, Drain, EndReason, Protocol, Session, State
+from agent.domain.engine import LABEL_RECORD, ContainerSpec, container_name
+from agent.domain.errors import SessionStopped
+from agent.domain.session import Deadline, Drain, EndReason, Protocol, Session, State
+from agent.rpc.identity import FILE, Identity
+from agent.state.drain import DrainOrder
+from agent.state.record import decode_label, decode_session, encode_session
+from agent.state.report import decode_report, encode_report
 from tests.agent.hosts import an_agent, until_sealed
 from tests.agent.samples import a_spec
 from tests.agent.writing import BURIED, ENDED, MARKED, RESTARTING, RUNNING, WRITTEN, write

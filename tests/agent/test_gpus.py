@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import NoCapacity
-from agent.sessions.session import EndReason, Resources
+from agent.domain.errors import NoCapacity
+from agent.domain.session import EndReason, Resources
 from tests.agent.hosts import Agent, an_agent
 from tests.agent.samples import MEBIBYTE, a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.handshakes import LOG_SECONDS, MOST_PEERS, PATIENCE_SECONDS, Handshakes
+from agent.rpc.handshakes import LOG_SECONDS, MOST_PEERS, PATIENCE_SECONDS, Handshakes
 from tests.fake_clock import FakeClock
 
 

@@ -7,21 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from agent.back_off import RETRY_FIRST_SECONDS
-from agent.errors import (
-    CannotKill,
-    EngineError,
-    EngineUnavailable,
-    SessionNotFound,
-)
+from agent.domain.errors import CannotKill, EngineError, EngineUnavailable, SessionNotFound
+from agent.domain.session import EndReason, Process, Session, State
 from agent.logs.reading import UNREADABLE
-from agent.sessions.drain import DrainOrder
 from agent.sessions.ending import KILL_SECONDS, SEAL_TRIES
-from agent.sessions.session import EndReason, Process, Session, State
+from agent.state.drain import DrainOrder
 from tests.agent.hosts import Agent, an_agent, assert_nothing_is_left, until, until_sealed
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
 from tests.faults.memory_host import assert_survived
+from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
 
 
 def _now(agent: Agent, internal_id: str) -> Session:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from agent.errors import InvalidArgument
-from agent.identity import FILE, HostIdentity, Identity, UnfitIdentity, make_request
+from agent.domain.errors import InvalidArgument
+from agent.rpc.identity import FILE, HostIdentity, Identity, UnfitIdentity, make_request
 from tests.agent.test_transport import HOST, OURS, URI, an_identity
 from tests.certificates import SERVES, Signer
 

@@ -8,7 +8,7 @@ import pytest
 
 from agent.docker import sdk
 from agent.docker.image_settings import MAX_VOLUMES, why_refused
-from agent.errors import ImageCannotRun
+from agent.domain.errors import ImageCannotRun
 
 TYPICAL: dict[str, Any] = {
     "Env": ["PATH=/usr/bin", "JAVA_VERSION=21"],

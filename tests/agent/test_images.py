@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.errors import (
+from agent.changes.feed import Feed
+from agent.domain.errors import (
     AgentError,
     DiskFull,
     EngineError,
@@ -16,10 +17,9 @@ from agent.errors import (
     RegistryTimeout,
     RegistryUnavailable,
 )
-from agent.feed import Feed
-from agent.images import CONCURRENT_PULLS, LONGEST_REFERENCE, Images, checked_reference
-from agent.policy import Policy
-from controlplane.applications import MAX_REPOSITORY
+from agent.images.images import CONCURRENT_PULLS, LONGEST_REFERENCE, Images, checked_reference
+from agent.settings.policy import Policy
+from controlplane.applications.applications import MAX_REPOSITORY
 from tests.fakes import FakeEngine
 
 DIGEST = "sha256:" + "a" * 64
@@ -118,7 +118,7 @@ async def test_a_pull_that_waits_for_others_says_so(
     engine.hold("pull")
     others = [asyncio.create_task(pulled(images, reference(digit))) for digit in "ab"]
     await engine.held("pull")
-    with caplog.at_level(logging.INFO, "agent.images"):
+    with caplog.at_level(logging.INFO, "agent.images.images"):
         told = [aiter(images.pull(reference("c"))) for _ in range(2)]
         for steps in told:
             while not (await anext(steps)).waiting:

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from agent.sessions import milestones
-from agent.sessions.session import EndReason
+from agent.domain.session import EndReason
+from agent.sessions import session_log
 from tests.agent.hosts import an_agent
 from tests.agent.samples import a_spec, an_id
 from tests.fake_clock import FakeClock
 from tests.fakes import FakeEngine
-from tiltyard.journal.context import bind
-from tiltyard.journal.events import Event
-from tiltyard.journal.limit import Limit
+from tiltyard.runtime.logging.context import bind
+from tiltyard.runtime.logging.events import Event
+from tiltyard.runtime.logging.limit import Limit
 
 
 async def test_an_engine_that_is_down_fills_no_log(
@@ -62,7 +62,7 @@ async def test_a_session_s_lines_name_the_request_while_it_starts_and_never_afte
     async with an_agent(tmp_path, engine, clock) as agent:
         internal_id = await asyncio.create_task(call(), name="call")
         await agent.sessions.stop(internal_id, EndReason.STOPPED)
-    lines = [each for each in caplog.records if each.name == milestones.__name__]
+    lines = [each for each in caplog.records if each.name == session_log.__name__]
     started, ended = map(fields, lines)
     assert started["event"] == "session started"
     assert (started["session"], started["request"], started["id"]) == (internal_id, "r", "a\nb")

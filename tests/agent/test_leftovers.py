@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from agent.sessions import leftovers
+from agent.domain.session import EndReason
+from agent.sessions import cleanup
 from agent.sessions.adoption import REMOVED_AT_ONCE
-from agent.sessions.session import EndReason
 from tests.agent.hosts import Agent, assert_nothing_is_left, until_sealed
 from tests.agent.samples import a_spec, an_id
 from tests.fake_clock import settle
@@ -43,7 +43,7 @@ async def test_a_session_is_discarded_once_its_log_is_removed_and_not_meanwhile(
 ) -> None:
     internal_id = await _ended(agent)
     life = agent.sessions.life(internal_id)
-    await leftovers.remove_container(agent.host, life)
+    await cleanup.remove_container(agent.host, life)
     real, slow = agent.records.drop_log, asyncio.Event()
 
     async def dropping(name: str) -> None:
@@ -51,7 +51,7 @@ async def test_a_session_is_discarded_once_its_log_is_removed_and_not_meanwhile(
         await real(name)
 
     monkeypatch.setattr(agent.records, "drop_log", dropping)
-    drop = asyncio.create_task(leftovers.drop_log(agent.host, life))
+    drop = asyncio.create_task(cleanup.drop_log(agent.host, life))
     await settle()
     discard = asyncio.create_task(
         agent.sessions.stop(internal_id, EndReason.STOPPED, discard=True)
@@ -61,7 +61,7 @@ async def test_a_session_is_discarded_once_its_log_is_removed_and_not_meanwhile(
     slow.set()
     await asyncio.gather(drop, discard)
     with agent.host.feed.subscribe() as subscription:
-        await leftovers.drop_log(agent.host, life)
+        await cleanup.drop_log(agent.host, life)
         assert (await subscription.take(0)).sessions == ()
     await assert_nothing_is_left(agent)
     assert "not recorded" not in caplog.text

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import NoFreePort
-from agent.sessions.deadlines import Deadlines
+from agent.domain.deadlines import Deadlines
+from agent.domain.errors import NoFreePort
+from agent.domain.session import EndReason, Session, State
 from agent.sessions.ending import CONFIRM_SECONDS
-from agent.sessions.record import Records
-from agent.sessions.session import EndReason, Session, State
+from agent.state.record import Records
 from tests.agent.hosts import Agent, an_agent
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

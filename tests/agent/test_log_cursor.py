@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.engine import LogPiece
+from agent.domain.engine import LogPiece
 from agent.logs.cursor import Cursor
 
 

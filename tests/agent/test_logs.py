@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import EngineError, EngineUnavailable, LogGone
+from agent.domain.errors import EngineError, EngineUnavailable, LogGone
+from agent.domain.session import EndReason, State
 from agent.logs import follower as log_follower
 from agent.logs import reading as logs
 from agent.logs.follower import MISSING, READ_TRIES
 from agent.logs.sealed import SealedLog
-from agent.sessions.session import EndReason, State
 from tests.agent.hosts import Agent, an_agent, until, until_sealed
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sessions.session import EndReason
+from agent.domain.session import EndReason
 from tests.agent.hosts import Agent, assert_nothing_is_left
 from tests.agent.samples import a_spec, an_id
 from tests.faults.plugin import Rounds

@@ -17,16 +17,16 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 
-from agent.errors import EngineTimeout, NoCapacity, RegistryTimeout
+from agent.domain.errors import EngineTimeout, NoCapacity, RegistryTimeout
+from agent.domain.session import EndReason, Resources, State
+from agent.kernel.disks import Disk, Disks
 from agent.metrics import instruments
 from agent.metrics.bounded_names import LONGEST, OTHER, BoundedNames
-from agent.metrics.host_state import MOST_APPLICATIONS
 from agent.metrics.instruments import Metrics
-from agent.metrics.listener import MetricsListener
+from agent.metrics_endpoint.collector import MOST_APPLICATIONS
+from agent.metrics_endpoint.listener import MetricsListener
 from agent.network.tls_ports import TlsPorts
-from agent.sessions.disks import Disk, Disks
-from agent.sessions.drain import DrainOrder
-from agent.sessions.session import EndReason, Resources, State
+from agent.state.drain import DrainOrder
 from tests.agent.hosts import Agent, an_agent, until
 from tests.agent.pools import a_claim, a_pool, kept_full, ordered, ready
 from tests.agent.samples import IMAGE, MEBIBYTE, a_session, a_spec, an_id
@@ -35,7 +35,7 @@ from tests.agent.served import served
 from tests.fake_clock import settle
 from tests.fakes import FakeClock, FakeEngine
 from tests.harness import free_port
-from tiltyard.service import loop_lag
+from tiltyard.runtime import loop_lag
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 ABSENT = "127.0.0.1:5000/other@sha256:" + "b" * 64
@@ -547,7 +547,7 @@ async def test_who_is_slow_or_silent_is_cut_off(agent: Agent, sent: bytes) -> No
 async def test_strangers_who_hold_connections_keep_no_scrape_out(
     agent: Agent, scrape: Scraped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.metrics.listener.MAX_CONNECTIONS", 4)
+    monkeypatch.setattr("agent.metrics_endpoint.listener.MAX_CONNECTIONS", 4)
     held = [await asyncio.open_connection(*scrape.address.split(":")) for _ in range(12)]
     for reader, _ in held[:8]:  # the oldest are hung up on
         with contextlib.suppress(ConnectionResetError):

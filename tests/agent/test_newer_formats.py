@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from agent.cli.options import EXIT_CONFIG
-from agent.sessions.envelope import Envelope, NewerFormat
-from agent.sessions.pool import WarmPool
-from agent.sessions.record import Records
-from agent.sessions.state_format import POOLS, NewerState
+from agent.domain.pools import WarmPool
+from agent.state.record import Records
+from agent.state.state_format import POOLS, NewerState
+from agent.state.versioned_json import Envelope, NewerFormat
 from tests.agent.pools import POOL
 from tests.agent.test_doctor import run
 from tests.agent.test_formats import FORMATS

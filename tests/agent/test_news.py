@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from agent.clock import REST
-from agent.host import HostReport
-from agent.rpc import HEARTBEAT_SECONDS
+from agent.rpc.service import HEARTBEAT_SECONDS
+from agent.sessions.host import HostReport
 from tests.agent.hosts import Agent
 from tests.agent.scraped import host_report
 from tests.fakes import FakeClock
 from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.runtime.clock import REST
 
 NOBODY: Any = SimpleNamespace(invocation_metadata=lambda: ())
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.config import AgentConfig, load_supervision
-from agent.daemon import Daemon
+from agent.app.daemon import Daemon
+from agent.settings.model import AgentConfig, load_supervision
 from tests.agent.hosts import nobody_else, until
 from tests.fakes import FakeClock, FakeEngine
 from tests.service.manager import a_manager
-from tiltyard.service.supervision import Supervision
+from tiltyard.runtime.supervision import Supervision
 
 
 async def test_an_agent_is_ready_once_it_serves_beats_and_tells_before_it_lets_go(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import NotAllowed
-from agent.policy import Policy, PolicyError, load_policy
-from agent.sessions.session import NetworkMode, Resources, SessionSpec
+from agent.domain.errors import NotAllowed
+from agent.domain.session import NetworkMode, Resources, SessionSpec
+from agent.settings.policy import Policy, PolicyError, load_policy
 from tests.agent.hosts import an_agent
 from tests.agent.samples import a_spec
 from tests.fakes import FakeClock, FakeEngine

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from agent.domain.session import Protocol
 from agent.network.port_probe import PortProbe
-from agent.sessions.session import Protocol
 from tests.harness import free_port
 
 TYPES = {Protocol.TCP: socket.SOCK_STREAM, Protocol.UDP: socket.SOCK_DGRAM}

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.errors import AgentError, NoFreePort, PortOutOfRange, PortTaken
-from agent.network.ports import TRIES, PortPool
-from agent.sessions.session import Port, PortRequest, Protocol
+from agent.domain.errors import AgentError, NoFreePort, PortOutOfRange, PortTaken
+from agent.domain.ports import TRIES, PortPool
+from agent.domain.session import Port, PortRequest, Protocol
 
 UDP = PortRequest(7777, Protocol.UDP)
 TCP = PortRequest(7778, Protocol.TCP)

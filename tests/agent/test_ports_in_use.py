@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.docker.errors import Call, error_of_answer
-from agent.errors import (
+from agent.domain.errors import (
     AgentError,
     EngineUnavailable,
     FirewallFailed,
@@ -17,7 +17,7 @@ from agent.errors import (
     NoFreePort,
     PortTaken,
 )
-from agent.sessions.session import EndReason, NetworkMode, PortRequest, Protocol, Session, State
+from agent.domain.session import EndReason, NetworkMode, PortRequest, Protocol, Session, State
 from agent.sessions.starting import FIREWALL_TRIES
 from tests.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
 from tests.agent.samples import IMAGE, a_spec, an_id

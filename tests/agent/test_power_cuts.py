@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from agent.sessions.record import Records
-from agent.sessions.session import EndReason, State
+from agent.domain.session import EndReason, State
+from agent.state.record import Records
 from tests import power_cut
 from tests.agent.acknowledging import STARTS
 from tests.faults.plugin import Figure, Rounds

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.engine import container_name
-from agent.errors import EngineError
+from agent.domain.engine import container_name
+from agent.domain.errors import EngineError
+from agent.domain.session import EndReason, Session, State
 from agent.sessions.readiness import LONGEST_SECONDS
-from agent.sessions.record import decode_session
-from agent.sessions.session import EndReason, Session, State
+from agent.state.record import decode_session
 from tests.agent.hosts import Agent, an_agent, until
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

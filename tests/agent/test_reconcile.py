@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.engine import LABEL_FORMAT, LABEL_RECORD, ContainerSpec
-from agent.errors import DiskFull, EngineTimeout, SessionNotFound, SessionStopped
-from agent.failpoints import REMOVAL_STEPS, RESTART_STEPS
-from agent.sessions.record import Records
-from agent.sessions.session import EndReason, Session, State
-from agent.sessions.tombstones import TOMBSTONE_SECONDS, Tombstones
+from agent.domain.engine import LABEL_FORMAT, LABEL_RECORD, ContainerSpec
+from agent.domain.errors import DiskFull, EngineTimeout, SessionNotFound, SessionStopped
+from agent.domain.session import EndReason, Session, State
+from agent.domain.steps import REMOVAL_STEPS, RESTART_STEPS
+from agent.state.record import Records
+from agent.state.tombstones import TOMBSTONE_SECONDS, Tombstones
 from tests.agent.hosts import Agent, an_agent, until, until_sealed
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

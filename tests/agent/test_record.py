@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import DiskFull
-from agent.sessions.record import Records, decode_session, encode_label, encode_session
-from agent.sessions.session import Deadline, Drain, EndReason, Port, Process, Protocol, State
+from agent.domain.errors import DiskFull
+from agent.domain.session import Deadline, Drain, EndReason, Port, Process, Protocol, State
+from agent.state.record import Records, decode_session, encode_label, encode_session
 from tests.agent.samples import a_session, a_spec, an_id
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.registry_address import LONGEST_HOST, why_refused
-from controlplane.names import MAX_HOST, is_registry_address
+from agent.domain.registry_address import LONGEST_HOST, why_refused
+from controlplane.domain.names import MAX_HOST, is_registry_address
 
 HUB_IN_SHORT = ("docker.io", "index.docker.io", "DOCKER.io")
 ADDRESSES = [

@@ -19,12 +19,11 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.clock import SystemClock
-from agent.config import AgentConfig
-from agent.daemon import Daemon
-from agent.errors import NoCapacity
-from agent.reload import RELOADABLE, load_settings
-from agent.sessions.session import MEBIBYTE, Resources
+from agent.app.daemon import Daemon
+from agent.app.reload import RELOADABLE, load_settings
+from agent.domain.errors import NoCapacity
+from agent.domain.session import MEBIBYTE, Resources
+from agent.settings.model import AgentConfig
 from tests.agent.hosts import nobody_else
 from tests.agent.tls_players import issue
 from tests.certificates import Signer
@@ -33,7 +32,8 @@ from tests.harness import AgentProcess, to_toml
 from tests.settings.files import hang_up
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
-from tiltyard.service.supervision import Supervision
+from tiltyard.runtime.clock import SystemClock
+from tiltyard.runtime.supervision import Supervision
 
 DEADLINE = 20.0
 AUTHORITY = Signer.new()

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.errors import ImageCannotRun, SessionLive
+from agent.domain.errors import ImageCannotRun, SessionLive
+from agent.domain.history import RUNS_KEPT, Run, Usage, signal_of, with_run
+from agent.domain.session import TRANSITIONS, EndReason, Moment, State
 from agent.sessions import sealed_report
 from agent.sessions.ending import KILL_SECONDS
-from agent.sessions.history import RUNS_KEPT, Run, Usage, signal_of, with_run
-from agent.sessions.record import encode_session
-from agent.sessions.report import Report, decode_report, encode_report, report_of
 from agent.sessions.sealed_report import SEAL_WAIT_SECONDS, TAIL_BYTES, Tail, read_tail
-from agent.sessions.session import TRANSITIONS, EndReason, Moment, State
+from agent.state.record import encode_session
+from agent.state.report import Report, decode_report, encode_report, report_of
 from tests.agent.hosts import Agent, an_agent
 from tests.agent.samples import a_session, a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.engine import container_name
-from agent.sessions import restarts
-from agent.sessions.session import State
+from agent.domain import restarts
+from agent.domain.engine import container_name
+from agent.domain.session import State
 from tests.agent.hosts import Agent, an_agent
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.sessions.deadlines import Deadlines, deadline_after, deadline_by, due_boottime
-from agent.sessions.restarts import next_delay, should_restart
+from agent.domain.deadlines import Deadlines, deadline_after, deadline_by, due_boottime
+from agent.domain.restarts import next_delay, should_restart
 from tests.fakes import FakeClock
 
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from agent.engine import ContainerStatus, container_name
-from agent.errors import DiskFull, EngineTimeout
-from agent.sessions import restarts
-from agent.sessions.session import EndReason, Process, State
+from agent.domain import restarts
+from agent.domain.engine import ContainerStatus, container_name
+from agent.domain.errors import DiskFull, EngineTimeout
+from agent.domain.session import EndReason, Process, State
 from tests.agent.hosts import Agent, until
 from tests.agent.samples import a_spec, an_id
 from tests.faults.memory_host import assert_survived

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.sessions import retention
-from agent.sessions.deadlines import deadline_by
-from agent.sessions.disks import Shortage
-from agent.sessions.retention import Due, Rules, due
-from agent.sessions.session import EndReason, Session, State
-from agent.sessions.tombstones import Tombstones
+from agent.domain.deadlines import deadline_by
+from agent.domain.session import EndReason, Session, State
+from agent.kernel.disks import Shortage
+from agent.state import retention
+from agent.state.retention import Due, Rules, due
+from agent.state.tombstones import Tombstones
 from tests.agent.hosts import Agent, an_agent, until_sealed
 from tests.agent.samples import a_session, a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine
@@ -245,7 +245,7 @@ async def test_so_many_ended_sessions_are_known_and_no_more(
 async def test_so_many_tombstones_are_kept_and_no_more(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.sessions.tombstones.TOMBSTONES_KEPT", 2)
+    monkeypatch.setattr("agent.state.tombstones.TOMBSTONES_KEPT", 2)
     folder = agent.records.tombstones_dir
     tombstones = Tombstones(agent.records, agent.clock)
     made = [an_id() for _ in range(3)]

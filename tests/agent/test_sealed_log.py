@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.engine import LogPiece
+from agent.domain.engine import LogPiece
 from agent.logs.sealed import DROPPED, SealedLog
 
 KEPT = 2**20

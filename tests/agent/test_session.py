@@ -8,19 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.errors import InvalidArgument
-from agent.sessions import environment
-from agent.sessions.environment import (
-    check_environment,
-    container_environment,
-    injected_environment,
-)
-from agent.sessions.session import (
-    TRANSITIONS,
-    Port,
-    Protocol,
-    State,
-)
+from agent.domain import environment
+from agent.domain.environment import check_environment, container_environment, injected_environment
+from agent.domain.errors import InvalidArgument
+from agent.domain.session import TRANSITIONS, Port, Protocol, State
 from tests.agent.samples import a_session, a_spec
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.cli.session_choice import NotChosen, choose
+from agent.client.session_choice import NotChosen, choose
 
 
 def session(internal_id: str, name: str, account: str = "acme", *, live: bool = True) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import (
+from agent.domain.errors import (
     AgentError,
     EngineError,
     EngineTimeout,
@@ -25,8 +25,8 @@ from agent.errors import (
     SessionStopped,
     SpecConflict,
 )
-from agent.failpoints import START_STEPS
-from agent.sessions.session import EndReason, PortRequest, Protocol, Resources, SessionSpec, State
+from agent.domain.session import EndReason, PortRequest, Protocol, Resources, SessionSpec, State
+from agent.domain.steps import START_STEPS
 from tests.agent.hosts import (
     Agent,
     an_agent,

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 
 from agent.artifacts.spool_room import RoomLimits, SpoolRoom
-from agent.errors import ReadersBusy
+from agent.domain.errors import ReadersBusy
 from tests.agent.hosts import until
 
 LARGEST = 100

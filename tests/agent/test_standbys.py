@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent.sessions.session import Session, Standby
-from agent.sessions.standbys import Holding, Plan, plan, set_back
+from agent.domain.session import Session, Standby
+from agent.domain.standby_plan import Holding, Plan, plan, set_back
 from tests.agent.pools import OTHER, POOL, a_pool
 from tests.agent.samples import a_session
 

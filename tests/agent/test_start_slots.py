@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agent.errors import StartQueueFull
+from agent.domain.errors import StartQueueFull
 from agent.sessions.start_slots import StartSlots
 from tests.fake_clock import settle
 from tests.fakes import FakeClock

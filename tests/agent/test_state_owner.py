@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from agent.cli.main import main
 from agent.cli.options import EXIT_CONFIG
-from agent.state_owner import another_owner
+from agent.state.owner import another_owner
 
 pytestmark = pytest.mark.root
 

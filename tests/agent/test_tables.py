@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.cli.tables import cores, sheet, size, span, table
+from tiltyard.runtime.tables import cores, sheet, size, span, table
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.artifacts.tar_filter import TarFilter, TarLimits
-from agent.errors import AgentError, ArtifactTooLarge, UnreadableTar
+from agent.domain.errors import AgentError, ArtifactTooLarge, UnreadableTar
 from tests.agent.tars import LARGEST_TIME, Entry, folder, hard, read, resummed, soft, tar_of
 
 ROOT = b"data"

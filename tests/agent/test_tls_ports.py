@@ -20,22 +20,14 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from agent.errors import NoCertificate, PortTaken
+from agent.domain.errors import NoCertificate, PortTaken
+from agent.domain.session import NetworkMode, Port, PortRequest, Process, Protocol, Session, State
+from agent.kernel.processes import live_process
 from agent.network.bindings import Bindings
 from agent.network.tls_certificate import CertificateFiles
 from agent.network.tls_gate import Gate, Limits
 from agent.network.tls_ports import TlsPorts, destination_of
 from agent.network.tls_relay import TlsStream
-from agent.processes import live_process
-from agent.sessions.session import (
-    NetworkMode,
-    Port,
-    PortRequest,
-    Process,
-    Protocol,
-    Session,
-    State,
-)
 from tests.agent.hosts import until
 from tests.agent.samples import a_spec, an_id
 from tests.agent.tls_players import BOTH, HOST, Player, connection, issue, trusting

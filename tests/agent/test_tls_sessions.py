@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.engine import container_name
-from agent.errors import ImageCannotRun, NoCertificate, PortTaken
-from agent.network.tls_certificate import CertificateFiles
-from agent.sessions.session import (
+from agent.domain.engine import container_name
+from agent.domain.errors import ImageCannotRun, NoCertificate, PortTaken
+from agent.domain.session import (
     EndReason,
     NetworkMode,
     PortRequest,
@@ -20,6 +19,7 @@ from agent.sessions.session import (
     SessionSpec,
     State,
 )
+from agent.network.tls_certificate import CertificateFiles
 from tests.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
 from tests.agent.samples import a_spec, an_id
 from tests.agent.tls_players import issue

@@ -18,17 +18,17 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.clock import SystemClock
-from agent.config import AgentConfig
-from agent.daemon import Daemon
-from agent.identity import FILE, Identity
-from agent.transport import MAX_CONNECTIONS, OPTIONS, Certificates
+from agent.app.daemon import Daemon
+from agent.rpc.identity import FILE, Identity
+from agent.rpc.transport import MAX_CONNECTIONS, OPTIONS, Certificates
+from agent.settings.model import AgentConfig
 from tests.agent.hosts import let_go, nobody_else, until
 from tests.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
 from tests.fakes import FakeEngine
 from tests.harness import free_port
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.runtime.clock import SystemClock
 
 HOST = "one.agent.tiltyard.internal"
 URI = "tiltyard://agent/one"
@@ -108,9 +108,9 @@ async def listening(
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.rpc.HEARTBEAT_SECONDS", 0.05)
-    monkeypatch.setattr("agent.transport.RETRY_SECONDS", 0.02)
-    monkeypatch.setattr("agent.handshakes.PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("agent.rpc.transport.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("agent.rpc.handshakes.PATIENCE_SECONDS", 0.5)
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ async def test_a_caller_of_another_name_has_no_method_at_all(agent: Listening) -
 async def test_refused_calls_do_not_fill_the_log(
     agent: Listening, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "agent.transport"):
+    with caplog.at_level(logging.WARNING, "agent.rpc.transport"):
         for _ in range(5):
             for party in NAMELESS.values():
                 await agent.answers(party)
@@ -297,7 +297,7 @@ async def test_a_replaced_certificate_is_shown_to_the_next_and_nobody_is_dropped
 async def test_an_agent_that_stops_lets_its_watchers_go(
     agent: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.transport.GRACE_SECONDS", 20.0)
+    monkeypatch.setattr("agent.rpc.transport.GRACE_SECONDS", 20.0)
     async with agent.called_by(CALLER) as stub:
         watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
         while not (await watch.read()).HasField("heartbeat"):
@@ -341,7 +341,7 @@ async def test_strangers_cannot_take_all_the_agents_files(
 ) -> None:
     """Who keeps silent keeps a connection, without a certificate, until its handshake is late."""
     never = {"grpc.server_handshake_timeout_ms": 600_000}
-    monkeypatch.setattr("agent.transport.OPTIONS", tuple((dict(OPTIONS) | never).items()))
+    monkeypatch.setattr("agent.rpc.transport.OPTIONS", tuple((dict(OPTIONS) | never).items()))
     async with listening(tmp_path, engine, enrolled=True) as agent:
         await agent.is_open()
         host, _, port = agent.config.rpc_listen.partition(":")

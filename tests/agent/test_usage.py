@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.sessions.history import Usage
-from agent.sessions.session import Process
-from agent.sessions.usage import UsageMeter, counters_of, find_counters
+from agent.domain.history import Usage
+from agent.domain.session import Process
+from agent.kernel.usage import UsageMeter, counters_of, find_counters
 from tests.agent.cgroups import FakeCgroups
 from tests.fakes import FakeClock
 

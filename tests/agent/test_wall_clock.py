@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.sessions.deadlines import HELD_SECONDS
-from agent.sessions.drain import DrainOrder
-from agent.sessions.session import EndReason
+from agent.domain.deadlines import HELD_SECONDS
+from agent.domain.session import EndReason
+from agent.state.drain import DrainOrder
 from tests.agent.hosts import Agent, an_agent
 from tests.agent.samples import a_spec, an_id
 from tests.fakes import FakeClock, FakeEngine

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from agent.clock import REST
-from agent.engine import container_name
-from agent.errors import EngineError, InvalidArgument, StaleRevision
-from agent.policy import Policy
-from agent.sessions.drain import DrainOrder
-from agent.sessions.pool_files import REMOVED_KEPT
-from agent.sessions.session import EndReason, PortRequest, Protocol, Resources, State
+from agent.domain.engine import container_name
+from agent.domain.errors import EngineError, InvalidArgument, StaleRevision
+from agent.domain.session import EndReason, PortRequest, Protocol, Resources, State
 from agent.sessions.warm_pools import PASS_SECONDS
+from agent.settings.policy import Policy
+from agent.state.drain import DrainOrder
+from agent.state.pool_files import REMOVED_KEPT
 from tests.agent.hosts import Agent, an_agent, assert_nothing_is_left
 from tests.agent.pools import (
     OTHER,
@@ -36,6 +35,7 @@ from tests.agent.pools import (
 from tests.agent.samples import IMAGE, a_spec, an_id
 from tests.fake_clock import settle
 from tests.fakes import FakeClock, FakeEngine
+from tiltyard.runtime.clock import REST
 
 NOBODY = a_pool(0, revision=99)
 """The order that ends a pool."""

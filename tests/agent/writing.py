@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agent.engine import LABEL_RECORD, container_name
-from agent.errors import SessionNotFound
-from agent.identity import FILE, Identity, make_request
-from agent.sessions.drain import DrainOrder
-from agent.sessions.session import EndReason, SessionSpec, State
-from controlplane.authority import Authority
+from agent.domain.engine import LABEL_RECORD, container_name
+from agent.domain.errors import SessionNotFound
+from agent.domain.session import EndReason, SessionSpec, State
+from agent.rpc.identity import FILE, Identity, make_request
+from agent.state.drain import DrainOrder
+from controlplane.pki.authority import Authority
 from tests.agent.hosts import Agent, an_agent, until_sealed
 from tests.agent.samples import IMAGE, a_spec
 from tests.fakes import FakeClock, FakeEngine

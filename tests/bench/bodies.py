@@ -10,9 +10,9 @@ import json
 import time
 from collections.abc import Iterator
 
-from controlplane.api.bodies import Body
-from controlplane.api.errors import error_body
-from controlplane.errors import InvalidRequestError
+from controlplane.api.operations.bodies import Body
+from controlplane.domain.errors import InvalidRequestError
+from controlplane.http.errors import error_body
 from tests.bench.report import Result
 from tests.controlplane.body_models import EXAMPLES, MODELS, read_sent
 from tests.controlplane.worst_bodies import worst_bodies

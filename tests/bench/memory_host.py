@@ -10,13 +10,13 @@ import sys
 import time
 from pathlib import Path
 
-from agent.clock import SystemClock
-from agent.config import load_config
-from agent.daemon import Daemon
+from agent.app.daemon import Daemon
+from agent.settings.model import load_config
 from tests.agent.hosts import nobody_else
 from tests.fakes import EveryImage, FakeClock, FakeEngine
 from tests.harness import AgentProcess, to_toml
 from tests.real_engine import accepts
+from tiltyard.runtime.clock import SystemClock
 
 IMAGE = f"registry.example.net/arena@sha256:{'0' * 64}"
 _KILLED = "killed"

@@ -13,9 +13,9 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
-from controlplane.clock import Clock
-from controlplane.fleet.agent_client import AgentClient
-from controlplane.fleet.contract import (
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import (
     Host,
     HostReported,
     ImagesReported,
@@ -24,13 +24,13 @@ from controlplane.fleet.contract import (
     Resources,
     WatchMessage,
 )
+from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.placement import Wanted
-from controlplane.storage.claim_store import ClaimStore
-from controlplane.storage.fleet_store import AgentRow, FleetStore
-from controlplane.storage.host_store import HostStore
-from controlplane.storage.report_store import ReportStore
-from controlplane.storage.store import Store
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.claims import ClaimStore
+from controlplane.storage.tables.fleet import AgentRow, FleetStore
+from controlplane.storage.tables.hosts import HostStore
+from controlplane.storage.tables.reports import ReportStore
 from tests.bench.report import Result
 
 IN_A_REGION = 10

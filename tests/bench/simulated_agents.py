@@ -20,10 +20,10 @@ from typing import Any
 
 import grpc
 
-from agent.rpc import HEARTBEAT_SECONDS
-from controlplane.clock import Clock
-from controlplane.fleet.contract import Identity
-from controlplane.ticket_key import TicketKey
+from agent.rpc.service import HEARTBEAT_SECONDS
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import Identity
+from controlplane.pki.ticket_key import TicketKey
 from tests.harness import AgentSpec, Process
 from tiltyard.agent.v1 import agent_pb2 as pb
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import grpc
 
-from agent.clock import SystemClock
-from agent.config import AgentConfig
-from agent.daemon import Daemon
+from agent.app.daemon import Daemon
+from agent.settings.model import AgentConfig
 from tests.agent.hosts import nobody_else
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.runtime.clock import SystemClock
 
 DEADLINE = 20.0
 

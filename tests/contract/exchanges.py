@@ -10,8 +10,8 @@ from typing import Any
 
 import grpc
 
-from controlplane.errors import AgentSilentError
-from controlplane.fleet.agent_client import AgentClient
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.errors import AgentSilentError
 from tests.contract.byte_proxy import ByteProxy
 from tests.controlplane.test_agent_wire import SPEC
 from tiltyard.agent.v1 import agent_pb2 as pb

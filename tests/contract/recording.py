@@ -18,8 +18,8 @@ from typing import Any
 import grpc
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from agent.identity import FILE, Identity, make_request
-from controlplane.authority import Authority
+from agent.rpc.identity import FILE, Identity, make_request
+from controlplane.pki.authority import Authority
 from tests.contract.exchanges import Exchange, save
 from tests.contract.formats import DESCRIPTORS, EXCHANGES, today
 from tests.contract.previous import Previous

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol as Interface
 
 from agent.docker.engine import DockerEngine
-from agent.engine import Container, ContainerSpec, Engine, container_name
-from agent.sessions.session import NetworkMode, Port, Process, Protocol, Resources
+from agent.domain.engine import Container, ContainerSpec, Engine, container_name
+from agent.domain.session import NetworkMode, Port, Process, Protocol, Resources
 from tests.contract.images import PAYLOAD, SAVE
 from tests.fakes import FakeEngine
 from tests.harness import free_port

@@ -13,8 +13,7 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from agent.clock import SystemClock
-from agent.engine import container_name
+from agent.domain.engine import container_name
 from tests.agent.samples import IMAGE, an_id
 from tests.contract.daemons import DEADLINE, a_daemon
 from tests.contract.test_agent_service import POOL, pool_request, refused, start_request
@@ -22,6 +21,7 @@ from tests.controlplane.fake_agent import FakeAgent
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.runtime.clock import SystemClock
 
 _ENDED = {pb.STATE_EXITED, pb.STATE_DEAD}
 

@@ -12,14 +12,14 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from agent.clock import SystemClock
-from agent.errors import AgentError, ErrorReason
-from agent.statuses import GRPC_CODES
+from agent.domain.errors import AgentError, ErrorReason
+from agent.rpc.statuses import GRPC_CODES
 from tests.agent.samples import IMAGE, an_id
 from tests.contract.daemons import DEADLINE, a_daemon
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.runtime.clock import SystemClock
 
 
 @pytest.fixture

@@ -9,8 +9,14 @@ from itertools import pairwise
 
 import pytest
 
-from agent.engine import LONGEST_PIECE_BYTES, Container, ContainerStatus, LogPiece, container_name
-from agent.errors import (
+from agent.domain.engine import (
+    LONGEST_PIECE_BYTES,
+    Container,
+    ContainerStatus,
+    LogPiece,
+    container_name,
+)
+from agent.domain.errors import (
     ContainerExists,
     ContainerGone,
     ImageCannotRun,
@@ -18,7 +24,7 @@ from agent.errors import (
     PathNotFound,
     PortTaken,
 )
-from agent.sessions.session import NetworkMode, Process, Protocol
+from agent.domain.session import NetworkMode, Process, Protocol
 from tests.contract.images import PAYLOAD, SAVE
 from tests.contract.stages import (
     EXIT_CODE,

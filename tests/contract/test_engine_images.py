@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.errors import ImageInUse, ImageNotFound, InvalidArgument
+from agent.domain.errors import ImageInUse, ImageNotFound, InvalidArgument
 from tests.contract.images import forget
 from tests.contract.stages import DockerStage, Stage, spec
 

@@ -13,12 +13,11 @@ import grpc
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from agent import wire
-from agent.engine import container_name
-from agent.identity import FILE
-from controlplane.errors import AgentRefusedError
-from controlplane.fleet.agent_client import AgentClient
-from controlplane.fleet.contract import (
+from agent.domain.engine import container_name
+from agent.rpc import wire
+from agent.rpc.identity import FILE
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.contract import (
     Answer,
     Heartbeat,
     HostReported,
@@ -29,7 +28,8 @@ from controlplane.fleet.contract import (
     SnapshotEnd,
     WatchMessage,
 )
-from controlplane.fleet.session_report import SessionReport
+from controlplane.domain.errors import AgentRefusedError
+from controlplane.domain.session_report import SessionReport
 from tests.contract.byte_proxy import SERVICE
 from tests.contract.exchanges import (
     ASKED,

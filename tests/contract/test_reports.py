@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import wire
-from agent.sessions.history import Run, Usage
-from agent.sessions.report import Report
+from agent.domain.history import Run, Usage
+from agent.domain.session import EndReason, Moment, State
+from agent.rpc import wire
 from agent.sessions.sealed_report import Tail
-from agent.sessions.session import EndReason, Moment, State
-from controlplane.fleet import agent_wire, contract
-from controlplane.fleet.session_report import FailedRun, SessionReport
-from controlplane.fleet.session_report import Moment as ToldMoment
+from agent.state.report import Report
+from controlplane.agent_rpc import wire as controlplane_wire
+from controlplane.domain import contract
+from controlplane.domain.session_report import FailedRun, SessionReport
+from controlplane.domain.session_report import Moment as ToldMoment
 from tests.agent.samples import an_id
 from tiltyard.agent.v1 import agent_pb2 as pb
 
@@ -59,7 +60,7 @@ reports = st.builds(
 @given(reports, st.none() | st.builds(Tail, st.binary(), st.booleans()))
 def test_nothing_is_lost_on_the_way(report: Report, tail: Tail | None) -> None:
     sent = wire.report_to_proto(report, tail).SerializeToString()
-    told = agent_wire.report_in(pb.GetReportResponse.FromString(sent))
+    told = controlplane_wire.report_in(pb.GetReportResponse.FromString(sent))
     usage = report.usage
     assert told == SessionReport(
         state=contract.State[report.state.name],

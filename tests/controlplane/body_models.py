@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 
 from aiohttp import web
 
-from controlplane.api.bodies import Body, read_body
+from controlplane.api.operations.bodies import Body, read_body
 from controlplane.api.routes import ROUTES
-from controlplane.errors import InvalidRequestError
+from controlplane.domain.errors import InvalidRequestError
 from tests.fuzz.templates import TEMPLATES
 
 _T = TypeVar("_T")

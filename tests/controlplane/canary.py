@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from controlplane import tokens as token_format
 from controlplane.api.routes import ROUTES
+from controlplane.domain import tokens as token_format
 from tests.controlplane.quoting_registry import CHALLENGES, WAYS
 from tests.controlplane.raw_http import RawAnswer, ask
 from tests.controlplane.system import APPLICATION, eventually

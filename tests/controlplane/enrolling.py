@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from controlplane.app import ControlPlane
-from controlplane.clock import Clock
+from controlplane.app.control_plane import ControlPlane
+from controlplane.domain.clock import Clock
 from tests import certificates
 from tests.certificates import a_request
 from tests.controlplane.system import Answer, System

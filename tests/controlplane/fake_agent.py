@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
-from agent.daemon import SERVER_OPTIONS
-from agent.errors import ErrorReason
-from agent.image_wire import image_batches
-from agent.statuses import GRPC_CODES
-from controlplane.fleet.agent_client import REASON_METADATA
+from agent.app.daemon import SERVER_OPTIONS
+from agent.domain.errors import ErrorReason
+from agent.rpc.image_wire import image_batches
+from agent.rpc.statuses import GRPC_CODES
+from controlplane.agent_rpc.client import REASON_METADATA
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
 GIB = 1024**3

@@ -13,9 +13,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from controlplane.app import ControlPlane
-from controlplane.clock import Clock
-from controlplane.config import Config
+from controlplane.app.control_plane import ControlPlane
+from controlplane.domain.clock import Clock
+from controlplane.settings.model import Config
 from tests.controlplane.storing import DATABASE, KEYS, KNOWN
 from tests.controlplane.system import System
 

@@ -18,12 +18,12 @@ from typing import Any
 from cryptography.fernet import Fernet
 from sqlite_utils import Database
 
-from controlplane.authority import Authority
-from controlplane.backup import back_up
-from controlplane.backup_file import AUTHORITY, PARTS, REGISTRY_KEY, TICKET_KEY
-from controlplane.config import Config
-from controlplane.private_files import write_private
-from controlplane.storage.migrations import MIGRATIONS, migrate
+from controlplane.backups.backup import back_up
+from controlplane.backups.backup_file import AUTHORITY, PARTS, REGISTRY_KEY, TICKET_KEY
+from controlplane.pki.authority import Authority
+from controlplane.settings.model import Config
+from controlplane.state_dir.private_files import write_private
+from controlplane.storage.engine.migrations import MIGRATIONS, migrate
 
 NOW = datetime(2026, 5, 4, 10, 30, tzinfo=UTC)
 

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from controlplane.config import Config
-from controlplane.restore import finish, restore
+from controlplane.backups.restore import finish, restore
+from controlplane.settings.model import Config
 from tests.controlplane.kept_states import NOW, a_backup, a_state, contents
 
 DEEDS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect"}

@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from controlplane.registries import resolver
+from controlplane.outbound import resolver
 from tests.controlplane.hostile_strings import ADDRESSES, PORTS, REBOUND, STRINGS
 from tests.controlplane.source_doors import Doors, Guarded
 

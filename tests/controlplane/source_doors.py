@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
-from controlplane.config import Config
-from controlplane.errors import ConfigError
-from controlplane.registry_settings import RegistryConfig
+from controlplane.domain.errors import ConfigError
+from controlplane.settings.model import Config
+from controlplane.settings.registries import RegistryConfig
 from tests.controlplane.hostile_strings import ALIASES
 from tests.controlplane.system import APPLICATION, Answer, System
 

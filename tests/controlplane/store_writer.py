@@ -16,8 +16,8 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from controlplane.storage import store as module
-from controlplane.storage.store import ITSELF, Event, Store, record_event
+from controlplane.storage.engine import store as module
+from controlplane.storage.engine.store import ITSELF, Event, Store, record_event
 
 WRITERS = 8
 KIND = "test.number"

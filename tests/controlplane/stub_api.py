@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from controlplane import tokens
+from controlplane.domain import tokens
 
 
 class StubApi:

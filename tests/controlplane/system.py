@@ -14,10 +14,10 @@ from typing import Any, Self
 import aiohttp
 from sqlite_utils import Database
 
-from controlplane.app import ControlPlane
-from controlplane.config import AgentConfig, Config
-from controlplane.registry_settings import RegistryConfig
-from controlplane.storage.fleet_store import AgentRow
+from controlplane.app.control_plane import ControlPlane
+from controlplane.settings.model import AgentConfig, Config
+from controlplane.settings.registries import RegistryConfig
+from controlplane.storage.tables.fleet import AgentRow
 from tests.controlplane.fake_agent import FakeAgent
 from tests.controlplane.fake_registry import FakeRegistry
 

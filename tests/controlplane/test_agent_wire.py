@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.errors import AgentSilentError
-from controlplane.fleet.agent_client import AgentClient
-from controlplane.fleet.agent_wire import MAX_MEMORY_BYTES, MAX_NANO_CPUS, session_in
-from controlplane.fleet.contract import Identity, NetworkMode, Resources, SessionSpec
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.agent_rpc.wire import MAX_MEMORY_BYTES, MAX_NANO_CPUS, session_in
+from controlplane.domain.contract import Identity, NetworkMode, Resources, SessionSpec
+from controlplane.domain.errors import AgentSilentError
 from tests.controlplane.fake_agent import FakeAgent
 from tiltyard.agent.v1 import agent_pb2
 

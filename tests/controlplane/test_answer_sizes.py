@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.api.bodies import MAX_BODY
-from controlplane.api.reports import LOG_BYTES
-from controlplane.storage.player_store import MAX_PLAYERS
+from controlplane.api.operations.bodies import MAX_BODY
+from controlplane.api.resources.reports import LOG_BYTES
+from controlplane.storage.tables.players import MAX_PLAYERS
 from tests.controlplane.system import Answer, System, assert_error, eventually
 
 MAX_ANSWER = 1024 * 1024

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import tokens
-from controlplane.api.errors import STATUSES
 from controlplane.api.routes import ROUTES, make_web_app
-from controlplane.errors import Reason
-from controlplane.storage.account_store import insert_token
-from controlplane.tokens import Scope
+from controlplane.domain import tokens
+from controlplane.domain.errors import Reason
+from controlplane.domain.tokens import Scope
+from controlplane.http.errors import STATUSES
+from controlplane.storage.tables.accounts import insert_token
 from tests.controlplane.system import System, assert_error
 
 SCOPED = [route for route in ROUTES if route.scope is not None]

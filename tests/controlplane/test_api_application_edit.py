@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.config import AgentConfig, Config
-from controlplane.registry_settings import RegistryConfig
+from controlplane.settings.model import AgentConfig, Config
+from controlplane.settings.registries import RegistryConfig
 from tests.controlplane.fake_agent import FakeAgent, refusing
 from tests.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
 

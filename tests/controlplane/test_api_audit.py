@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
-from controlplane.storage.audit_store import PORTION, AuditFilter, AuditStore, page_query
-from controlplane.storage.store import Actor, Event, record_event
+from controlplane.storage.engine.store import Actor, Event, record_event
+from controlplane.storage.tables.audit import PORTION, AuditFilter, AuditStore, page_query
 from tests.controlplane.system import APPLICATION, System, assert_error, eventually
 
 ADDRESS = "203.0.113.7"

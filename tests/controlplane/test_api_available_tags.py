@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientTimeout
 
 from controlplane.registries import tag_lists
-from controlplane.storage.fleet_store import FleetStore, Registry
+from controlplane.storage.tables.fleet import FleetStore, Registry
 from tests.controlplane.system import System, assert_error
 
 PATH = "/application/game/tags/available"

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from controlplane import tokens
-from controlplane.api.operation import Route
+from controlplane.api.operations.operation import Route
 from controlplane.api.routes import ROUTES
-from controlplane.storage.account_store import insert_token
-from controlplane.tokens import OPERATOR_SCOPES, Scope, grants
+from controlplane.domain import tokens
+from controlplane.domain.tokens import OPERATOR_SCOPES, Scope, grants
+from controlplane.storage.tables.accounts import insert_token
 from tests.controlplane.system import APPLICATION, Answer, System, assert_error
 
 ACCOUNTS = ("alice", "bob")

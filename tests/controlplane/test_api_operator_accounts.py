@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from controlplane.storage.account_admin_store import _OF_AN_ACCOUNT
-from controlplane.storage.application_store import ApplicationStore
-from controlplane.storage.session_store import SessionStore
-from controlplane.storage.tag_store import TagStore
-from controlplane.storage.token_store import TokenStore
+from controlplane.storage.tables.account_admin import _OF_AN_ACCOUNT
+from controlplane.storage.tables.applications import ApplicationStore
+from controlplane.storage.tables.sessions import SessionStore
+from controlplane.storage.tables.tags import TagStore
+from controlplane.storage.tables.tokens import TokenStore
 from tests.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
 
 NO_LIMIT: dict[str, None] = {"sessions": None, "cpu": None, "ram": None}

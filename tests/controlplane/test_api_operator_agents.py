@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
-from controlplane.errors import AgentSilentError
-from controlplane.storage.account_store import Caller
-from controlplane.storage.migrations import MIGRATIONS, migrate
-from controlplane.storage.store import Actor
-from controlplane.tokens import Scope
+from controlplane.domain.errors import AgentSilentError
+from controlplane.domain.tokens import Scope
+from controlplane.storage.engine.migrations import MIGRATIONS, migrate
+from controlplane.storage.engine.store import Actor
+from controlplane.storage.tables.accounts import Caller
 from tests.controlplane.fake_agent import FakeAgent, refusing
 from tests.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from controlplane.app import ControlPlane
-from controlplane.errors import StoreError
-from controlplane.names import is_name, is_registry_address
-from controlplane.registry_settings import RegistryConfig
-from controlplane.storage.fleet_store import FleetStore
-from controlplane.storage.store import Store
+from controlplane.app.control_plane import ControlPlane
+from controlplane.domain.errors import StoreError
+from controlplane.domain.names import is_name, is_registry_address
+from controlplane.settings.registries import RegistryConfig
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.fleet import FleetStore
 from tests.authority import AUTHORITY
 from tests.controlplane.system import APPLICATION, Answer, System, assert_error
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.fleet.latency import MAX_MISSES
+from controlplane.fleet.host.latency import MAX_MISSES
 from tests.controlplane.fake_agent import refusing
 from tests.controlplane.system import Answer, assert_error, eventually
 from tests.controlplane.test_operator_cli import Operated, cells

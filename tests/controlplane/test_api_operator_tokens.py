@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.open_streams import _Stream
-from controlplane.tokens import ACCOUNT_SCOPES
+from controlplane.catalog.open_streams import _Stream
+from controlplane.domain.tokens import ACCOUNT_SCOPES
 from tests.controlplane.system import Answer, System, assert_error, eventually
 
 LIMIT = 64 * 1024
@@ -365,7 +365,7 @@ async def test_a_token_that_ends_before_its_stream_is_known_gets_none(
 async def test_a_token_that_ends_before_the_first_byte_is_401(
     playing: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("controlplane.api.streams.FIRST_BYTE_WAIT", None)
+    monkeypatch.setattr("controlplane.api.operations.streams.FIRST_BYTE_WAIT", None)
     token = await made(playing, account="alice", name="x", scopes=["logs:read"])
     playing.agent.logs = []
     call = asyncio.create_task(playing.call("GET", "/logs?id=s&follow=1", token=token))

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from controlplane.answers import REFUSED_BY_ADMISSION
+from controlplane.sessions.confirm import REFUSED_BY_ADMISSION
 from tests.controlplane.fake_agent import refusing
 from tests.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2

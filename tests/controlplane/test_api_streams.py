@@ -77,7 +77,7 @@ async def test_a_follower_does_not_hold_up_the_end_of_the_process(system: System
 async def test_a_refused_log_is_told(
     system: System, monkeypatch: pytest.MonkeyPatch, reason: str, status: int
 ) -> None:
-    monkeypatch.setattr("controlplane.api.streams.FIRST_BYTE_WAIT", None)
+    monkeypatch.setattr("controlplane.api.operations.streams.FIRST_BYTE_WAIT", None)
     system.agent.before_logs = refusing(reason)
     answer = await system.call("GET", "/logs?id=s&follow=1")
     assert_error(answer, status)

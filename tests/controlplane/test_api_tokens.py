@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from controlplane.errors import NotFoundError
-from controlplane.storage.account_store import LAST_USED_STEP_MS, Caller
-from controlplane.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES
+from controlplane.domain.errors import NotFoundError
+from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES
+from controlplane.storage.tables.accounts import LAST_USED_STEP_MS, Caller
 from tests.controlplane.system import Answer, System, assert_error
 
 LIMIT = 64 * 1024

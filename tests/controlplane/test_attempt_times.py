@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane import claims, starts
+from controlplane.sessions import claims, starts
 from tests.controlplane.system import System
 from tests.controlplane.test_warm_pools import keep
 

@@ -12,12 +12,12 @@ import pytest
 from cryptography import x509
 
 from controlplane.api.enrolling import enrolling_tls
-from controlplane.authorities import Authorities
-from controlplane.authority import AUTHORITY_LIFE, ENDING, Authority, Identity
-from controlplane.clock import Clock
-from controlplane.errors import StoreError
-from controlplane.issuer import Issuer
-from controlplane.restore import check_keys
+from controlplane.backups.restore import check_keys
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import StoreError
+from controlplane.pki.authorities import Authorities
+from controlplane.pki.authority import AUTHORITY_LIFE, ENDING, Authority, Identity
+from controlplane.pki.issuer import Issuer
 from tests.certificates import a_request
 
 NOW_MS = 1_767_225_600_000
@@ -122,7 +122,7 @@ async def test_the_enrolment_listener_shows_the_current_authority_though_a_disk_
         if len(shown) == 1:
             raise OSError(28, "no space left on device")
 
-    monkeypatch.setattr("controlplane.issuer._load", load)
+    monkeypatch.setattr("controlplane.pki.issuer._load", load)
     await issuer.trust(issuer.authorities.rotated(NOW_MS))
     await issuer.show_current()
     assert await issuer.renew_own()

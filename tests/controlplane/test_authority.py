@@ -19,16 +19,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from controlplane.authority import (
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import StoreError
+from controlplane.pki.authority import (
     ENROLMENT_HOST,
     LIFE,
     Authority,
     UnfitRequestError,
     agent_host,
 )
-from controlplane.clock import Clock
-from controlplane.errors import StoreError
-from controlplane.issuer import Issuer
+from controlplane.pki.issuer import Issuer
 from tests.certificates import SERVES, Signer, a_key, a_request, pem_of, trusting
 
 NOW_MS = 1_800_000_000_000

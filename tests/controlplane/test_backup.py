@@ -14,15 +14,15 @@ from typing import Any, NoReturn
 import pytest
 from click.testing import CliRunner, Result
 
-from controlplane import backup
-from controlplane.backup import back_up
-from controlplane.backup_file import PARTS, Manifest
+from controlplane.backups import backup
+from controlplane.backups.backup import back_up
+from controlplane.backups.backup_file import PARTS, Manifest
 from controlplane.cli.main import main
-from controlplane.config import Config
-from controlplane.errors import StoreError
-from controlplane.state_lock import replacing, serving, using
-from controlplane.storage import database_copy
-from controlplane.storage.database_copy import NEWEST_SCHEMA, copy_database
+from controlplane.domain.errors import StoreError
+from controlplane.settings.model import Config
+from controlplane.state_dir.lock import replacing, serving, using
+from controlplane.storage.engine import database_copy
+from controlplane.storage.engine.database_copy import NEWEST_SCHEMA, copy_database
 from tests.controlplane.kept_states import NOW, a_state, files, rows
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.api.bodies import MAX_BODY, Body
-from controlplane.errors import MAX_VIOLATIONS
+from controlplane.api.operations.bodies import MAX_BODY, Body
+from controlplane.domain.errors import MAX_VIOLATIONS
 from tests.controlplane.body_models import MODELS, take
 from tests.controlplane.system import System, assert_error
 from tests.controlplane.worst_bodies import WHOLE, worst_bodies

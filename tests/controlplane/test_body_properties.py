@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from controlplane.api.bodies import Body
+from controlplane.api.operations.bodies import Body
 from tests.controlplane.body_models import (
     EXAMPLES,
     MODELS,

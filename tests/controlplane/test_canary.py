@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.config import Config
-from controlplane.registry_settings import RegistryConfig
+from controlplane.settings.model import Config
+from controlplane.settings.registries import RegistryConfig
 from tests.controlplane.canary import (
     ENV,
     FILE_PASSWORD,
@@ -36,7 +36,7 @@ from tests.controlplane.system import System
 from tests.fuzz.templates import REGISTRY_PASSWORD
 from tests.harness import AgentSpec, ControlPlaneProcess
 from tests.log_lines import logfmt
-from tiltyard.journal.output import LineFormatter
+from tiltyard.runtime.logging.output import LineFormatter
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 

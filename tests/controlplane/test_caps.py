@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.api.fields import MAX_JSON_BYTES
-from controlplane.storage.fleet_admin_store import FleetAdminStore
-from controlplane.storage.player_store import FEW, MAX_PLAYERS, PlayerStore
-from controlplane.storage.store import Store
+from controlplane.api.operations.fields import MAX_JSON_BYTES
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.fleet_admin import FleetAdminStore
+from controlplane.storage.tables.players import FEW, MAX_PLAYERS, PlayerStore
 from tests.controlplane.system import APPLICATION, PATIENCE, Answer, System, assert_error
 
 
@@ -106,7 +106,7 @@ async def test_a_join_answers_with_what_it_made(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others join and leave between the commit and the reading, where more than few are read."""
-    monkeypatch.setattr("controlplane.storage.player_store.FEW", 0)
+    monkeypatch.setattr("controlplane.storage.tables.players.FEW", 0)
     assert (await join(system, "a", "b")).status == 200
     read, before = Store.read, [True]
 
@@ -131,7 +131,7 @@ async def test_a_join_answers_with_what_it_made(
 async def test_an_account_has_so_many_good_tokens(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.storage.token_store.MAX_GOOD_TOKENS", 4)
+    monkeypatch.setattr("controlplane.storage.tables.tokens.MAX_GOOD_TOKENS", 4)
     for number in range(2):
         await system.make_token(name=f"t{number}", scopes=[])
     await system.rows("UPDATE token SET revoked_ms=1 WHERE name='t0'")
@@ -173,7 +173,7 @@ async def test_good_tokens_are_counted_in_an_index(system: System) -> None:
 async def test_an_account_has_so_many_applications(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.storage.application_store.MAX_APPLICATIONS", 2)
+    monkeypatch.setattr("controlplane.storage.tables.applications.MAX_APPLICATIONS", 2)
     await system.make_application(tag=None, name="second")
     refused = await system.call("POST", "/application", json=APPLICATION | {"name": "third"})
     assert_error(refused, 409)
@@ -197,7 +197,7 @@ async def test_labels_have_so_many_bytes(system: System) -> None:
 async def test_an_account_has_so_many_enabled_tags_over_all_applications(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.storage.tag_store.MAX_ENABLED_TAGS", 3)
+    monkeypatch.setattr("controlplane.storage.tables.tags.MAX_ENABLED_TAGS", 3)
     for tag in ("v1", "v2", "v3"):
         system.registry.push("studio/game", tag)
     await system.make_application(tag=None, name="second", tagKeep=1)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.fleet.contract import Claim, Identity, Resources
-from controlplane.storage.claim_store import Begun, ClaimStore
-from controlplane.storage.session_store import Attempt, NewSession, SessionStore
-from controlplane.storage.store import Actor, Store
+from controlplane.domain.contract import Claim, Identity, Resources
+from controlplane.storage.engine.store import Actor, Store
+from controlplane.storage.tables.claims import Begun, ClaimStore
+from controlplane.storage.tables.sessions import Attempt, NewSession, SessionStore
 
 STANDBY = Attempt("standby", "h", "192.0.2.1")
 ACTOR = Actor("token")

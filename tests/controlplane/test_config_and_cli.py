@@ -17,11 +17,11 @@ import pytest
 from click.testing import CliRunner
 
 from controlplane.cli.main import main
-from controlplane.config import AgentConfig, Config, load_config
-from controlplane.errors import ConfigError
-from controlplane.registry_settings import RegistryConfig
+from controlplane.domain.errors import ConfigError
+from controlplane.settings.model import AgentConfig, Config, load_config
+from controlplane.settings.registries import RegistryConfig
 from tests.controlplane.stub_api import StubApi
-from tiltyard.settings.report import EXIT_CONFIG
+from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 AGENT = '[[agents]]\nname = "a"\naddress = "unix:/a.sock"\nregion = "eu"\n'
 REGISTRY = '[[registries]]\nname = "r"\naddress = "h:1"\n'
@@ -220,7 +220,7 @@ async def test_serve_makes_what_it_lacks_and_ends_on_a_signal(
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "controlplane", "serve", "--config", str(settings)),
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": "protos"},
+        env={**os.environ, "PYTHONPATH": "."},
     )
     assert process.stderr is not None
     log = ""
@@ -242,7 +242,7 @@ async def test_serve_makes_what_it_lacks_and_ends_on_a_signal(
     assert await process.wait() == 0
 
 
-SLOW = ("aiohttp", "controlplane.app", "grpc", "pydantic", "sqlite_utils")
+SLOW = ("aiohttp", "controlplane.app.control_plane", "grpc", "pydantic", "sqlite_utils")
 LOADED = f"""
 import sys
 from controlplane.cli.main import main
@@ -270,7 +270,7 @@ async def _loaded(command: str) -> list[str]:
         *(sys.executable, "-c", LOADED, *command.split()),
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": "protos:."},
+        env={**os.environ, "PYTHONPATH": "."},
     )
     _, loaded = await process.communicate()
     assert process.returncode == 0, loaded

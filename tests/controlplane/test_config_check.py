@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from controlplane.cli.main import main
-from controlplane.config import Config, load_config
-from controlplane.errors import ConfigError
-from controlplane.settings_checks import all_mistakes
+from controlplane.domain.errors import ConfigError
+from controlplane.settings.checks import all_mistakes
+from controlplane.settings.model import Config, load_config
 from tests.authority import AUTHORITY
 from tests.certificates import SERVES, Signer
 from tests.settings.files import assert_taken_or_told
-from tiltyard.settings.report import EXIT_CONFIG
+from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 SECRET = "s3cret-pass"
 SIGNER = Signer.new()

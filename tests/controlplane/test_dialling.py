@@ -10,13 +10,13 @@ from pathlib import Path
 import grpc
 import pytest
 
-from controlplane.authority import agent_host, agent_uri
-from controlplane.clock import Clock
-from controlplane.errors import AgentSilentError
-from controlplane.fleet.agent_client import AgentClient
-from controlplane.fleet.dialling import Dialler
-from controlplane.issuer import Issuer
-from controlplane.storage.fleet_store import AgentRow
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.agent_rpc.dialling import Dialler
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import AgentSilentError
+from controlplane.pki.authority import agent_host, agent_uri
+from controlplane.pki.issuer import Issuer
+from controlplane.storage.tables.fleet import AgentRow
 from tests.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
 from tests.controlplane.fake_agent import FakeAgent
 from tiltyard.agent.v1 import agent_pb2_grpc

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.api.routes import ROUTES
-from controlplane.tokens import OPERATOR_SCOPES
+from controlplane.domain.tokens import OPERATOR_SCOPES
 from tests.controlplane.doc_calls import Call, run
 from tests.controlplane.system import System, eventually
 from tests.doc_examples import examples

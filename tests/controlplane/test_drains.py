@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.fleet.agent_wire import MAX_REVISION, watch_message_in
-from controlplane.fleet.contract import Drain, HostReported
-from controlplane.storage.host_store import DrainOrder, HostStore
-from controlplane.storage.store import Actor
+from controlplane.agent_rpc.wire import MAX_REVISION, watch_message_in
+from controlplane.domain.contract import Drain, HostReported
+from controlplane.storage.engine.store import Actor
+from controlplane.storage.tables.hosts import DrainOrder, HostStore
 from tests.controlplane.fake_agent import FakeAgent, refusing
 from tests.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
@@ -128,7 +128,7 @@ async def test_who_can_be_drained_and_how(system: Draining) -> None:
 async def test_placement_leaves_a_host_before_it_has_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.fleet.agents.TOLD_WAIT", 60.0)
+    monkeypatch.setattr("controlplane.operators.agents.TOLD_WAIT", 60.0)
     system = Draining(tmp_path, agents=2)
     system.prefer(system.agent)
     async with system:

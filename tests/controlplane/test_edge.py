@@ -13,11 +13,11 @@ from typing import Any, cast
 
 import pytest
 
-from controlplane.api.edge import Connection, Limits
-from controlplane.api.gate import Bounds, Gate
-from controlplane.app import ControlPlane
-from controlplane.config import Config, load_config
-from controlplane.errors import ConfigError
+from controlplane.app.control_plane import ControlPlane
+from controlplane.domain.errors import ConfigError
+from controlplane.http.edge import Connection, Limits
+from controlplane.http.gate import Bounds, Gate
+from controlplane.settings.model import Config, load_config
 from tests.controlplane import system as system_module
 from tests.controlplane.raw_http import RawAnswer, Wire, assert_documented
 from tests.controlplane.system import Answer, System, eventually

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import tests.controlplane.system as system_module
-from controlplane.api.edge import Limits
-from controlplane.app import ControlPlane
+from controlplane.app.control_plane import ControlPlane
+from controlplane.http.edge import Limits
 from tests.controlplane.raw_http import RawAnswer, Wire, ask, assert_documented
 from tests.controlplane.system import System, eventually
 

@@ -15,8 +15,8 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from controlplane.api.handshakes import INTERVAL, Handshakes
-from controlplane.enrolment import TOKEN_LIFE_MS, TRIES_AT_ONCE
+from controlplane.http.handshakes import INTERVAL, Handshakes
+from controlplane.operators.enrolment import TOKEN_LIFE_MS, TRIES_AT_ONCE
 from tests.certificates import a_request
 from tests.controlplane.enrolling import Enrolling
 from tests.controlplane.fake_agent import FakeAgent
@@ -124,7 +124,7 @@ async def test_a_bad_token_enrols_nobody(
     for kind, cause in BAD_TOKENS.items():
         caplog.clear()
         token = await spoilt(system, kind)
-        with caplog.at_level(logging.WARNING, "controlplane.enrolment"):
+        with caplog.at_level(logging.WARNING, "controlplane.operators.enrolment"):
             await refused(system, await system.enrol(token), 401)
         assert cause in caplog.text, kind
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.fleet.contract import PortRequest, Protocol, Resources
-from controlplane.fleet.explanation import describe, explain
-from controlplane.fleet.placement import HostView, Obstacle, Strategy
-from controlplane.fleet.placement import ObstacleKind as Kind
+from controlplane.domain.contract import PortRequest, Protocol, Resources
+from controlplane.domain.explanation import describe, explain
+from controlplane.domain.placement import HostView, Obstacle, Strategy
+from controlplane.domain.placement import ObstacleKind as Kind
 from tests.controlplane.test_placement import VIEW, WANTED, on
 
 PIN = PortRequest(1, Protocol.UDP, pinned=25000)

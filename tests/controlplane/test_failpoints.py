@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.config import Config
-from controlplane.errors import ConfigError
-from controlplane.failpoints import STEPS
+from controlplane.domain.errors import ConfigError
+from controlplane.domain.steps import STEPS
+from controlplane.settings.model import Config
 
 SOURCES = Path(__file__).resolve().parents[2] / "controlplane"
 CALL = re.compile(r"reach\(\"([a-z.]+)\"\)")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.fleet.fair_line import FairLine
+from controlplane.domain.fair_queue import FairLine
 
 Joins = st.lists(st.sampled_from("abc"), max_size=30)
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
-from controlplane.app import ControlPlane
+from controlplane.app.control_plane import ControlPlane
 from controlplane.cli.server import first_start
-from controlplane.config import Config
+from controlplane.settings.model import Config
 
 OLD = '{"accounts": {"default": "ty_old"}, "operator_token": "ty_old"}'
 BREAK_OFF = """
 import os, pathlib, sys
 from controlplane.cli import server
-from controlplane.accounts import Accounts, InitialTokens
-from controlplane.config import Config
+from controlplane.catalog.accounts import Accounts, InitialTokens
+from controlplane.settings.model import Config
 
 def die(*_):
     os._exit(7)
@@ -75,7 +75,7 @@ async def test_a_first_start_that_breaks_off_is_taken_up_again(
 ) -> None:
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", BREAK_OFF, str(config.state_dir), moment),
-        env={**os.environ, "PYTHONPATH": "protos:."},
+        env={**os.environ, "PYTHONPATH": "."},
     )
     assert await child.wait() == 7
     assert not _kept(config).exists()

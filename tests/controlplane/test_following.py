@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.errors import StoreError
-from controlplane.fleet.contract import HostSession
-from controlplane.storage.report_store import ReportStore
-from controlplane.storage.session_store import Attempt, SessionStore
+from controlplane.domain.contract import HostSession
+from controlplane.domain.errors import StoreError
+from controlplane.storage.tables.reports import ReportStore
+from controlplane.storage.tables.sessions import Attempt, SessionStore
 from tests.controlplane.system import System, eventually
 from tiltyard.agent.v1 import agent_pb2
 

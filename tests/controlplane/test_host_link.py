@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from controlplane.fleet.agent_client import AgentClient
-from controlplane.fleet.contract import (
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.contract import (
     Answer,
     Heartbeat,
     HostReported,
@@ -23,9 +23,9 @@ from controlplane.fleet.contract import (
     State,
     WatchMessage,
 )
-from controlplane.fleet.host_link import HostLink
-from controlplane.fleet.placement import HostView, Wanted
-from controlplane.storage.fleet_store import AgentRow
+from controlplane.domain.placement import HostView, Wanted
+from controlplane.fleet.host.link import HostLink
+from controlplane.storage.tables.fleet import AgentRow
 from tests.controlplane.test_placement import HOST, IMAGE
 
 WANTED = Wanted(IMAGE, Resources(2, 3), (PortRequest(1, Protocol.UDP, pinned=20007),))

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.fleet.contract import PortRequest, Protocol, Resources
-from controlplane.fleet.host_link import HostLink
-from controlplane.fleet.host_queue import REACH, Ask, Pace
-from controlplane.fleet.placement import Wanted
+from controlplane.domain.contract import PortRequest, Protocol, Resources
+from controlplane.domain.placement import Wanted
+from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.queue import REACH, Ask, Pace
 from controlplane.fleet.room_forecast import LONGEST
 from tests.controlplane.fake_agent import FakeAgent, refusing
 from tests.controlplane.system import Answer, System, assert_error, eventually

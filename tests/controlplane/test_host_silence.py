@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from controlplane.clock import Clock
-from controlplane.errors import StoreError
-from controlplane.fleet.host_link import HostLink
-from controlplane.fleet.host_silence import LONGEST_GAP, WRITE_INTERVAL, HostSilence
-from controlplane.storage.fleet_store import AgentRow
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import StoreError
+from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL, HostSilence
+from controlplane.fleet.host.link import HostLink
+from controlplane.storage.tables.fleet import AgentRow
 
 LOST_AFTER = 3600.0
 

@@ -17,7 +17,7 @@ from controlplane.cli.main import main
 from tests.controlplane.system import System, assert_error
 
 # Without a buffer nothing would be left to fail at Python's end.
-ENVIRONMENT = {**os.environ, "PYTHONPATH": "protos:.", "PYTHONUNBUFFERED": ""}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": ".", "PYTHONUNBUFFERED": ""}
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.api.errors import REFUSED
 from controlplane.cli.server import LIMITED
-from controlplane.starts import NOT_STARTED
+from controlplane.http.errors import REFUSED
+from controlplane.sessions.starts import NOT_STARTED
 from tests.controlplane.system import System, eventually
 from tests.log_lines import logfmt
-from tiltyard.journal.events import Event
-from tiltyard.journal.limit import AT_ONCE
-from tiltyard.journal.output import written
+from tiltyard.runtime.logging.events import Event
+from tiltyard.runtime.logging.limit import AT_ONCE
+from tiltyard.runtime.logging.output import written
 
 HOSTILE = "a%0Alevel%3Derror%20event%3Dforged%0D%1B%5B2J%E2%80%A8%E2%80%AEx"
 

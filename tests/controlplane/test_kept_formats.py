@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
-from controlplane.authority import Authority
-from controlplane.clock import Clock
-from controlplane.errors import StoreError
-from controlplane.fleet.contract import Identity
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import Identity
+from controlplane.domain.errors import StoreError
+from controlplane.pki.authority import Authority
+from controlplane.pki.ticket_key import TicketKey
 from controlplane.registries.vault import Vault
-from controlplane.storage.migrations import MIGRATIONS, migrate
-from controlplane.storage.store import Store
-from controlplane.ticket_key import TicketKey
+from controlplane.storage.engine.migrations import MIGRATIONS, migrate
+from controlplane.storage.engine.store import Store
 from tests.controlplane.kept_formats import FORMATS, SCHEMAS, Kept, missing, put_back, rows_of
 from tests.controlplane.storing import DATABASE, KNOWN, LOGIN, PASSWORD, store
 from tests.controlplane.system import assert_error

@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.clock import Clock
-from controlplane.fleet.agent_client import AgentClient
-from controlplane.fleet.contract import HostReported, WatchMessage
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import HostReported, WatchMessage
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.host.latency import MAX_ADDRESSES, MAX_LOOKED_AT, MAX_MISSES, HostLatency
+from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.icmp import CannotPingError
-from controlplane.fleet.latency import MAX_ADDRESSES, MAX_LOOKED_AT, MAX_MISSES, HostLatency
 from controlplane.fleet.pinger import AT_ONCE, Pinger
-from controlplane.storage.fleet_store import AgentRow
+from controlplane.storage.tables.fleet import AgentRow
 from tests.controlplane.test_placement import HOST
 from tests.fake_clock import FakeClock
 

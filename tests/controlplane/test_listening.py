@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.app import ControlPlane
-from controlplane.clock import Clock
-from controlplane.fleet.listening import LONGEST, TICK, ListeningClock, listening_timeout
+from controlplane.app.control_plane import ControlPlane
+from controlplane.domain.clock import Clock
+from controlplane.fleet.host.stall_aware_clock import (
+    LONGEST,
+    TICK,
+    ListeningClock,
+    listening_timeout,
+)
 from tests.controlplane.system import System, eventually
 
 
@@ -63,9 +68,9 @@ async def test_a_control_plane_that_stood_still_dials_nobody_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "controlplane")
-    monkeypatch.setattr("controlplane.fleet.listening.TICK", 0.05)
-    monkeypatch.setattr("controlplane.fleet.listening.LONGEST", 0.1)
-    monkeypatch.setattr("controlplane.fleet.watch.MESSAGE_TIMEOUT", 0.5)
+    monkeypatch.setattr("controlplane.fleet.host.stall_aware_clock.TICK", 0.05)
+    monkeypatch.setattr("controlplane.fleet.host.stall_aware_clock.LONGEST", 0.1)
+    monkeypatch.setattr("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 0.5)
     system = System(tmp_path)
     system.agent.beat = 0.1
     async with system:

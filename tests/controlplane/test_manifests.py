@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.errors import ImageRefusedError
+from controlplane.domain.errors import ImageRefusedError
 from controlplane.registries import manifests
 from controlplane.registries.endpoint import UnusableError
 from controlplane.registries.manifests import (

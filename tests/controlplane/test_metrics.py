@@ -11,19 +11,19 @@ from typing import cast
 
 import pytest
 
-from controlplane.app import ControlPlane
-from controlplane.clock import Clock
-from controlplane.config import Config
-from controlplane.errors import StoreError
-from controlplane.fleet.agent_client import AgentClient
-from controlplane.fleet.contract import Identity, SessionsReported, WatchMessage
-from controlplane.fleet.host_link import HostLink
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.app.control_plane import ControlPlane
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import Identity, SessionsReported, WatchMessage
+from controlplane.domain.errors import StoreError
+from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.pinger import Pinger
 from controlplane.metrics.label_names import MOST, OTHER, LabelNames
-from controlplane.metrics.live import LiveCollector
 from controlplane.metrics.making import Maker
-from controlplane.storage.fleet_store import AgentRow
-from controlplane.storage.store import Store
+from controlplane.metrics_endpoint.live import LiveCollector
+from controlplane.settings.model import Config
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.fleet import AgentRow
 from tests.controlplane.enrolling import Enrolling
 from tests.controlplane.fake_agent import refusing
 from tests.controlplane.scrapes import PREFIX, PROCESS, Scraped
@@ -425,7 +425,7 @@ async def test_a_commit_that_fails_is_counted(system: Scraped) -> None:
 async def test_a_database_that_does_not_answer_does_not_hold_up_a_scrape(
     system: Scraped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.metrics.live.DATABASE_WAIT", 0.01)
+    monkeypatch.setattr("controlplane.metrics_endpoint.live.DATABASE_WAIT", 0.01)
     monkeypatch.setattr(Store, "read", lambda *_: asyncio.Event().wait())
     scrape = await system.scrape()
     assert scrape.sum("agents") == 1

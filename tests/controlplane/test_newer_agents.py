@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from controlplane.errors import AgentNewerError, AgentSilentError
-from controlplane.fleet import watch
-from controlplane.fleet.agent_client import AgentClient
-from controlplane.fleet.agent_wire import FORMAT
-from controlplane.fleet.host_silence import HostSilence
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.agent_rpc.wire import FORMAT
+from controlplane.domain.errors import AgentNewerError, AgentSilentError
+from controlplane.fleet.host import watch
+from controlplane.fleet.host.downtime import HostSilence
 from tests.controlplane.system import System, eventually
 from tiltyard.agent.v1 import agent_pb2
 

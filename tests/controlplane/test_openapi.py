@@ -17,7 +17,7 @@ import pytest
 
 from controlplane.api.openapi import openapi_document
 from controlplane.api.openapi_30 import openapi_30
-from controlplane.api.operation import ANYWHERE
+from controlplane.api.operations.operation import ANYWHERE
 from controlplane.api.routes import ROUTES
 from tests.controlplane.system import System, assert_error
 
@@ -204,14 +204,14 @@ async def test_the_page_is_read_when_it_is_served_and_not_before(tmp_path: Path)
     listen = 'api_listen = "127.0.0.1:0"\nenrol_listen = ""\nmetrics_listen = ""\n'
     settings.write_text(f'state_dir = "{tmp_path}/state"\n{listen}')
     program = (
-        "import sys; sys.modules['swagger_ui'] = None; import controlplane.app\n"
+        "import sys; sys.modules['swagger_ui'] = None; import controlplane.app.control_plane\n"
         "print('imported', file=sys.stderr)\n"
         f"from controlplane.cli.main import main; main(['serve', '--config', {str(settings)!r}])"
     )
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", program),
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": "protos:."},
+        env={**os.environ, "PYTHONPATH": "."},
     )
     _, told = await process.communicate()
     assert process.returncode == 1

@@ -12,10 +12,10 @@ import jsonschema_rs
 import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_30, OPENAPI_31
 
-from controlplane.api.links import LINKS, Link
 from controlplane.api.openapi import openapi_document
 from controlplane.api.openapi_30 import openapi_30
-from controlplane.api.operation import JSON, Route
+from controlplane.api.operations.links import LINKS, Link
+from controlplane.api.operations.operation import JSON, Route
 from controlplane.api.routes import ROUTES
 from tests.controlplane.system import Answer
 from tests.controlplane.test_api_matrix import CASES, World

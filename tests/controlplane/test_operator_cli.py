@@ -21,7 +21,7 @@ from controlplane.cli import authority as authority_cli
 from controlplane.cli import fleet as fleet_cli
 from controlplane.cli import operators as operator_cli
 from controlplane.cli.main import main
-from controlplane.names import ADDRESS_RULE
+from controlplane.domain.names import ADDRESS_RULE
 from tests.controlplane.fake_agent import refusing
 from tests.controlplane.system import System, eventually
 
@@ -353,7 +353,7 @@ async def shell(
         stderr=subprocess.PIPE,
         env={
             **os.environ,
-            "PYTHONPATH": "protos:.",
+            "PYTHONPATH": ".",
             "TILTYARD_URL": system.control_plane.base_url,
         },
     )

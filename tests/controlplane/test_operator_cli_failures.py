@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 from click.testing import Result
 
-from controlplane import tokens
 from controlplane.cli import transport as api_transport
 from controlplane.cli.api_client import ApiClient, ApiError, is_in_clear
+from controlplane.domain import tokens
 from tests.controlplane.stub_api import StubApi
 from tests.controlplane.system import System
 from tests.controlplane.test_edge import OPENSSL

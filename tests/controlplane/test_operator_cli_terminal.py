@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane import tokens
+from controlplane.domain import tokens
 from tests.controlplane.stub_api import StubApi
 
 MODULE = [sys.executable, "-m", "controlplane"]
@@ -35,7 +35,7 @@ async def api() -> AsyncIterator[StubApi]:
 
 def environment(api: StubApi, folder: Path) -> dict[str, str]:
     file = str(api.token_file(folder))
-    more = {"PYTHONPATH": "protos:.", "TILTYARD_URL": api.url, "TILTYARD_TOKEN_FILE": file}
+    more = {"PYTHONPATH": ".", "TILTYARD_URL": api.url, "TILTYARD_TOKEN_FILE": file}
     # Without a buffer nothing would be left to fail at Python's end.
     return {**os.environ, **more, "PYTHONUNBUFFERED": ""}
 

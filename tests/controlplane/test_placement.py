@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.fleet.contract import Host, PortRequest, Protocol, Resources
-from controlplane.fleet.explanation import explain
-from controlplane.fleet.placement import (
+from controlplane.domain.contract import Host, PortRequest, Protocol, Resources
+from controlplane.domain.explanation import explain
+from controlplane.domain.placement import (
     HostView,
     Obstacle,
     Strategy,
@@ -22,7 +22,7 @@ from controlplane.fleet.placement import (
     rank_hosts,
     rank_key,
 )
-from controlplane.fleet.placement import ObstacleKind as Kind
+from controlplane.domain.placement import ObstacleKind as Kind
 
 IMAGE = "r/game@sha256:0"
 TCP, UDP = Protocol.TCP, Protocol.UDP

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
-from controlplane.storage.standby_order_store import StandbyOrderStore, WantedPool
-from controlplane.storage.store import Store
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.standby_orders import StandbyOrderStore, WantedPool
 from tests.controlplane.system import PATIENCE, System
 
 REGIONS = ("a", "b", "c", "d", "e")
@@ -34,7 +34,7 @@ async def put(system: System, region: str, **fields: Any) -> None:
 async def test_the_list_is_read_and_sent_a_few_pools_at_a_time(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.storage.warm_pool_store.PORTION", 2)
+    monkeypatch.setattr("controlplane.storage.tables.warm_pools.PORTION", 2)
     for region in REGIONS:
         await put(system, region)
     store = system.control_plane._store

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.api.preferences import LONGEST, SHORTEST, UNSAID, ready_wait
+from controlplane.api.operations.preferences import LONGEST, SHORTEST, UNSAID, ready_wait
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.clock import Clock
-from controlplane.errors import AgentSilentError
-from controlplane.fleet.contract import PullProgress
-from controlplane.fleet.host_preload import HostPreload, Means
-from controlplane.fleet.pulls import MAX_PULLS, MAX_SUSPECTS, Pull, next_pulls, suspects
-from controlplane.storage.tag_store import HostImages
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import PullProgress
+from controlplane.domain.errors import AgentSilentError
+from controlplane.fleet.host.images import HostPreload, Means
+from controlplane.fleet.host.pulls import MAX_PULLS, MAX_SUSPECTS, Pull, next_pulls, suspects
+from controlplane.storage.tables.tags import HostImages
 
 GOOD, BAD = "good.example/game@sha256:{}", "bad.example/game@sha256:{}"
 
@@ -147,7 +147,7 @@ async def _until(true: Any) -> None:
 async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.fleet.host_preload.LONGEST_WAIT", 0.01)
+    monkeypatch.setattr("controlplane.fleet.host.images.LONGEST_WAIT", 0.01)
     host = make([BAD.format(number) for number in range(40)])
     await _until(lambda: len(host.tried) == MAX_PULLS)
     host.fail.set()  # the first two fail; from now on they are known
@@ -200,8 +200,8 @@ async def test_a_host_that_is_not_heard_is_not_asked_and_caught_up_with_on_its_r
 async def test_a_cause_is_a_warning_once(
     make: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("controlplane.fleet.host_preload.LONGEST_WAIT", 0.01)
-    monkeypatch.setattr("controlplane.fleet.host_preload.FIRST_WAIT", 0.001)
+    monkeypatch.setattr("controlplane.fleet.host.images.LONGEST_WAIT", 0.01)
+    monkeypatch.setattr("controlplane.fleet.host.images.FIRST_WAIT", 0.001)
     host = make([BAD.format(0)])
     host.fail.set()
     with caplog.at_level(logging.INFO):

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane import tokens
-from controlplane.applications import local_repository
-from controlplane.durations import parse_duration
-from controlplane.errors import AgentReason, InvalidRequestError
-from controlplane.fleet.contract import EndReason, PortRequest, Protocol, State
-from controlplane.fleet.status import shown_status
-from controlplane.json_reader import MAX_VALUES, count_values, read_json
-from controlplane.quotas import Quota, Usage, exceeded_limit
-from controlplane.start_rate import SWEEP, StartRate
-from controlplane.start_request import Pin, pinned_ports
-from controlplane.storage.fleet_store import Registry
-from controlplane.tokens import Scope
+from controlplane.applications.applications import local_repository
+from controlplane.domain import tokens
+from controlplane.domain.contract import EndReason, PortRequest, Protocol, State
+from controlplane.domain.durations import parse_duration
+from controlplane.domain.errors import AgentReason, InvalidRequestError
+from controlplane.domain.quotas import Quota, Usage, exceeded_limit
+from controlplane.domain.start_rate import SWEEP, StartRate
+from controlplane.domain.status import shown_status
+from controlplane.domain.tokens import Scope
+from controlplane.http.json_reader import MAX_VALUES, count_values, read_json
+from controlplane.sessions.start_request import Pin, pinned_ports
+from controlplane.storage.tables.fleet import Registry
 from tiltyard.agent.v1 import agent_pb2
 
 

@@ -13,9 +13,9 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlplane.api.queries import MAX_KEYS, read_query
-from controlplane.api.session_bodies import SessionsQuery
-from controlplane.errors import InvalidRequestError
+from controlplane.api.operations.queries import MAX_KEYS, read_query
+from controlplane.api.resources.session_bodies import SessionsQuery
+from controlplane.domain.errors import InvalidRequestError
 
 SCALARS = ("all", "location", "image", "tag", "host")
 _KEYS = st.sampled_from(

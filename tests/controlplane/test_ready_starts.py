@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from controlplane import ready_starts
+from controlplane.sessions import wait_ready
 from tests.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 
@@ -191,7 +191,7 @@ async def test_a_control_plane_that_stops_says_so_and_leaves_the_session(system:
 async def test_with_too_many_waits_the_answer_comes_at_once(
     system: System, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(ready_starts, limit, 1)
+    monkeypatch.setattr(wait_ready, limit, 1)
     starting = begin(system, "first")
     internal_id = await running(system, "first")
     answer = await start(system, "second")

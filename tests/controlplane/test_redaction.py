@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from controlplane import tokens
-from controlplane.redaction import cut_out
-from tiltyard.journal.output import LineFormatter
-from tiltyard.journal.redaction import REDACTED, redact
+from controlplane.domain import tokens
+from controlplane.domain.redaction import cut_out
+from tiltyard.runtime.logging.output import LineFormatter
+from tiltyard.runtime.logging.redaction import REDACTED, redact
 
 TOKEN = tokens.mint()
 ID, SECRET = TOKEN.text.split("_")[1:]

@@ -407,7 +407,7 @@ async def test_a_name_with_an_address_that_is_not_public_is_not_gone_to(
     def look_up(host: str) -> list[Any]:
         return [(socket.AF_INET, socket.IPPROTO_TCP, address) for address in names[host]]
 
-    monkeypatch.setattr("controlplane.registries.resolver.look_up", look_up)
+    monkeypatch.setattr("controlplane.outbound.resolver.look_up", look_up)
     for name in names:
         endpoint = Endpoint(f"{name}:{canary.port}")
         with pytest.raises(UnusableError, match=r"^it cannot be reached$") as raised:

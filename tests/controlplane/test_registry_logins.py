@@ -13,14 +13,14 @@ import pytest
 from sqlite_utils import Database
 
 from controlplane.api.operator.registries import RegistryBody
-from controlplane.config import Config
-from controlplane.errors import StoreError
-from controlplane.fleet.contract import RegistryLogin
+from controlplane.domain.contract import RegistryLogin
+from controlplane.domain.errors import StoreError
 from controlplane.registries.client import public_endpoint
 from controlplane.registries.endpoint import Endpoint
-from controlplane.registry_settings import RegistryConfig
-from controlplane.storage.fleet_store import ALL_REGISTRIES, Registry, registry_of
-from controlplane.storage.migrations import MIGRATIONS, migrate
+from controlplane.settings.model import Config
+from controlplane.settings.registries import RegistryConfig
+from controlplane.storage.engine.migrations import MIGRATIONS, migrate
+from controlplane.storage.tables.fleet import ALL_REGISTRIES, Registry, registry_of
 from tests.authority import AUTHORITY
 from tests.controlplane.system import Answer, System, assert_error
 from tests.controlplane.test_registry_http import Server

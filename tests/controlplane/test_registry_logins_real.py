@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.config import Config, load_config
-from controlplane.errors import StoreError
-from controlplane.fleet.contract import RegistryLogin
-from controlplane.registry_settings import RegistryConfig
+from controlplane.domain.contract import RegistryLogin
+from controlplane.domain.errors import StoreError
+from controlplane.settings.model import Config, load_config
+from controlplane.settings.registries import RegistryConfig
 from tests.controlplane.secured_registry import (
     NAME,
     OTHER_PASSWORD,

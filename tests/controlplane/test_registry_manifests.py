@@ -10,11 +10,11 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from controlplane.errors import ImageRefusedError
+from controlplane.domain.errors import ImageRefusedError
 from controlplane.registries.client import RegistryClient
 from controlplane.registries.endpoint import Endpoint
 from controlplane.registries.manifests import digest_of
-from controlplane.storage.fleet_store import Registry as RegistryRow
+from controlplane.storage.tables.fleet import Registry as RegistryRow
 from tests.controlplane.fake_registry import CONFIG, IMAGE, INDEX, LAYER
 from tests.harness import Registry
 

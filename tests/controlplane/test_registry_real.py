@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.errors import RegistryUnavailableError
+from controlplane.domain.errors import RegistryUnavailableError
 from controlplane.registries.client import RegistryClient
 from controlplane.registries.endpoint import Endpoint
-from controlplane.storage.fleet_store import Registry as RegistryRow
+from controlplane.storage.tables.fleet import Registry as RegistryRow
 from tests.controlplane.secured_registry import (
     NAME,
     USER,

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from controlplane.registries.resolver import LookUps, Resolver, is_public, look_up
+from controlplane.outbound.resolver import LookUps, Resolver, is_public, look_up
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_a_name_is_looked_up_once_at_a_time_and_not_on_asyncios_threads(
         answered.wait()
         return [(socket.AF_INET6, socket.IPPROTO_TCP, "2606:4700::1111")]
 
-    monkeypatch.setattr("controlplane.registries.resolver.look_up", slow)
+    monkeypatch.setattr("controlplane.outbound.resolver.look_up", slow)
     resolver = Resolver(look_ups, only_public=True)
     asking = [asyncio.create_task(resolver.resolve("r.example", 443)) for _ in range(9)]
     await asyncio.sleep(0)
@@ -104,7 +104,7 @@ async def test_names_whose_servers_are_silent_do_not_hold_up_another(
             answered.wait()
         return [(socket.AF_INET, socket.IPPROTO_TCP, "192.0.2.1")]
 
-    monkeypatch.setattr("controlplane.registries.resolver.look_up", silent)
+    monkeypatch.setattr("controlplane.outbound.resolver.look_up", silent)
     asking = [asyncio.create_task(look_ups.addresses(f"{n}.example")) for n in range(40)]
     await asyncio.sleep(0)
     try:
@@ -125,7 +125,7 @@ async def test_a_look_up_that_hangs_does_not_hold_up_the_end(
         answered.wait()
         raise OSError("no such host")
 
-    monkeypatch.setattr("controlplane.registries.resolver.look_up", hang)
+    monkeypatch.setattr("controlplane.outbound.resolver.look_up", hang)
     asking = asyncio.create_task(look_ups.addresses("r.example"))
     await asyncio.sleep(0)
     await asyncio.to_thread(begun.wait)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.config import Config, load_config
-from controlplane.errors import ConfigError
-from controlplane.registry_settings import RegistryConfig
+from controlplane.domain.errors import ConfigError
+from controlplane.settings.model import Config, load_config
+from controlplane.settings.registries import RegistryConfig
 from tests.authority import AUTHORITY
 
 PASSWORD = "s3cret wörd"

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from controlplane.api import enrolling
-from controlplane.app import ControlPlane
-from controlplane.config import Config
-from controlplane.errors import ConfigError
-from controlplane.metrics import listener
-from controlplane.reload import RELOADABLE, Settings, load_settings
-from controlplane.served_certificate import Certificate
+from controlplane.app.control_plane import ControlPlane
+from controlplane.app.reload import RELOADABLE, Settings, load_settings
+from controlplane.domain.errors import ConfigError
+from controlplane.http.certificate import Certificate
+from controlplane.metrics_endpoint import listener
+from controlplane.settings.model import Config
 from tests.controlplane.system import System
 from tests.harness import ControlPlaneProcess, to_toml
 from tests.settings.files import hang_up
@@ -93,7 +93,7 @@ async def test_more_connections_are_given_files_besides_those_of_other_listeners
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr("controlplane.listeners.allow_files", asked.append)
+    monkeypatch.setattr("controlplane.http.listeners.allow_files", asked.append)
     listeners: Any = {"enrol_listen": "127.0.0.1:0", "metrics_listen": "127.0.0.1:0"}
     async with System(tmp_path, **listeners) as system:
         more = replace(system.config, max_connections=system.config.max_connections + 1000)

@@ -21,15 +21,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from controlplane import restore as restoring
-from controlplane.backup import back_up
-from controlplane.backup_file import FORMAT
+from controlplane.backups import restore as restoring
+from controlplane.backups.backup import back_up
+from controlplane.backups.backup_file import FORMAT
+from controlplane.backups.restore import Restored, finish, restore
 from controlplane.cli.main import main
-from controlplane.config import Config
-from controlplane.errors import StoreError
-from controlplane.restore import Restored, finish, restore
-from controlplane.state_lock import serving
-from controlplane.storage.database_copy import NEWEST_SCHEMA
+from controlplane.domain.errors import StoreError
+from controlplane.settings.model import Config
+from controlplane.state_dir.lock import serving
+from controlplane.storage.engine.database_copy import NEWEST_SCHEMA
 from tests.controlplane.kept_states import (
     NOW,
     a_backup,
@@ -378,7 +378,7 @@ def test_whoever_is_killed_leaves_the_old_state_or_the_new_one(tmp_path: Path) -
     done = subprocess.run(
         [sys.executable, "-m", "tests.controlplane.killed_restores", str(tmp_path)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}"},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=50,
@@ -469,7 +469,7 @@ def run(config: Config, *arguments: str, **streams: Any) -> subprocess.Popen[byt
     return subprocess.Popen(
         [sys.executable, "-m", "controlplane", name, "--config", str(path), *more],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}"},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         **streams,
     )

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
-from controlplane.storage.account_admin_store import _clear_portion
-from controlplane.storage.audit_store import _forget
-from controlplane.storage.session_removal_store import PORTION, remove_abandoned, remove_ended
-from controlplane.storage.store import Store
-from controlplane.storage.token_store import ENDED, TokenStore, remove_tokens
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.account_admin import _clear_portion
+from controlplane.storage.tables.audit import _forget
+from controlplane.storage.tables.session_removal import PORTION, remove_abandoned, remove_ended
+from controlplane.storage.tables.tokens import ENDED, TokenStore, remove_tokens
 from tests.controlplane.system import System, assert_error
 from tiltyard.agent.v1 import agent_pb2
 
@@ -163,7 +163,7 @@ async def broken_off(system: System, monkeypatch: pytest.MonkeyPatch) -> System:
     def first(db: Any, name: str) -> bool:
         return next(portions) and _clear_portion(db, name)
 
-    monkeypatch.setattr("controlplane.storage.account_admin_store._clear_portion", first)
+    monkeypatch.setattr("controlplane.storage.tables.account_admin._clear_portion", first)
     assert (await remove(system)).status == 204
     monkeypatch.undo()
     assert await system.rows("SELECT count(*) FROM session") == [(PORTION,)]

@@ -20,9 +20,9 @@ import pytest
 from aiohttp import web
 
 from controlplane.api import routes
-from controlplane.api.errors import add_headers
-from controlplane.api.links import LINKS
-from controlplane.api.operation import Route
+from controlplane.api.operations.links import LINKS
+from controlplane.api.operations.operation import Route
+from controlplane.http.errors import add_headers
 from tests.controlplane.system import System
 
 ROOT = Path(__file__).parents[2]

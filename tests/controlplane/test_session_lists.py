@@ -18,19 +18,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlite_utils import Database
 
-from controlplane.errors import StoreError
-from controlplane.fleet.contract import Resources
-from controlplane.storage.migrations import MIGRATIONS, migrate
-from controlplane.storage.player_store import PlayerStore
-from controlplane.storage.session_list_store import (
+from controlplane.domain.contract import Resources
+from controlplane.domain.errors import StoreError
+from controlplane.storage.engine.migrations import MIGRATIONS, migrate
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.players import PlayerStore
+from controlplane.storage.tables.session_list import (
     Place,
     SessionFilter,
     SessionListStore,
     list_query,
     portion_query,
 )
-from controlplane.storage.session_store import NewSession, SessionStore, _reserve, session_of
-from controlplane.storage.store import Store
+from controlplane.storage.tables.sessions import NewSession, SessionStore, _reserve, session_of
 from tests.controlplane.system import System, assert_error
 
 NEW = NewSession("alice", "", "game", "v1", "local", {}, "", Resources(1, 1), 0)
@@ -408,8 +408,8 @@ def test_an_older_database_gets_its_counts() -> None:
 @pytest.fixture
 async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[System]:
     """Forty sessions of alice, every third of them ended, among as many of bob."""
-    monkeypatch.setattr("controlplane.storage.session_list_store.PORTION", 7)
-    monkeypatch.setattr("controlplane.sessions.AT_ONCE", 3)
+    monkeypatch.setattr("controlplane.storage.tables.session_list.PORTION", 7)
+    monkeypatch.setattr("controlplane.sessions.service.AT_ONCE", 3)
     async with System(tmp_path) as system:
         sessions = system.control_plane._stores.sessions
         for number in range(40):

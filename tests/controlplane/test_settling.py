@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from controlplane.app import ControlPlane
-from controlplane.fleet import watch as watching
-from controlplane.storage.store import Store
+from controlplane.app.control_plane import ControlPlane
+from controlplane.fleet.host import watch as watching
+from controlplane.storage.engine.store import Store
 from tests.controlplane.fake_agent import FakeAgent, refusing
 from tests.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2

@@ -11,16 +11,16 @@ from typing import Any, cast
 
 import pytest
 
-from controlplane.clock import Clock
-from controlplane.fleet import standby_pools
-from controlplane.fleet.contract import NetworkMode, Resources
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import NetworkMode, Resources
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host_link import HostLink
+from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.node_pools import NodePools
-from controlplane.fleet.standby_pools import StandbyPools
-from controlplane.storage.application_store import Application
-from controlplane.storage.standby_order_store import OrderRow, StandbyOrderStore, WantedPool
-from controlplane.storage.warm_pool_store import WarmPool
+from controlplane.fleet.pools import planner
+from controlplane.fleet.pools.planner import StandbyPools
+from controlplane.storage.tables.applications import Application
+from controlplane.storage.tables.standby_orders import OrderRow, StandbyOrderStore, WantedPool
+from controlplane.storage.tables.warm_pools import WarmPool
 
 POOLS = 50
 SECONDS_EACH = 0.02
@@ -94,7 +94,7 @@ async def one_round(pools: list[WantedPool], monkeypatch: pytest.MonkeyPatch) ->
             keeping.waiting.set()
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(standby_pools, "_wait", wait)
+    monkeypatch.setattr(planner, "_wait", wait)
     keeper = StandbyPools(
         cast("StandbyOrderStore", Stored(pools)),
         cast("Fleet", keeping.fleet),
@@ -126,17 +126,17 @@ async def test_others_have_their_turn_between_two_pools(monkeypatch: pytest.Monk
 
 async def test_after_a_long_round_comes_a_long_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     keeping = await one_round([a_wanted_pool() for _ in range(POOLS)], monkeypatch)
-    assert keeping.waits[-1] == standby_pools.REST * POOLS * SECONDS_EACH
+    assert keeping.waits[-1] == planner.REST * POOLS * SECONDS_EACH
     keeping = await one_round([], monkeypatch)
-    assert keeping.waits[-1] == standby_pools.GATHER
+    assert keeping.waits[-1] == planner.GATHER
 
 
 async def test_a_round_in_which_the_machine_stood_still_keeps_the_pools_no_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keeping = await one_round([a_wanted_pool() for _ in range(20 * POOLS)], monkeypatch)
-    assert 20 * POOLS * SECONDS_EACH > standby_pools.MAX_BACK_OFF
-    assert keeping.waits[-1] == standby_pools.MAX_BACK_OFF
+    assert 20 * POOLS * SECONDS_EACH > planner.MAX_BACK_OFF
+    assert keeping.waits[-1] == planner.MAX_BACK_OFF
 
 
 async def test_a_pool_without_standbys_is_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:

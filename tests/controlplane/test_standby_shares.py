@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.fleet.contract import Host, PortRequest, Protocol, Resources
-from controlplane.fleet.placement import HostView, Strategy, Wanted
-from controlplane.fleet.standby_shares import Offer, kept_of_older, offer_of, room_for, share
+from controlplane.domain.contract import Host, PortRequest, Protocol, Resources
+from controlplane.domain.placement import HostView, Strategy, Wanted
+from controlplane.domain.standby_shares import Offer, kept_of_older, offer_of, room_for, share
 
 NAMES = st.sampled_from("abcdef")
 COUNTS = st.integers(0, 12)

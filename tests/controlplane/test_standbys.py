@@ -9,8 +9,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from controlplane.fleet.contract import HostSession, Identity, Resources, State
-from controlplane.fleet.standbys import Standbys
+from controlplane.domain.contract import HostSession, Identity, Resources, State
+from controlplane.fleet.host.standbys import Standbys
 
 POOL = "pool"
 IDS = [str(uuid.UUID(int=number)) for number in range(6)]

@@ -5,13 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from controlplane.errors import AgentReason, AgentRefusedError
-from controlplane.fleet.start_failures import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    MOST,
-    StartFailures,
-)
+from controlplane.domain.errors import AgentReason, AgentRefusedError
+from controlplane.domain.start_failures import FIRST_PAUSE, LONGEST_PAUSE, MOST, StartFailures
 from tests.controlplane.fake_agent import FakeAgent, refusing
 from tests.controlplane.scrapes import Scraped
 from tests.controlplane.system import System, assert_error, eventually

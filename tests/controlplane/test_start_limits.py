@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.clock import Clock
-from controlplane.config import Config
+from controlplane.domain.clock import Clock
+from controlplane.settings.model import Config
 from tests.controlplane.fake_agent import Script, refusing
 from tests.controlplane.system import Answer, System, assert_error
 

@@ -11,11 +11,11 @@ from typing import Any
 import grpc
 import pytest
 
-from controlplane.errors import StoreError
-from controlplane.start_request import StartRequest
-from controlplane.storage.account_store import Caller
-from controlplane.storage.report_store import ReportStore
-from controlplane.storage.session_store import SessionStore
+from controlplane.domain.errors import StoreError
+from controlplane.sessions.start_request import StartRequest
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.reports import ReportStore
+from controlplane.storage.tables.sessions import SessionStore
 from tests.controlplane.fake_agent import refusing
 from tests.controlplane.system import System, assert_error, eventually
 from tests.controlplane.test_stop_races import Gate, hold
@@ -208,7 +208,7 @@ async def test_what_came_of_an_attempt_is_stopped_when_the_database_fails(
 async def test_a_call_to_a_host_leaves_time_for_the_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.starts.RESERVE", 40.0)
+    monkeypatch.setattr("controlplane.sessions.starts.RESERVE", 40.0)
     left: list[float] = []
 
     async def note(_: Any, context: Any) -> None:

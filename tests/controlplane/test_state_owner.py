@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.errors import StoreError
-from controlplane.state_lock import using
-from controlplane.state_owner import as_owner_of
+from controlplane.domain.errors import StoreError
+from controlplane.state_dir.lock import using
+from controlplane.state_dir.owner import as_owner_of
 from tests.harness import ROOT, Process, free_port, to_toml
 
 pytestmark = pytest.mark.root
@@ -43,7 +43,7 @@ def settings(folder: Path) -> Path:
 _SEEN = """
 mount --bind "$1" "$2"
 cd "$2"
-export PYTHONPATH="$2:$2/protos"
+export PYTHONPATH="$2"
 shift 2
 exec "$@"
 """
@@ -133,7 +133,7 @@ def test_a_program_that_the_user_may_not_read_says_so(
     closed.mkdir(mode=0o700)
     state.mkdir()
     os.chown(state, SERVICE, SERVICE)
-    monkeypatch.setattr("controlplane.state_owner.__file__", str(closed / "module.py"))
+    monkeypatch.setattr("controlplane.state_dir.owner.__file__", str(closed / "module.py"))
     told = f"cannot open .*because its user may not read {closed}: use the program that is"
     with pytest.raises(StoreError, match=told), using(state):
         pass
@@ -142,7 +142,7 @@ def test_a_program_that_the_user_may_not_read_says_so(
 
 def test_root_is_root_again_afterwards(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.chown(folder, SERVICE, SERVICE)
-    monkeypatch.setattr("controlplane.state_owner.__file__", str(folder))
+    monkeypatch.setattr("controlplane.state_dir.owner.__file__", str(folder))
     groups = os.getgroups()
     with pytest.raises(LookupError), as_owner_of(folder):
         assert (os.geteuid(), os.getegid(), os.getgroups()) == (SERVICE, SERVICE, [SERVICE])

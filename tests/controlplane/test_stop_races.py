@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from controlplane.applications import Applications
-from controlplane.errors import ConflictError, NotFoundError, TiltyardError
-from controlplane.start_request import StartRequest
-from controlplane.storage.account_store import Caller
-from controlplane.storage.session_store import SessionStore
-from controlplane.storage.store import Actor
+from controlplane.applications.applications import Applications
+from controlplane.domain.errors import ConflictError, NotFoundError, TiltyardError
+from controlplane.sessions.start_request import StartRequest
+from controlplane.storage.engine.store import Actor
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.sessions import SessionStore
 from tests.controlplane.fake_agent import refusing
 from tests.controlplane.system import PATIENCE, System, assert_error, eventually
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
-from controlplane.errors import StoreError
-from controlplane.storage.migrations import MIGRATIONS, migrate
-from controlplane.storage.store import Store, queue_as
+from controlplane.domain.errors import StoreError
+from controlplane.storage.engine.migrations import MIGRATIONS, migrate
+from controlplane.storage.engine.store import Store, queue_as
 from tests.controlplane.system import PATIENCE
 
 WRITE_AND_DIE = """
 import asyncio, os, pathlib, sys
-from controlplane.storage.store import Store
+from controlplane.storage.engine.store import Store
 
 async def main():
     store = Store(pathlib.Path(sys.argv[1]))
@@ -247,7 +247,7 @@ async def test_a_reader_that_cannot_be_opened_leaves_no_thread(
     def failing(_: Path) -> None:
         raise sqlite3.OperationalError("unable to open database file")
 
-    monkeypatch.setattr("controlplane.storage.store._connect_reader", failing)
+    monkeypatch.setattr("controlplane.storage.engine.store._connect_reader", failing)
     store = Store(tmp_path / "x.db")
     with pytest.raises(StoreError, match="unable to open"):
         await store.open()

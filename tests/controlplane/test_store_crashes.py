@@ -12,7 +12,7 @@ from random import Random
 import pytest
 from sqlite_utils import Database
 
-from controlplane.storage.store import Store
+from controlplane.storage.engine.store import Store
 from tests import power_cut
 from tests.controlplane.store_writer import KIND
 from tests.faults.plugin import Figure, Rounds

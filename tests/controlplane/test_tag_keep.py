@@ -12,7 +12,7 @@ from tests.controlplane.system import System, assert_error, eventually
 
 @pytest.fixture
 async def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[System]:
-    monkeypatch.setattr("controlplane.fleet.host_preload.LONGEST_WAIT", 0.05)
+    monkeypatch.setattr("controlplane.fleet.host.images.LONGEST_WAIT", 0.05)
     async with System(tmp_path, agents=2) as running:
         yield running
 

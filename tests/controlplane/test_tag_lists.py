@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import pytest
 
-from controlplane.errors import RegistryUnavailableError
+from controlplane.domain.errors import RegistryUnavailableError
 from controlplane.registries import tag_lists
 from controlplane.registries.tag_lists import TagLists, natural_order
-from controlplane.storage.fleet_store import Registry
+from controlplane.storage.tables.fleet import Registry
 
 HUB = Registry("hub", "hub.example", ())
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.clock import Clock
-from controlplane.errors import StoreError
-from controlplane.fleet.contract import Identity
-from controlplane.ticket_key import TicketKey
-from controlplane.tickets import is_valid, make_ticket
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import Identity
+from controlplane.domain.errors import StoreError
+from controlplane.pki.ticket_key import TicketKey
+from controlplane.pki.tickets import is_valid, make_ticket
 from tests.controlplane.test_host_link import SESSION
 
 KEY = bytes(range(32))

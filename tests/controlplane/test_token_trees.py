@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlplane.accounts import Accounts
-from controlplane.clock import Clock
-from controlplane.delegation import Delegated, Delegation
-from controlplane.durations import parse_duration
-from controlplane.errors import CannotDelegateError, ConflictError, UnauthorizedError
-from controlplane.open_streams import OpenStreams
-from controlplane.storage.account_store import AccountStore, Caller
-from controlplane.storage.store import Store
-from controlplane.storage.token_store import TokenStore
-from controlplane.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES, Scope, grants, parse
+from controlplane.catalog.accounts import Accounts
+from controlplane.catalog.delegation import Delegated, Delegation
+from controlplane.catalog.open_streams import OpenStreams
+from controlplane.domain.clock import Clock
+from controlplane.domain.durations import parse_duration
+from controlplane.domain.errors import CannotDelegateError, ConflictError, UnauthorizedError
+from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES, Scope, grants, parse
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.accounts import AccountStore, Caller
+from controlplane.storage.tables.tokens import TokenStore
 
 OPERATOR = Caller("", "operator", OPERATOR_SCOPES)
 

@@ -14,9 +14,9 @@ import aiohttp
 import pytest
 from sqlite_utils import Database
 
-from controlplane.app import ControlPlane
-from controlplane.errors import AccountBusyError
-from controlplane.turns import Turns, leave_turn
+from controlplane.app.control_plane import ControlPlane
+from controlplane.domain.errors import AccountBusyError
+from controlplane.http.turns import Turns, leave_turn
 from tests.controlplane.raw_http import Wire
 from tests.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
 

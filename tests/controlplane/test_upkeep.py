@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from controlplane.app import ControlPlane
-from controlplane.applications import ApplicationEdit
-from controlplane.errors import StoreError
-from controlplane.storage.account_store import Caller
-from controlplane.storage.application_store import ApplicationStore
-from controlplane.storage.tag_store import TagStore
-from controlplane.tokens import ACCOUNT_SCOPES
+from controlplane.app.control_plane import ControlPlane
+from controlplane.applications.applications import ApplicationEdit
+from controlplane.domain.errors import StoreError
+from controlplane.domain.tokens import ACCOUNT_SCOPES
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.applications import ApplicationStore
+from controlplane.storage.tables.tags import TagStore
 from tests.controlplane.system import System, eventually
 
 ALICE = Caller("alice", "test", ACCOUNT_SCOPES)
@@ -28,7 +28,7 @@ async def test_a_locked_database_ends_serve_and_leaves_no_thread(
 ) -> None:
     async with System(tmp_path) as system:
         await system.stop_serving()
-        monkeypatch.setattr("controlplane.storage.store.BUSY_TIMEOUT", 0.0)
+        monkeypatch.setattr("controlplane.storage.engine.store.BUSY_TIMEOUT", 0.0)
         other = sqlite3.connect(system.config.database, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="locked"):
@@ -49,7 +49,7 @@ async def test_a_failure_to_forget_ended_sessions_is_tried_again(
         await system.rows(
             "CREATE TRIGGER keep BEFORE DELETE ON session BEGIN SELECT RAISE(ABORT, 'no'); END"
         )
-        monkeypatch.setattr("controlplane.upkeep.INTERVAL", 0.01)
+        monkeypatch.setattr("controlplane.background.upkeep.INTERVAL", 0.01)
         await system.restart()
         await eventually(lambda: caplog.text.count("kind=ended sessions") > 1)
         await system.rows("DROP TRIGGER keep")
@@ -79,7 +79,7 @@ async def test_a_host_whose_images_could_not_be_compared_is_looked_at_again(
 async def test_hosts_are_compared_from_time_to_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.fleet.host_preload.REVIEW_INTERVAL", 0.05)
+    monkeypatch.setattr("controlplane.fleet.host.images.REVIEW_INTERVAL", 0.05)
     async with System(tmp_path) as system:
         image = await system.make_application()
         another = image.partition("@")[0] + "@sha256:" + "a" * 64

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.errors import StoreError
+from controlplane.domain.errors import StoreError
 from controlplane.registries.endpoint import UnusableError
 from controlplane.registries.vault import Vault
 

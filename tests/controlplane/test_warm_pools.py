@@ -13,13 +13,13 @@ from typing import Any
 import grpc
 import pytest
 
-from controlplane.claims import MAX_TRIES
-from controlplane.errors import StoreError
-from controlplane.fleet import pool_hosts, standby_pools
-from controlplane.fleet.contract import Claim, Identity, Resources
-from controlplane.storage.claim_store import IN_USE, Begun, ClaimStore
-from controlplane.storage.session_store import Attempt, NewSession, SessionStore
-from controlplane.storage.store import Actor, Store
+from controlplane.domain.contract import Claim, Identity, Resources
+from controlplane.domain.errors import StoreError
+from controlplane.fleet.pools import hosts, planner
+from controlplane.sessions.claims import MAX_TRIES
+from controlplane.storage.engine.store import Actor, Store
+from controlplane.storage.tables.claims import IN_USE, Begun, ClaimStore
+from controlplane.storage.tables.sessions import Attempt, NewSession, SessionStore
 from tests.controlplane.fake_agent import FakeAgent, refusing
 from tests.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
@@ -200,7 +200,7 @@ async def test_hosts_that_pull_later_keep_their_share(
         assert {s.identity.tag for s in first.standbys} == {"v1"}
         assert shares(system) == [2, 2]
         # One that does not get it at all gives way to who has it.
-        monkeypatch.setattr(standby_pools, "PULL_GRACE", 0.0)
+        monkeypatch.setattr(planner, "PULL_GRACE", 0.0)
         await eventually(lambda: shares(system) == [0, 4])
         pulled.set()
         await later
@@ -318,7 +318,7 @@ async def test_a_region_that_is_full_has_what_is_ready(system: System) -> None:
 async def test_what_one_host_has_no_room_for_is_made_by_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_hosts, "SHORT_AFTER", 0.5)
+    monkeypatch.setattr(hosts, "SHORT_AFTER", 0.5)
     system = System(tmp_path, agents=2)
     first, second = system.agents
     system.prefer(first, second)

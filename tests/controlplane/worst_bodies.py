@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from controlplane.api.bodies import MAX_BODY, Body
+from controlplane.api.operations.bodies import MAX_BODY, Body
 from tests.controlplane.body_models import EXAMPLES, at, not_null, places, put, resolved
 
 

@@ -22,7 +22,7 @@ class LongStreams(ControlPlaneProcess):
 
 def long_streams() -> AbstractContextManager[object]:
     """Have this process be such a control plane."""
-    return mock.patch("controlplane.fleet.watch.MESSAGE_TIMEOUT", SECONDS)
+    return mock.patch("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", SECONDS)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def run(command: list[str], *, typed: str = "") -> str:
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}"},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         input=typed,
         capture_output=True,
         text=True,

@@ -65,7 +65,7 @@ class Shell:
         self._environment = {
             **os.environ,
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-            "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}",
+            "PYTHONPATH": str(ROOT),
             "TILTYARD_AGENT_SOCKET": str(agent.socket),
         }
         self._install("tiltyard-agent", *agent.wrapper, sys.executable, "-m", "agent")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import docker
 
+from agent.changes.feed import Feed
 from agent.docker.engine import DockerEngine
-from agent.engine import Credentials
-from agent.errors import RegistryUnavailable
-from agent.feed import Feed
-from agent.images import Images
+from agent.domain.engine import Credentials
+from agent.domain.errors import RegistryUnavailable
+from agent.images.images import Images
 from tests.chaos_registry import ChaosRegistry
 from tests.harness import Registry
 from tests.private_engine import PrivateEngine

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from agent.engine import LABEL_SESSION
-from agent.sessions.session import Session
+from agent.domain.engine import LABEL_SESSION
+from agent.domain.session import Session
 from tests.api_client import Answer, ApiClient
 from tests.chaos_registry import ChaosRegistry
 from tests.demo_game import UDP_PORT

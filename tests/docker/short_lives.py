@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 from unittest import mock
 
-from controlplane.authority import Authority
 from controlplane.cli.main import main
+from controlplane.pki.authority import Authority
 from tests.docker.long_streams import LongStreams, long_streams
 
 LIFE = timedelta(seconds=15)

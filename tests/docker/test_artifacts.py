@@ -21,8 +21,8 @@ import pytest
 from agent.artifacts.fetching import BATCH_BYTES, Artifacts, Patience, checked_path
 from agent.artifacts.spool_room import RoomLimits
 from agent.docker.engine import DockerEngine
-from agent.errors import ArtifactTooLarge, EngineTimeout, PathNotFound
-from agent.sessions.record import Records
+from agent.domain.errors import ArtifactTooLarge, EngineTimeout, PathNotFound
+from agent.state.record import Records
 from tests.agent.tars import Entry, folder, read, tar_of
 from tests.demo_game import Image
 from tests.deployment import APPLICATION, PATIENT, REGION, application, enable_tag

@@ -22,8 +22,8 @@ from random import Random
 import grpc
 import pytest
 
-from agent.failpoints import STEPS
-from agent.sessions import restarts
+from agent.domain import restarts
+from agent.domain.steps import STEPS
 from tests.agent.samples import an_id
 from tests.demo_game import build_image
 from tests.docker.killed_agent import KilledAgent, or_else

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.engine import Credentials
-from agent.errors import (
+from agent.domain.engine import Credentials
+from agent.domain.errors import (
     AgentError,
     DiskFull,
     EngineUnavailable,
@@ -23,7 +23,7 @@ from agent.errors import (
     RegistryTimeout,
     RegistryUnavailable,
 )
-from agent.images import CONCURRENT_PULLS
+from agent.images.images import CONCURRENT_PULLS
 from tests.chaos_registry import BLOBS, MANIFESTS, ChaosRegistry
 from tests.controlplane.secured_registry import USER, SecuredRegistry
 from tests.docker.puller import (

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from agent.config import load_config
+from agent.domain.session import Protocol
 from agent.network.firewall import Firewall
 from agent.network.firewall_rules import FORWARD_CHAIN, INPUT_CHAIN
 from agent.network.firewall_watch import FirewallWatch
-from agent.sessions.session import Protocol
+from agent.settings.model import load_config
 from tests.docker.machine import FIRST, Agent, Machine, Player, a_machine, port_of
 from tests.docker.stack import eventually
 from tests.fakes import FakeClock
@@ -94,7 +94,7 @@ class Site:
         return subprocess.run(
             self.machine.engine.inside(*command),
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}"},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             timeout=30,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.engine import LABEL_SESSION
-from agent.sessions.record import decode_session
-from agent.sessions.session import State
+from agent.domain.engine import LABEL_SESSION
+from agent.domain.session import State
+from agent.state.record import decode_session
 from tests.docker.machine import Agent, Machine, Player, port_of
 from tests.docker.stack import eventually
 from tests.faults.plugin import Rounds

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.failpoints import START_STEPS
+from controlplane.domain.steps import START_STEPS
 from tests.demo_game import Image
 from tests.deployment import APPLICATION, REGION
 from tests.docker.operator_commands import Operator

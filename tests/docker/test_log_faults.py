@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.engine import LOG_BYTES
+from agent.domain.engine import LOG_BYTES
 from agent.logs.sealed import DROPPED
 from tests.demo_game import UDP_PORT, Image
 from tests.demo_game.player import udp_round_trip

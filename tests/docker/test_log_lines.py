@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.engine import LOG_BYTES
+from agent.domain.engine import LOG_BYTES
 from agent.logs.follower import MISSING
 from agent.logs.sealed import DROPPED
 from tests.docker.machine import Agent, Machine, a_machine

@@ -13,19 +13,19 @@ from pathlib import Path
 import docker
 import pytest
 
-from agent.clock import SystemClock
 from agent.docker import container_config
 from agent.docker.engine import DockerEngine
-from agent.engine import LOG_BYTES, ContainerSpec, LogPiece
-from agent.errors import EngineError, LogGone
+from agent.domain.engine import LOG_BYTES, ContainerSpec, LogPiece
+from agent.domain.errors import EngineError, LogGone
+from agent.domain.session import NetworkMode, Process, Resources, Session, State
 from agent.logs import follower as log_follower
 from agent.logs import reading as logs
 from agent.logs.follower import MISSING, TAIL_PIECES
 from agent.logs.sealed import DROPPED
-from agent.sessions.record import Records
-from agent.sessions.session import NetworkMode, Process, Resources, Session, State
+from agent.state.record import Records
 from tests.agent.samples import a_session
 from tests.demo_game import Image
+from tiltyard.runtime.clock import SystemClock
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry]
 

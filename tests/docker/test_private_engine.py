@@ -13,7 +13,7 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from agent.processes import live_process
+from agent.kernel.processes import live_process
 from tests.demo_game import TCP_PORT, UDP_PORT, build_image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
 from tests.harness import Registry

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.identity import FILE, Identity
+from agent.rpc.identity import FILE, Identity
 from tests.demo_game import Image
 from tests.deployment import APPLICATION, PATIENT, REGION
 from tests.docker.operated_host import an_operated_host, an_operators_shell, assert_played, play

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.domain.session import NetworkMode, Port, Process, Protocol
+from agent.kernel.processes import live_process
 from agent.network.bindings import Bindings
 from agent.network.bound_ports import TooManySockets
-from agent.processes import live_process
-from agent.sessions.session import NetworkMode, Port, Process, Protocol
 from tests.api_client import Answer
 from tests.demo_game import TCP_PORT, UDP_PORT, Image
 from tests.demo_game.player import tcp_greeting, udp_round_trip

@@ -13,7 +13,7 @@ import grpc
 import pytest
 from cryptography import x509
 
-from agent.identity import FILE, Identity
+from agent.rpc.identity import FILE, Identity
 from tests.certificates import CALLS, CONTROL_PLANE, Party, Signer
 from tests.docker.long_streams import LongStreams
 from tests.docker.machine import Machine, Player

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from agent.sessions.session import Session
+from agent.domain.session import Session
 from tests.api_client import ApiClient
 from tests.faults.invariants import beyond_quota
 from tests.faults.ledger import ledger

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.sessions.session import EndReason, NetworkMode, Process, Session, State
+from agent.domain.session import EndReason, NetworkMode, Process, Session, State
 
 Address = tuple[str, int]
 """A protocol and a host port."""

@@ -6,12 +6,12 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 
-from agent.back_off import RETRY_LONGEST_SECONDS
-from agent.sessions.session import EndReason, Protocol, Session
+from agent.domain.session import EndReason, Protocol, Session
 from tests.agent.hosts import Agent
 from tests.fakes import FakeEngine
 from tests.faults.invariants import Observation, SeenContainer, violations
 from tests.faults.ledger import ledger
+from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
 
 _PASSES = 3
 """Enough for what waits for a pass that waits for another."""

@@ -14,8 +14,8 @@ from typing import Any
 import docker
 import grpc
 
-from agent.engine import LABEL_AGENT, LABEL_SESSION
-from agent.sessions.session import Process, Session, State
+from agent.domain.engine import LABEL_AGENT, LABEL_SESSION
+from agent.domain.session import Process, Session, State
 from tests.faults.invariants import (
     Address,
     Observation,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from agent.sessions.record import decode_session
-from agent.sessions.session import Session
+from agent.domain.session import Session
+from agent.state.record import decode_session
 
 
 def recorded_sessions(state_dir: Path) -> list[Session]:

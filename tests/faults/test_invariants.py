@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.sessions.session import (
-    Deadline,
-    EndReason,
-    Port,
-    Process,
-    Protocol,
-    Session,
-    State,
-)
+from agent.domain.session import Deadline, EndReason, Port, Process, Protocol, Session, State
 from tests.agent.samples import a_session, a_spec
 from tests.faults.invariants import (
     Observation,

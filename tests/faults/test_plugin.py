@@ -59,7 +59,7 @@ def test_what_a_run_showed_is_written_down_and_nothing_unlooked_at_passes(tmp_pa
             *("--faults", "--long", "--seed", "1", "--evidence", page, tmp_path / "test_it.py"),
         ],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}"},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

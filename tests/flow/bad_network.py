@@ -16,8 +16,8 @@ from typing import Any, NoReturn, cast
 import grpc
 from grpc.aio import AioRpcError, Metadata
 
-from agent.rpc import AgentService
-from controlplane.fleet.agent_client import AgentClient, Credentials
+from agent.rpc.service import AgentService
+from controlplane.agent_rpc.client import AgentClient, Credentials
 from tests.flow.virtual_time import VirtualLoop
 
 LATE = 3.0

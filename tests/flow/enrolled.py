@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agent.enrolment import Enrolled, Token, enrol
-from agent.identity import FILE, Identity
-from controlplane.config import Config
+from agent.rpc.enrolment import Enrolled, Token, enrol
+from agent.rpc.identity import FILE, Identity
+from controlplane.settings.model import Config
 from tests.controlplane.system import System, eventually
 from tests.flow.whole import WholeAgent
 from tests.harness import free_port

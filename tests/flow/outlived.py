@@ -15,9 +15,9 @@ from typing import Any, Self, cast
 import aiohttp
 import grpc
 
-from agent.engine import Container
-from agent.sessions.record import decode_label
-from agent.sessions.session import Session
+from agent.domain.engine import Container
+from agent.domain.session import Session
+from agent.state.record import decode_label
 from tests.controlplane.fake_registry import FakeRegistry
 from tests.controlplane.system import APPLICATION, eventually
 from tests.fakes import FakeEngine

@@ -17,38 +17,38 @@ from typing import Any, TypeVar, cast
 
 from sqlite_utils import Database
 
-from agent.host import HostReport
-from agent.sessions.session import Protocol, Session
-from controlplane.claims import Claims
-from controlplane.config import AgentConfig, Config
-from controlplane.errors import TiltyardError
-from controlplane.fleet.agents import Agents, ShownAgent
-from controlplane.fleet.contract import NetworkMode, PortRequest, Resources
-from controlplane.fleet.contract import Protocol as WireProtocol
+from agent.domain.session import Protocol, Session
+from agent.sessions.host import HostReport
+from controlplane.domain.contract import NetworkMode, PortRequest, Resources
+from controlplane.domain.contract import Protocol as WireProtocol
+from controlplane.domain.errors import TiltyardError
+from controlplane.domain.placement import Wanted
+from controlplane.domain.start_rate import StartRate
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host_queue import HostQueue
-from controlplane.fleet.placement import Wanted
-from controlplane.fleet.pulls import Pull
-from controlplane.fleet.standby_pools import StandbyPools
-from controlplane.sessions import Sessions
-from controlplane.start_rate import StartRate
-from controlplane.start_request import StartRequest
-from controlplane.starts import Starts
-from controlplane.storage.account_store import Caller
-from controlplane.storage.application_store import Application
-from controlplane.storage.claim_store import ClaimStore
-from controlplane.storage.enrolment_store import EnrolmentStore
-from controlplane.storage.fleet_admin_store import FleetAdminStore
-from controlplane.storage.fleet_store import FleetStore
-from controlplane.storage.host_store import HostStore
-from controlplane.storage.player_store import PlayerStore
-from controlplane.storage.report_store import ReportStore
-from controlplane.storage.session_list_store import SessionListStore
-from controlplane.storage.session_store import Attempt, SessionStore
-from controlplane.storage.standby_order_store import StandbyOrderStore
-from controlplane.storage.store import Store, _commit, _connect, _Job
-from controlplane.storage.tag_store import Tag
-from controlplane.ticket_key import TicketKey
+from controlplane.fleet.host.pulls import Pull
+from controlplane.fleet.pools.planner import StandbyPools
+from controlplane.fleet.queue import HostQueue
+from controlplane.operators.agents import Agents, ShownAgent
+from controlplane.pki.ticket_key import TicketKey
+from controlplane.sessions.claims import Claims
+from controlplane.sessions.service import Sessions
+from controlplane.sessions.start_request import StartRequest
+from controlplane.sessions.starts import Starts
+from controlplane.settings.model import AgentConfig, Config
+from controlplane.storage.engine.store import Store, _commit, _connect, _Job
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.applications import Application
+from controlplane.storage.tables.claims import ClaimStore
+from controlplane.storage.tables.enrolment import EnrolmentStore
+from controlplane.storage.tables.fleet import FleetStore
+from controlplane.storage.tables.fleet_admin import FleetAdminStore
+from controlplane.storage.tables.hosts import HostStore
+from controlplane.storage.tables.players import PlayerStore
+from controlplane.storage.tables.reports import ReportStore
+from controlplane.storage.tables.session_list import SessionListStore
+from controlplane.storage.tables.sessions import Attempt, SessionStore
+from controlplane.storage.tables.standby_orders import StandbyOrderStore
+from controlplane.storage.tables.tags import Tag
 from tests.agent import hosts
 from tests.agent.samples import IMAGE
 from tests.fakes import FakeEngine

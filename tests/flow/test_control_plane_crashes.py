@@ -19,9 +19,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from agent.enrolment import Token, enrol
-from agent.identity import FILE, Identity
-from controlplane.failpoints import AUTHORITY_STEPS, STEPS
+from agent.rpc.enrolment import Token, enrol
+from agent.rpc.identity import FILE, Identity
+from controlplane.domain.steps import AUTHORITY_STEPS, STEPS
 from tests.controlplane.system import APPLICATION
 from tests.flow.outlived import REPOSITORY, Outlived
 from tests.flow.whole import WholeAgent

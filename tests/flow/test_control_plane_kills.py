@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.failpoints import PLAYER_STEPS, START_STEPS, STOP_STEPS
+from controlplane.domain.steps import PLAYER_STEPS, START_STEPS, STOP_STEPS
 from tests.faults import history as judge
 from tests.faults.invariants import beyond_quota
 from tests.faults.invariants import doubled as doubled_on_hosts

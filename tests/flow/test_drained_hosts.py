@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agent.sessions.drain import DrainOrder
-from agent.sessions.session import EndReason, Session
-from controlplane.fleet.agents import ShownAgent
+from agent.domain.session import EndReason, Session
+from agent.state.drain import DrainOrder
+from controlplane.operators.agents import ShownAgent
 from tests.flow.enrolled import Enrolling
 from tests.flow.small_fleet import Control, put_back, remove_database
 from tests.flow.test_silent_hosts import BACK_WITHIN, Fleet, come_back, go_silent
@@ -200,7 +200,7 @@ def test_an_order_to_a_silent_host_counts_under_a_lost_database(fleet: Draining)
 async def test_over_mutual_tls_and_when_the_host_enrols_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.fleet.agents.TOLD_WAIT", 20.0)
+    monkeypatch.setattr("controlplane.operators.agents.TOLD_WAIT", 20.0)
     async with Enrolling(tmp_path) as system:
         host, path = await system.joined("host-1"), "/operator/agent/host-1/drain"
         token = system.operator_token

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from agent.cli.main import main
 from agent.cli.options import EXIT_CONFIG
-from agent.identity import FILE, Identity
+from agent.rpc.identity import FILE, Identity
 from tests.certificates import SERVES, Party, Signer
 from tests.controlplane.enrolling import ENROLMENT_HOST, Enrolling
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from agent.enrolment import NotEnrolled
-from agent.identity import FILE
-from controlplane import authority
-from controlplane.clock import Clock
+from agent.rpc.enrolment import NotEnrolled
+from agent.rpc.identity import FILE
+from controlplane.domain.clock import Clock
+from controlplane.pki import authority
 from tests.controlplane.system import eventually
 from tests.flow.enrolled import Enrolling
 from tests.flow.whole import WholeAgent
@@ -26,8 +26,8 @@ REVOKED_WITHIN = 5.0
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.transport.RETRY_SECONDS", 0.02)
-    monkeypatch.setattr("agent.rpc.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("agent.rpc.transport.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -91,7 +91,9 @@ async def test_a_token_of_another_deployment_is_not_told(
 async def test_certificates_are_renewed_and_no_stream_is_dropped(
     system: Enrolling, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("controlplane.fleet.watch.MESSAGE_TIMEOUT", 60.0)  # nor by a slow machine
+    monkeypatch.setattr(
+        "controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 60.0
+    )  # nor by a slow machine
     first, second = [await system.joined(name) for name in ("host-1", "host-2")]
     await system.make_game()
     for name in ("one", "two"):

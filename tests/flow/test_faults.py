@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.failpoints import START_STEPS
+from agent.domain.steps import START_STEPS
 from tests.controlplane.system import assert_error, eventually
 from tests.flow.whole import Whole
 
@@ -224,7 +224,7 @@ async def test_a_lost_database_is_filled_again_from_the_host(whole: Whole) -> No
     await whole.stop_serving()
     for path in (whole.folder / "state").glob("controlplane.db*"):
         path.unlink()
-    from controlplane.app import ControlPlane  # noqa: PLC0415
+    from controlplane.app.control_plane import ControlPlane  # noqa: PLC0415
 
     whole.tokens = (await ControlPlane(whole.config).initialise(("alice", "bob"))).accounts
     await whole.serve()

@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from agent.sessions.session import Session
-from controlplane.config import AgentConfig, Config
+from agent.domain.session import Session
+from controlplane.settings.model import AgentConfig, Config
 from tests.controlplane.system import Answer, System, eventually
 from tests.faults.invariants import beyond_quota, violations
 from tests.flow.relay import Relay, a_relay
@@ -114,9 +114,9 @@ def _key(session: Session) -> Key:
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.rpc.HEARTBEAT_SECONDS", 0.2)
-    monkeypatch.setattr("controlplane.fleet.watch.MESSAGE_TIMEOUT", 2.0)
-    monkeypatch.setattr("controlplane.starts.CALL_SHARE", 1.5 / 4)
+    monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.2)
+    monkeypatch.setattr("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 2.0)
+    monkeypatch.setattr("controlplane.sessions.starts.CALL_SHARE", 1.5 / 4)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.statuses import REQUEST_KEY
+from agent.rpc.statuses import REQUEST_KEY
 from tests.controlplane.system import assert_error, eventually
 from tests.flow.enrolled import Enrolling
 from tests.flow.whole import Whole

@@ -10,17 +10,17 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.clock import SystemClock
-from controlplane.config import Config
-from controlplane.errors import AgentSilentError
-from controlplane.fleet.agent_client import _OPTIONS as OPTIONS
-from controlplane.fleet.agent_client import AgentClient
+from controlplane.agent_rpc.client import _OPTIONS as OPTIONS
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.errors import AgentSilentError
+from controlplane.settings.model import Config
 from tests.agent.served import served
 from tests.controlplane.fake_agent import FakeAgent
 from tests.controlplane.system import System, eventually
 from tests.fakes import FakeEngine
 from tests.flow.relay import a_relay
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
+from tiltyard.runtime.clock import SystemClock
 
 CLOCK = SystemClock()
 
@@ -40,11 +40,11 @@ async def test_f41_a_host_is_heard_again_though_its_connection_is_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a new connection: the old one does not tell for long that nothing comes through."""
-    monkeypatch.setattr("controlplane.fleet.watch.MESSAGE_TIMEOUT", 0.5)
+    monkeypatch.setattr("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 0.5)
     without_pings = tuple(
         each for each in OPTIONS if "ping" not in each[0] and "alive" not in each[0]
     )
-    monkeypatch.setattr("controlplane.fleet.agent_client._OPTIONS", without_pings)
+    monkeypatch.setattr("controlplane.agent_rpc.client._OPTIONS", without_pings)
     system = Relayed(tmp_path)
     system.agent.beat = 0.1
     socket = Path(system.agent.address.removeprefix("unix:"))

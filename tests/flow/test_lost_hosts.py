@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
-from controlplane.config import Config
-from controlplane.fleet.host_silence import LONGEST_GAP, WRITE_INTERVAL
-from controlplane.storage.session_removal_store import remove_ended
+from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL
+from controlplane.settings.model import Config
+from controlplane.storage.tables.session_removal import remove_ended
 from tests.flow.small_fleet import Control
 from tests.flow.test_silent_hosts import Fleet, come_back, go_silent
 

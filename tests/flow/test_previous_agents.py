@@ -17,10 +17,10 @@ import grpc
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from agent.engine import container_name
-from agent.identity import FILE, Identity
-from controlplane.errors import AgentReason, AgentRefusedError
-from controlplane.fleet.agent_client import AgentClient
+from agent.domain.engine import container_name
+from agent.rpc.identity import FILE, Identity
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.errors import AgentReason, AgentRefusedError
 from tests.contract.formats import NUMBERS, released
 from tests.contract.previous import Previous
 from tests.contract.recording import identify

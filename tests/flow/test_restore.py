@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from controlplane import authority
-from controlplane.app import ControlPlane
-from controlplane.backup import back_up
-from controlplane.clock import Clock
-from controlplane.restore import restore
+from controlplane.app.control_plane import ControlPlane
+from controlplane.backups.backup import back_up
+from controlplane.backups.restore import restore
+from controlplane.domain.clock import Clock
+from controlplane.pki import authority
 from tests.controlplane.kept_states import rows
 from tests.controlplane.system import Answer, eventually
 from tests.flow.enrolled import Enrolling
@@ -32,8 +32,8 @@ HELD = 2
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.transport.RETRY_SECONDS", 0.02)
-    monkeypatch.setattr("agent.rpc.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("agent.rpc.transport.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.05)
     monkeypatch.setattr("controlplane.fleet.renewal.INTERVAL", 0.5)
 
 

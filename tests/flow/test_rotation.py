@@ -14,15 +14,15 @@ import grpc
 import pytest
 from cryptography import x509
 
-from agent.enrolment import NotEnrolled
-from agent.identity import Identity
-from agent.rpc import AgentService
-from controlplane.authorities import Authorities
-from controlplane.authority import AUTHORITY_LIFE, agent_host
-from controlplane.backup import back_up
-from controlplane.errors import StoreError
-from controlplane.restore import restore
-from controlplane.storage.account_store import Caller
+from agent.rpc.enrolment import NotEnrolled
+from agent.rpc.identity import Identity
+from agent.rpc.service import AgentService
+from controlplane.backups.backup import back_up
+from controlplane.backups.restore import restore
+from controlplane.domain.errors import StoreError
+from controlplane.pki.authorities import Authorities
+from controlplane.pki.authority import AUTHORITY_LIFE, agent_host
+from controlplane.storage.tables.accounts import Caller
 from tests.certificates import CALLS, CONTROL_PLANE, Party, Signer
 from tests.controlplane.system import Answer, assert_error, eventually
 from tests.flow.enrolled import Enrolling
@@ -35,8 +35,8 @@ DEADLINE = 10.0
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.transport.RETRY_SECONDS", 0.02)
-    monkeypatch.setattr("agent.rpc.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("agent.rpc.transport.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.05)
     monkeypatch.setattr("controlplane.fleet.renewal.MOVE_INTERVAL", 0.02)
     monkeypatch.setattr("controlplane.fleet.renewal.CALL_OTHERWISE", 1.0)
 
@@ -136,7 +136,9 @@ async def starting(system: Rotating) -> AsyncIterator[list[int]]:
 async def test_hosts_move_under_load_and_nothing_is_interrupted(
     system: Rotating, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("controlplane.fleet.watch.MESSAGE_TIMEOUT", 60.0)  # nor by a slow machine
+    monkeypatch.setattr(
+        "controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 60.0
+    )  # nor by a slow machine
     hosts = [await system.joined(name) for name in ("host-1", "host-2")]
     await system.make_game()
     assert (await system.start(id="kept")).status == 201
@@ -379,7 +381,7 @@ async def test_an_authority_that_is_ending_is_told_of(
     renewal = system.control_plane.renewal
     await renewal.renew()
     assert "authority rotate" not in caplog.text
-    monkeypatch.setattr("controlplane.authority.ENDING", 2 * AUTHORITY_LIFE)
+    monkeypatch.setattr("controlplane.pki.authority.ENDING", 2 * AUTHORITY_LIFE)
     await renewal.renew()
     assert "the authority ends within a year: `authority rotate` replaces it" in caplog.text
 
@@ -511,7 +513,7 @@ async def test_a_control_plane_starts_whose_authorities_have_ended(
     first = (await system.rotate())["current"]
     await system.stop_serving()
     after = system.control_plane._issuer.authority.expire_ms + 3_600_000
-    monkeypatch.setattr("controlplane.clock.Clock.now_ms", lambda _: after)
+    monkeypatch.setattr("controlplane.domain.clock.Clock.now_ms", lambda _: after)
     await system.serve()
     await system.control_plane.renewal.renew()
     status = await system.rotate(compromised=True)

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from agent.engine import container_name
+from agent.domain.engine import container_name
 from tests.agent.samples import a_spec
 from tests.flow.bad_network import Fate
 from tests.flow.small_fleet import ACCOUNTS, Box, Control, put_back, remove_database

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.app import ControlPlane
-from controlplane.turns import Turns
+from controlplane.app.control_plane import ControlPlane
+from controlplane.http.turns import Turns
 from tests.controlplane.fake_agent import FakeAgent, refuse
 from tests.controlplane.system import System, eventually
 from tests.flow import storm_callers
@@ -91,8 +91,8 @@ async def test_nobody_is_refused_while_a_host_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However slow the machine is: what is given up keeps its place on the host for a while.
-    monkeypatch.setattr("controlplane.starts.CALL_SHARE", 1.0)
-    monkeypatch.setattr("controlplane.fleet.watch.MESSAGE_TIMEOUT", 120.0)
+    monkeypatch.setattr("controlplane.sessions.starts.CALL_SHARE", 1.0)
+    monkeypatch.setattr("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 120.0)
     async with Storm(tmp_path) as storm:
         await storm.make_application(reservation={"cpu": 0.1, "ram": 1})
         await storm.make_application(account="bob", reservation={"cpu": 0.1, "ram": 1})

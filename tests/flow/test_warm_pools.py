@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-from agent.sessions.session import Session
-from controlplane.errors import AgentSilentError
+from agent.domain.session import Session
+from controlplane.domain.errors import AgentSilentError
 from tests.controlplane.system import Answer, eventually
 from tests.flow.whole import Whole
 

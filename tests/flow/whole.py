@@ -7,10 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from agent.clock import SystemClock
-from agent.config import AgentConfig
-from agent.daemon import Daemon
-from agent.sessions.session import Session
+from agent.app.daemon import Daemon
+from agent.domain.session import Session
+from agent.settings.model import AgentConfig
 from tests.agent.hosts import nobody_else
 from tests.controlplane.system import System, eventually
 from tests.fakes import EveryImage, FakeClock, FakeEngine
@@ -18,6 +17,7 @@ from tests.faults.invariants import Observation, violations
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import observed
 from tests.faults.records import recorded_sessions
+from tiltyard.runtime.clock import SystemClock
 
 CLOCK = SystemClock()
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from controlplane.api.routes import ROUTES
-from controlplane.tokens import OPERATOR_SCOPES, Scope, grants
+from controlplane.domain.tokens import OPERATOR_SCOPES, Scope, grants
 from tests.fuzz.shapes import NotJsonError, read
 from tests.fuzz.templates import TEMPLATES, Template
 

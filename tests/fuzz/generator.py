@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from controlplane.api.routes import ROUTES
-from controlplane.tokens import OPERATOR_SCOPES
+from controlplane.domain.tokens import OPERATOR_SCOPES
 from tests.fuzz import bodies, parts
 from tests.fuzz.draft import Draft, Route, allowed
 from tests.fuzz.templates import PARAMETERS, TEMPLATES

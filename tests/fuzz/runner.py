@@ -17,8 +17,8 @@ from unittest.mock import patch
 from aiohttp import web
 
 import tests.controlplane.system as system_module
-from controlplane.api.edge import Limits
-from controlplane.app import ControlPlane
+from controlplane.app.control_plane import ControlPlane
+from controlplane.http.edge import Limits
 from tests.controlplane.raw_http import RawAnswer, Wire
 from tests.controlplane.system import System, eventually
 from tests.fuzz.checker import WrongAnswerError, check

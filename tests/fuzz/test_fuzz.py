@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.api import edge
 from controlplane.api.routes import ROUTES
+from controlplane.http import edge
 from tests.controlplane.raw_http import RawAnswer
 from tests.fuzz import runner
 from tests.fuzz.checker import WrongAnswerError, check

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.log_lines import read
-from tiltyard.journal.events import get_logger
-from tiltyard.journal.line import Form
-from tiltyard.journal.output import written
+from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.logging.line import Form
+from tiltyard.runtime.logging.output import written
 
 FORMS: tuple[Form, ...] = ("logfmt", "json")
 TOKEN = "ty_" + "0" * 16 + "_" + "ab" * 36

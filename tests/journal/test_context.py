@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tiltyard.journal.context import bind, bound, task_context, unbind
+from tiltyard.runtime.logging.context import bind, bound, task_context, unbind
 
 
 async def test_a_task_carries_what_is_its_own() -> None:

@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 from tests.journal.read_back import log, said
-from tiltyard.journal.events import Event
-from tiltyard.journal.limit import AT_ONCE, INTERVAL_SECONDS, Limit
+from tiltyard.runtime.logging.events import Event
+from tiltyard.runtime.logging.limit import AT_ONCE, INTERVAL_SECONDS, Limit
 
 
 def a_record(event: str, *, level: int = logging.WARNING, **more: Any) -> logging.LogRecord:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.journal.read_back import FORMS, TOKEN, Pipe, failing, log, said
 from tests.log_lines import read
-from tiltyard.journal.line import (
+from tiltyard.runtime.logging.line import (
     CUT,
     EXCEPTION,
     MOST_CHARACTERS,
@@ -20,7 +20,7 @@ from tiltyard.journal.line import (
     Form,
     line,
 )
-from tiltyard.journal.output import LineFormatter, LineWriter
+from tiltyard.runtime.logging.output import LineFormatter, LineWriter
 
 HOSTILE = (
     "a\nlevel=error event=forged",

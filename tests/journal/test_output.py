@@ -13,8 +13,8 @@ import pytest
 
 from tests.journal.read_back import Pipe, failing, log, said
 from tests.log_lines import read
-from tiltyard.journal import output
-from tiltyard.journal.output import LineFormatter, written
+from tiltyard.runtime.logging import output
+from tiltyard.runtime.logging.output import LineFormatter, written
 
 
 def test_levels_are_those_of_the_settings() -> None:
@@ -93,8 +93,8 @@ def test_who_has_the_file_not_block_loses_no_line(monkeypatch: pytest.MonkeyPatc
 
 def test_who_never_reads_does_not_hold_up_the_end_of_the_program() -> None:
     program = (
-        "from tiltyard.journal import output\n"
-        "from tiltyard.journal.events import get_logger\n"
+        "from tiltyard.runtime.logging import output\n"
+        "from tiltyard.runtime.logging.events import get_logger\n"
         "output.LAST_SECONDS = 0.1\n"
         "log = get_logger('x')\n"
         "with output.written('info', 'logfmt'):\n"

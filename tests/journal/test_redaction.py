@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.journal.read_back import FORMS, TOKEN, log, said
-from tiltyard.journal.line import MOST_CHARACTERS, Form
-from tiltyard.journal.redaction import REDACTED, redact
+from tiltyard.runtime.logging.line import MOST_CHARACTERS, Form
+from tiltyard.runtime.logging.redaction import REDACTED, redact
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -31,8 +31,12 @@ def run_tests(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
     Skipped tests of the real parts count as failed, as in CI.
     """
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    path = f"{tree}:{tree / 'protos'}"
-    environment = {**os.environ, "CI": "true", "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "CI": "true",
+        "PYTHONPATH": str(tree),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     try:
         done = subprocess.run(
             command,

@@ -8,8 +8,7 @@ import signal
 
 import pytest
 
-from tiltyard.service import failpoints
-from tiltyard.service.failpoints import BLOCK_SECONDS, failpoint
+from tiltyard.runtime.failpoints import BLOCK_SECONDS, failpoint
 
 STEPS = ("start.created", "start.saved")
 
@@ -28,7 +27,9 @@ async def test_does_nothing_without_a_setting() -> None:
 
 async def test_kills_the_process_at_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[int] = []
-    monkeypatch.setattr(failpoints.os, "kill", lambda _, number: killed.append(number))
+    monkeypatch.setattr(
+        "tiltyard.runtime.failpoints.os.kill", lambda _, number: killed.append(number)
+    )
     reach = failpoint("start.saved:kill", STEPS)
     await reach("start.created")
     assert killed == []
@@ -49,7 +50,7 @@ async def test_hangs_at_the_step() -> None:
 
 async def test_blocks_the_event_loop_at_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     blocked: list[float] = []
-    monkeypatch.setattr(failpoints.time, "sleep", blocked.append)
+    monkeypatch.setattr("tiltyard.runtime.failpoints.time.sleep", blocked.append)
     reach = failpoint("start.created:block", STEPS)
     await reach("start.saved")
     assert blocked == []

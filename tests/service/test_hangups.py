@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import asyncio, os, signal
-from tiltyard.service.hangups import hold_back, let_in
+from tiltyard.runtime.sighup import hold_back, let_in
 
 async def serve():
     taken = asyncio.Event()

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tiltyard.service import loop_lag
+from tiltyard.runtime import loop_lag
 
 
 async def test_a_loop_that_is_held_up_is_late(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from tests.fake_clock import FakeClock
 from tests.service.manager import Manager, a_manager
-from tiltyard.service.notify import Notifier
-from tiltyard.service.supervision import Supervision
+from tiltyard.runtime.supervision import Supervision
+from tiltyard.runtime.systemd import Notifier
 
 
 @pytest.fixture(params=["path", "abstract"])

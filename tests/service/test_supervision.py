@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tiltyard.service.supervision import Supervision, read_supervision
+from tiltyard.runtime.supervision import Supervision, read_supervision
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.harness import AgentProcess, ControlPlaneProcess
-from tiltyard.settings.mistakes import SettingsError
+from tiltyard.runtime.settings.mistakes import SettingsError
 
 DEADLINE = 20.0
 ODD = (

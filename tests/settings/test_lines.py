@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiltyard.settings.lines import lines_of
-from tiltyard.settings.mistakes import Key
+from tiltyard.runtime.settings.lines import lines_of
+from tiltyard.runtime.settings.mistakes import Key
 
 FILE = '''\
 # a comment with """ and [brackets]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tiltyard.settings import pointed
+from tiltyard.runtime.settings import environment_checks
 
 
 def test_a_folder_is_one_or_can_be_made(tmp_path: Path) -> None:
-    assert list(pointed.folder("k", tmp_path)) == []
-    assert list(pointed.folder("k", tmp_path / "a" / "b")) == []
+    assert list(environment_checks.folder("k", tmp_path)) == []
+    assert list(environment_checks.folder("k", tmp_path / "a" / "b")) == []
     (tmp_path / "file").touch()
-    [mistake] = pointed.folder("k", tmp_path / "file" / "b")
+    [mistake] = environment_checks.folder("k", tmp_path / "file" / "b")
     assert (mistake.text, mistake.is_warning) == (f"{tmp_path / 'file'} is no folder", False)
 
 
@@ -22,7 +22,7 @@ def test_a_folder_that_this_user_may_not_write_in_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may everywhere
-    [mistake] = pointed.folder("k", tmp_path / "a")
+    [mistake] = environment_checks.folder("k", tmp_path / "a")
     assert (mistake.text, mistake.is_warning) == (f"this user may not write in {tmp_path}", True)
 
 
@@ -31,8 +31,8 @@ def test_a_key_is_not_for_everybody(tmp_path: Path, mode: int, told: int) -> Non
     key = tmp_path / "key"
     key.touch()
     key.chmod(mode)
-    assert len(list(pointed.private_key("k", key))) == told
-    assert list(pointed.private_key("k", tmp_path / "absent")) == []
+    assert len(list(environment_checks.private_key("k", key))) == told
+    assert list(environment_checks.private_key("k", tmp_path / "absent")) == []
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_key_is_not_for_everybody(tmp_path: Path, mode: int, told: int) -> Non
     ],
 )
 def test_an_address_is_one_of_this_machine(host: str, told: int) -> None:
-    found = list(pointed.address("k", host))
+    found = list(environment_checks.address("k", host))
     assert [mistake.is_warning for mistake in found] == [True] * told
 
 
@@ -68,15 +68,15 @@ def test_an_address_is_one_of_this_machine(host: str, told: int) -> None:
     ],
 )
 def test_two_listeners_do_not_have_one_port(other: tuple[str, int], *, told: bool) -> None:
-    found = list(pointed.listeners({"a": ("127.0.0.1", 80), "b": other}))
+    found = list(environment_checks.listeners({"a": ("127.0.0.1", 80), "b": other}))
     assert [mistake.key for mistake in found] == [("b",)] * told
 
 
 def test_each_family_has_its_ports() -> None:
-    assert list(pointed.listeners({"a": ("0.0.0.0", 80), "b": ("::1", 80)})) == []
-    [mistake] = pointed.listeners({"a": ("::", 80), "b": ("::1", 80)})
+    assert list(environment_checks.listeners({"a": ("0.0.0.0", 80), "b": ("::1", 80)})) == []
+    [mistake] = environment_checks.listeners({"a": ("::", 80), "b": ("::1", 80)})
     assert mistake.key == ("b",)
 
 
 def test_any_free_port_is_no_port_of_another() -> None:
-    assert list(pointed.listeners({"a": ("", 0), "b": ("", 0)})) == []
+    assert list(environment_checks.listeners({"a": ("", 0), "b": ("", 0)})) == []

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.agent.hosts import until
-from tiltyard.journal.events import get_logger
-from tiltyard.settings import reloading
-from tiltyard.settings.mistakes import Mistake, SettingsError
-from tiltyard.settings.reloading import Reloader
+from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.settings import reloading
+from tiltyard.runtime.settings.mistakes import Mistake, SettingsError
+from tiltyard.runtime.settings.reloading import Reloader
 
 Settings = dict[str, Any]
 FIRST: Settings = {"soon": 1, "later": 1}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tiltyard.settings.mistakes import Mistake, SettingsError, shown, unknown
-from tiltyard.settings.source import MAX_BYTES, read_source
+from tiltyard.runtime.settings.mistakes import Mistake, SettingsError, shown, unknown
+from tiltyard.runtime.settings.source import MAX_BYTES, read_source
 
 KEYS = ("a", "b", "c")
 

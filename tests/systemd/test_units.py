@@ -10,14 +10,14 @@ import pytest
 
 from agent.cli.main import STOP_SECONDS
 from agent.cli.options import EXIT_CONFIG
-from agent.config import AgentConfig
+from agent.settings.model import AgentConfig
 from controlplane.api.enrolling import BOUNDS
-from controlplane.api.gate import OWN_FILES
-from controlplane.api.serving import HTTP_STOP_TIMEOUT
-from controlplane.config import Config
-from controlplane.sessions import STOP_WAIT
+from controlplane.http.gate import OWN_FILES
+from controlplane.http.serving import HTTP_STOP_TIMEOUT
+from controlplane.sessions.service import STOP_WAIT
+from controlplane.settings.model import Config
 from tests.harness import ROOT
-from tiltyard.settings.report import EXIT_CONFIG as CONTROL_PLANE_EXIT_CONFIG
+from tiltyard.runtime.settings.report import EXIT_CONFIG as CONTROL_PLANE_EXIT_CONFIG
 
 SYSTEMD = ROOT / "systemd"
 UNITS = ("tiltyard-agent", "tiltyard-controlplane")

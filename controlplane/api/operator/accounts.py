@@ -6,13 +6,13 @@ from aiohttp import web
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
-from controlplane.api.application_bodies import MEBI, NANO
-from controlplane.api.bodies import Body
-from controlplane.api.operation import NO_STORE, Answer, Listing, one_portion, operation
-from controlplane.api.services import caller_of, services_of
-from controlplane.names import MAX_NAME, NAME_PATTERN, NAME_RULE, is_name
-from controlplane.quotas import UNLIMITED, Quota
-from controlplane.storage.account_admin_store import Account
+from controlplane.api.operations.bodies import Body
+from controlplane.api.operations.operation import NO_STORE, Answer, Listing, one_portion, operation
+from controlplane.api.operations.services import caller_of, services_of
+from controlplane.api.resources.application_bodies import MEBI, NANO
+from controlplane.domain.names import MAX_NAME, NAME_PATTERN, NAME_RULE, is_name
+from controlplane.domain.quotas import UNLIMITED, Quota
+from controlplane.storage.tables.account_admin import Account
 
 
 def _name(text: str) -> str:

@@ -3,20 +3,20 @@
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from controlplane.api.application_bodies import MEBI, NANO
-from controlplane.api.bodies import Body
-from controlplane.api.fields import Duration, Name
-from controlplane.api.operation import NO_STORE, Answer, Listing, one_portion, operation
-from controlplane.api.services import caller_of, services_of
-from controlplane.durations import parse_duration
-from controlplane.enrolment import EnrolmentToken
-from controlplane.errors import AgentReason
-from controlplane.fleet.agents import AgentState, ShownAgent
-from controlplane.fleet.contract import Host, Resources
-from controlplane.fleet.pulls import Pull, PullState
-from controlplane.fleet.standby_pools import KeptOnHost
-from controlplane.fleet.start_failures import StartFailure
-from controlplane.storage.enrolment_store import Place
+from controlplane.api.operations.bodies import Body
+from controlplane.api.operations.fields import Duration, Name
+from controlplane.api.operations.operation import NO_STORE, Answer, Listing, one_portion, operation
+from controlplane.api.operations.services import caller_of, services_of
+from controlplane.api.resources.application_bodies import MEBI, NANO
+from controlplane.domain.contract import Host, Resources
+from controlplane.domain.durations import parse_duration
+from controlplane.domain.errors import AgentReason
+from controlplane.domain.start_failures import StartFailure
+from controlplane.fleet.host.pulls import Pull, PullState
+from controlplane.fleet.pools.planner import KeptOnHost
+from controlplane.operators.agents import AgentState, ShownAgent
+from controlplane.operators.enrolment import EnrolmentToken
+from controlplane.storage.tables.enrolment import Place
 
 MAX_IMAGES_SHOWN = 1000
 MAX_UNCLAIMED_SHOWN = 20

@@ -5,11 +5,11 @@ from typing import Any
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from controlplane.api.fields import Text
-from controlplane.api.operation import Listing, one_portion, operation
-from controlplane.api.queries import PageBefore, PageLimit, Query
-from controlplane.api.services import services_of
-from controlplane.storage.audit_store import AuditFilter, AuditLine
+from controlplane.api.operations.fields import Text
+from controlplane.api.operations.operation import Listing, one_portion, operation
+from controlplane.api.operations.queries import PageBefore, PageLimit, Query
+from controlplane.api.operations.services import services_of
+from controlplane.storage.tables.audit import AuditFilter, AuditLine
 
 
 class AuditQuery(Query):

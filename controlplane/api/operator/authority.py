@@ -3,11 +3,11 @@
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from controlplane.api.bodies import Body
-from controlplane.api.operation import Answer, operation
-from controlplane.api.services import caller_of, services_of
-from controlplane.authority import Authority
-from controlplane.rotation import RotationStatus
+from controlplane.api.operations.bodies import Body
+from controlplane.api.operations.operation import Answer, operation
+from controlplane.api.operations.services import caller_of, services_of
+from controlplane.operators.rotation import RotationStatus
+from controlplane.pki.authority import Authority
 
 MAX_WAITING_SHOWN = 100
 

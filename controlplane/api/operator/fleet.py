@@ -8,13 +8,13 @@ from aiohttp import web
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from controlplane.api.bodies import Body
-from controlplane.api.operation import Listing, one_portion, operation
-from controlplane.api.services import caller_of, services_of
-from controlplane.fleet.contract import NetworkMode
+from controlplane.api.operations.bodies import Body
+from controlplane.api.operations.operation import Listing, one_portion, operation
+from controlplane.api.operations.services import caller_of, services_of
+from controlplane.domain.contract import NetworkMode
+from controlplane.domain.placement import NodePoolRules, Strategy
 from controlplane.fleet.node_pools import NodePools
-from controlplane.fleet.placement import NodePoolRules, Strategy
-from controlplane.storage.fleet_admin_store import NodePool, Region
+from controlplane.storage.tables.fleet_admin import NodePool, Region
 
 
 class NodePoolBody(Body):

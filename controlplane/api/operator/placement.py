@@ -6,8 +6,10 @@ from aiohttp import web
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from controlplane.api.fields import Text
-from controlplane.api.operation import Listing, one_portion, operation
+from controlplane.api.operations.fields import Text
+from controlplane.api.operations.operation import Listing, one_portion, operation
+from controlplane.api.operations.queries import MAX_KEYS, HostPort, Query
+from controlplane.api.operations.services import services_of
 from controlplane.api.operator.agents import (
     HostResources,
     ListedPull,
@@ -16,14 +18,12 @@ from controlplane.api.operator.agents import (
     listed_resources,
     listed_start_failure,
 )
-from controlplane.api.queries import MAX_KEYS, HostPort, Query
-from controlplane.api.services import services_of
-from controlplane.explanations import ExplainedPlacement
-from controlplane.fleet.contract import Protocol
-from controlplane.fleet.explanation import Candidate, describe
-from controlplane.fleet.placement import HostView, ObstacleKind, Strategy, fullness
-from controlplane.fleet.pulls import Pull
-from controlplane.start_request import Pin
+from controlplane.domain.contract import Protocol
+from controlplane.domain.explanation import Candidate, describe
+from controlplane.domain.placement import HostView, ObstacleKind, Strategy, fullness
+from controlplane.fleet.host.pulls import Pull
+from controlplane.operators.placement import ExplainedPlacement
+from controlplane.sessions.start_request import Pin
 
 PortKey = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}/(tcp|udp)$")]
 

@@ -7,12 +7,11 @@ from aiohttp import web
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from typing_extensions import TypedDict
 
-from controlplane.api.bodies import Body
-from controlplane.api.fields import NO_CONTROLS, no_control_characters
-from controlplane.api.operation import Listing, one_portion, operation
-from controlplane.api.services import caller_of, services_of
-from controlplane.certificates import MAX_CHARACTERS
-from controlplane.names import (
+from controlplane.api.operations.bodies import Body
+from controlplane.api.operations.fields import NO_CONTROLS, no_control_characters
+from controlplane.api.operations.operation import Listing, one_portion, operation
+from controlplane.api.operations.services import caller_of, services_of
+from controlplane.domain.names import (
     ADDRESS_PATTERN,
     ADDRESS_RULE,
     FAMILIAR_RULE,
@@ -26,8 +25,9 @@ from controlplane.names import (
     is_registry_address,
     is_username,
 )
-from controlplane.storage.fleet_admin_store import CountedRegistry
-from controlplane.storage.fleet_store import Registry
+from controlplane.pki.certificates import MAX_CHARACTERS
+from controlplane.storage.tables.fleet import Registry
+from controlplane.storage.tables.fleet_admin import CountedRegistry
 
 
 def _address(text: str) -> str:

@@ -5,14 +5,14 @@ from functools import partial
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from controlplane.api.fields import Text
-from controlplane.api.operation import Listing, one_portion, operation
-from controlplane.api.queries import Flag, PageBefore, PageLimit, Query
-from controlplane.api.services import caller_of, services_of
-from controlplane.api.session_bodies import ListedSession, listed_session
+from controlplane.api.operations.fields import Text
+from controlplane.api.operations.operation import Listing, one_portion, operation
+from controlplane.api.operations.queries import Flag, PageBefore, PageLimit, Query
+from controlplane.api.operations.services import caller_of, services_of
+from controlplane.api.resources.session_bodies import ListedSession, listed_session
 from controlplane.fleet.fleet import Fleet
-from controlplane.sessions import ShownSession
-from controlplane.storage.session_page_store import PageFilter
+from controlplane.sessions.service import ShownSession
+from controlplane.storage.tables.session_page import PageFilter
 
 
 class AllSessionsQuery(Query):

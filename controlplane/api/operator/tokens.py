@@ -4,15 +4,15 @@ from aiohttp import web
 from pydantic import ValidationInfo, field_validator
 from typing_extensions import TypedDict
 
-from controlplane.api.bodies import Body
-from controlplane.api.fields import Duration, Name
-from controlplane.api.operation import NO_STORE, Answer, Listing, one_portion, operation
-from controlplane.api.queries import Flag, Query
-from controlplane.api.services import caller_of, services_of
-from controlplane.api.tokens import Scopes, TokenBody, TokenName, delegated
-from controlplane.delegation import Delegated
-from controlplane.storage.token_store import Token
-from controlplane.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES
+from controlplane.api.operations.bodies import Body
+from controlplane.api.operations.fields import Duration, Name
+from controlplane.api.operations.operation import NO_STORE, Answer, Listing, one_portion, operation
+from controlplane.api.operations.queries import Flag, Query
+from controlplane.api.operations.services import caller_of, services_of
+from controlplane.api.resources.tokens import Scopes, TokenBody, TokenName, delegated
+from controlplane.catalog.delegation import Delegated
+from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES
+from controlplane.storage.tables.tokens import Token
 
 
 class TokensQuery(Query):

@@ -1,0 +1,385 @@
+"""The agent's parts put together, started in order and stopped in stages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+
+import grpc
+
+from agent.app.reload import RELOADABLE, Parts, Settings, rules_of
+from agent.artifacts.fetching import Artifacts
+from agent.artifacts.spool_room import RoomLimits
+from agent.changes.feed import Feed
+from agent.domain.capacity import Capacity
+from agent.domain.deadlines import Deadlines
+from agent.domain.engine import Engine, EngineInfo
+from agent.domain.ports import PortPool
+from agent.domain.session import MEBIBYTE, Protocol, Resources
+from agent.domain.steps import STEPS
+from agent.images.images import Images
+from agent.kernel.disks import Disks
+from agent.kernel.usage import UsageMeter
+from agent.metrics.instruments import Metrics
+from agent.metrics.measured_engine import MeasuredEngine
+from agent.metrics_endpoint.collector import HostState
+from agent.metrics_endpoint.collector import Parts as MeasuredParts
+from agent.metrics_endpoint.listener import MetricsListener
+from agent.network.conntrack import Conntrack
+from agent.network.firewall import Firewall
+from agent.network.firewall_watch import FirewallWatch, published_ports
+from agent.network.port_probe import PortProbe
+from agent.network.tls_gate import Limits
+from agent.network.tls_ports import TlsPorts
+from agent.rpc.identity import HostIdentity
+from agent.rpc.service import AgentService, Services
+from agent.rpc.transport import GRACE_SECONDS, Transport
+from agent.sessions.adoption import Reconciler, Timekeeper
+from agent.sessions.disk_limits import DiskLimits
+from agent.sessions.host import Host, HostReport, HostSettings
+from agent.sessions.manager import SessionManager
+from agent.sessions.start_slots import StartSlots
+from agent.sessions.warm_pools import WarmPools
+from agent.settings.model import LARGEST_SPOOL_BYTES, AgentConfig
+from agent.settings.policy import load_policy
+from agent.state.drain import HostDrain
+from agent.state.record import Records
+from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.runtime import loop_lag
+from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.failpoints import failpoint
+from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.settings.reloading import Reloader
+from tiltyard.runtime.supervision import Supervision
+from tiltyard.runtime.systemd import Notifier
+
+log = get_logger(__name__)
+
+VERSION = metadata.version("tiltyard")
+KEPT_FOR_THE_HOST_BYTES = 512 * MEBIBYTE
+"""Memory that is not lent when `ram` is not set: the engine, the agent and the kernel live too."""
+LARGEST_MESSAGE_BYTES = 4 * MEBIBYTE
+SERVER_OPTIONS = (
+    ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
+    ("grpc.so_reuseport", 0),
+    # A control plane that is gone without a word is found within 8 s, and its streams end.
+    ("grpc.keepalive_time_ms", 4_000),
+    ("grpc.keepalive_timeout_ms", 4_000),
+    ("grpc.http2.ping_timeout_ms", 4_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # It asks as often, also when nothing was said in between.
+    ("grpc.http2.min_ping_interval_without_data_ms", 2_000),
+)
+STAGE_SECONDS = 5.0
+"""How long each part may take to let go then: ten of them are 50 s, its unit allows 60 s."""
+SOCKET_MODE = 0o660
+"""Owner and group may order containers, which is as good as root: nobody else."""
+
+
+class Daemon:
+    """One agent. `run` serves until it is cancelled; containers run on after that."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        engine: Engine,
+        clock: Clock,
+        is_free: Callable[[Protocol, int], bool] | None = None,
+        supervision: Supervision | None = None,
+        *,
+        load: Callable[[], Settings] | None = None,
+    ) -> None:
+        """Make the parts.
+
+        `is_free` tells whether nobody else on the host has a port; `load` reads settings again.
+        """
+        self._is_free = is_free or PortProbe(config.bind_address).is_free
+        self._config = config
+        self._metrics = Metrics()
+        self._engine = MeasuredEngine(engine, clock, self._metrics)
+        self._clock = clock
+        self._records = Records(config.state_dir)
+        self._feed = Feed()
+        settings = Settings(config, load_policy(config.policy))
+        self._images = Images(self._engine, self._feed, settings.policy, metrics=self._metrics)
+        self._conntrack = Conntrack()
+        self._tls_ports = TlsPorts(
+            config.certificate_files(),
+            clock,
+            bind_address=config.bind_address,
+            tell=self._feed.tell_host,
+            limits=Limits(
+                config.tls_max_connections,
+                config.tls_max_connections_per_port,
+                config.tls_max_connections_per_address,
+            ),
+        )
+        self._usage = UsageMeter(clock)
+        self._notifier = Notifier(supervision or Supervision(), clock.sleep)
+        self._info: EngineInfo | None = None
+        self._reloader = Reloader(
+            settings,
+            load=load or (lambda: settings),
+            values=Settings.values,
+            merged=Settings.merged,
+            apply=self._take,
+            reloadable=RELOADABLE,
+            begin=self._notifier.reloading,
+            end=self._reloaded,
+            log=log,
+        )
+        self.serving = asyncio.Event()
+        """Set once the socket answers; the records need not have been compared by then."""
+
+    async def run(self) -> None:
+        """Serve. If one of the critical loops dies, so does the agent, and is started again."""
+        if self._config.failpoint:
+            log.warning("a failpoint is active", name=self._config.failpoint)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(_bounded, "records", self._records.close)
+            stack.push_async_callback(_bounded, "engine", self._engine.close)
+            stack.push_async_callback(_bounded, "conntrack", self._conntrack.close)
+            stack.push_async_callback(_bounded, "usage", self._usage.close)
+            stack.push_async_callback(self._tls_ports.stop)  # it waits for nobody
+            host = await self._make_host()
+            await self._tls_ports.look()
+            sessions = SessionManager(host)
+            await sessions.load()
+            stack.push_async_callback(_bounded, "sessions", sessions.close)
+            self._warm_pools = WarmPools(host, sessions)
+            await self._warm_pools.load()
+            stack.push_async_callback(_bounded, "warm pools", self._warm_pools.close)
+            stack.push_async_callback(_bounded, "images", self._images.close)
+            self._reconciler = Reconciler(
+                host,
+                sessions,
+                self._images,
+                learn=lambda info: self._learn(host, info),
+                rules=rules_of(self._config),
+            )
+            stack.push_async_callback(_bounded, "reconciler", self._reconciler.close)
+            self._firewall = FirewallWatch(
+                Firewall(self._config.firewall()),
+                self._clock,
+                version=ipaddress.ip_address(self._config.bind_address).version,
+                published=lambda: published_ports(sessions.all()),
+                tell=self._feed.tell_host,
+            )
+            stack.push_async_callback(_bounded, "firewall", self._firewall.close)
+            self._parts = Parts(host, self._images, self._reconciler, self._firewall, self._lent)
+            stack.callback(self._reloader.close)
+            await stack.enter_async_context(self._served(host, sessions))
+            self.serving.set()
+            self._notifier.ready()
+            stack.callback(self._notifier.stopping)
+            async with asyncio.TaskGroup() as loops:
+                for name, run in self._loops(host, sessions):
+                    loops.create_task(run(), name=name)
+
+    def _loops(
+        self, host: Host, sessions: SessionManager
+    ) -> Iterator[tuple[str, Callable[[], Coroutine[None, None, None]]]]:
+        """What goes on as long as the agent does."""
+        yield "reconciler", self._reconciler.run
+        yield "listener", self._reconciler.listen
+        yield "warm-pools", self._warm_pools.run
+        yield "usage", self._usage.run
+        yield "disk-limits", DiskLimits(host, sessions).run
+        yield "tls-ports", self._tls_ports.run
+        yield "reloader", partial(self._reloader.run, self.serving)
+        yield "watchdog", self._notifier.beat
+        yield "timekeeper", Timekeeper(host, sessions).run
+        yield "loop-lag", partial(loop_lag.watch, self._metrics.loop_lag.observe)
+        if self._config.metrics_listen:
+            yield "metrics", self._metrics_listener(host, sessions).run
+        if self._config.rpc_listen:
+            yield "transport", self._transport.run
+            yield "handshakes", self._transport.handshakes.watch
+        if self._config.firewall_bridges:
+            yield "firewall", self._firewall.run
+
+    def reload(self) -> None:
+        """Have the settings read again, and look whether the certificate was renewed."""
+        self._tls_ports.look_now()
+        self._reloader.ask()
+
+    def _take(self, settings: Settings) -> None:
+        self._config = settings.config
+        self._parts.take(settings)
+
+    def _reloaded(self) -> None:
+        self._notifier.ready()
+        self._feed.tell_host()  # what it lends, or what is wrong with the file
+
+    async def _make_host(self) -> Host:
+        config = self._config
+        deadlines = Deadlines(self._clock)
+        return Host(
+            settings=HostSettings(
+                agent_id=await self._records.open(),
+                public_address=config.public_address,
+                bind_address=config.bind_address,
+                env_prefixes=config.env_prefixes,
+                stop_grace=config.stop_grace,
+                session_disk_bytes=config.session_disk * MEBIBYTE,
+            ),
+            engine=self._engine,
+            records=self._records,
+            capacity=Capacity(self._lent(config), config.max_sessions, config.gpus),
+            ports=PortPool(*config.ports(), self._is_free),
+            tls_ports=self._tls_ports,
+            deadlines=deadlines,
+            drain=HostDrain(self._records, deadlines, self._feed, self._clock),
+            disks=Disks(config.disk_reserve * MEBIBYTE, config.state_dir),
+            feed=self._feed,
+            clock=self._clock,
+            start_slots=StartSlots(config.start_slots, self._clock),
+            policy=self._images.policy,
+            usage=self._usage,
+            forget_flows=self._conntrack.forget,
+            reach=failpoint(config.failpoint, STEPS),
+            metrics=self._metrics,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _served(self, host: Host, sessions: SessionManager) -> AsyncIterator[None]:
+        server = grpc.aio.server(options=SERVER_OPTIONS)
+        identity = HostIdentity(self._config.state_dir, self._records.run, self._clock.time)
+        services = Services(
+            sessions=sessions,
+            warm_pools=self._warm_pools,
+            images=self._images,
+            artifacts=Artifacts(
+                self._engine,
+                self._records,
+                RoomLimits(self._config.artifact_spool_bytes, LARGEST_SPOOL_BYTES),
+            ),
+            engine=self._engine,
+            records=self._records,
+            clock=self._clock,
+            feed=self._feed,
+            describe_host=lambda: self._report(host, sessions),
+            identity=identity,
+            metrics=self._metrics,
+        )
+        add_services = partial(
+            agent_pb2_grpc.add_AgentServiceServicer_to_server, AgentService(services)
+        )
+        add_services(server)
+        self._transport = Transport(
+            self._config.rpc_listen,
+            identity,
+            self._clock,
+            add_services=add_services,
+            options=SERVER_OPTIONS,
+            end_streams=self._feed.end,
+        )
+        await self._records.run(_make_way, self._config.socket)
+        server.add_insecure_port(f"unix:{self._config.socket}")
+        await server.start()
+        await self._records.run(self._config.socket.chmod, SOCKET_MODE)
+        log.info("serving", address=f"unix:{self._config.socket}")
+        try:
+            yield
+        finally:
+            self._feed.end()
+            await _bounded("server", lambda: server.stop(GRACE_SECONDS))
+
+    def _metrics_listener(self, host: Host, sessions: SessionManager) -> MetricsListener:
+        parts = MeasuredParts(
+            host=host,
+            sessions=sessions,
+            images=self._images,
+            conntrack=self._conntrack,
+            firewall=self._firewall if self._config.firewall_bridges else None,
+            describe=lambda: self._report(host, sessions),
+        )
+        self._metrics.registry.register(HostState(parts))
+        return MetricsListener(
+            self._config.metrics_listen,
+            self._metrics.registry,
+            self._clock,
+            is_ready=lambda: sessions.reconciled,
+        )
+
+    def _learn(self, host: Host, info: EngineInfo) -> None:
+        """Take in what the engine is, and lend what the settings leave open."""
+        self._info = info
+        host.capacity.lend(self._lent(self._config))
+        host.disks.watch(info.data_root)
+        for warning in info.warnings:
+            log.warning("the engine is not as it should be", error=warning)
+        self._feed.tell_host()
+
+    def _lent(self, config: AgentConfig) -> Resources:
+        """What settings lend; nothing of what they leave open before the engine has answered."""
+        info = self._info
+        cpus, memory = config.cpu, (config.ram or 0) * MEBIBYTE
+        if cpus is None:
+            cpus = info.cpus if info else 0
+        if config.ram is None and info:
+            memory = max(0, info.memory_bytes - KEPT_FOR_THE_HOST_BYTES)
+        return Resources(nano_cpus=round(cpus * 10**9), memory_bytes=memory)
+
+    def _report(self, host: Host, sessions: SessionManager) -> HostReport:
+        config, info = self._config, self._info
+        return HostReport(
+            agent_id=host.settings.agent_id,
+            version=VERSION,
+            public_address=config.public_address,
+            latency_addresses=config.pinged(),
+            capacity=host.capacity.total,
+            reserved=host.capacity.reserved,
+            free_sessions=host.capacity.free_sessions,
+            port_range=config.ports(),
+            free_tcp_ports=host.ports.free(Protocol.TCP),
+            free_udp_ports=host.ports.free(Protocol.UDP),
+            image_count=len(self._images.here),
+            engine_available=self._reconciler.engine_available,
+            engine_version=info.version if info else "",
+            runc_version=info.runc if info else "",
+            kernel_version=info.kernel if info else "",
+            start_slots=config.start_slots,
+            drain=host.drain.now,
+            warnings=host.disks.warnings
+            + host.deadlines.warnings
+            + (info.warnings if info else ())
+            + self._conntrack.warnings
+            + self._firewall.warnings
+            + self._tls_ports.warnings
+            + self._transport.warnings
+            + self._warm_pools.warnings
+            + self._reloader.warnings,
+            tls=self._tls_ports.available,
+            disk_full=host.disks.short is not None,
+            warm_pools=self._warm_pools.pools,
+            starting=sessions.starting(),
+        )
+
+
+async def _bounded(name: str, close: Callable[[], Awaitable[object]]) -> None:
+    """Have a part let go, at most STAGE_SECONDS long; what it holds goes with the process."""
+    try:
+        async with asyncio.timeout(STAGE_SECONDS):
+            await close()
+    except TimeoutError:
+        log.warning("a part did not let go", part=name, seconds=STAGE_SECONDS)
+
+
+def _make_way(path: Path) -> None:
+    """Make the socket's folder, and remove a socket that a killed agent left.
+
+    RuntimeError when somebody serves there.
+    """
+    path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
+        probe.connect(str(path))
+        raise RuntimeError(f"another agent serves on {path}")
+    path.unlink(missing_ok=True)

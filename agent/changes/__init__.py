@@ -1,0 +1,1 @@
+"""Changes of a host, and who watches them."""

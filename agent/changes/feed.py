@@ -1,0 +1,144 @@
+"""Changes of a host, for whoever watches it: coalesced per session, and bounded.
+
+A watcher that does not read is owed PILE_LARGEST changes at most; with more it begins anew, by a
+snapshot of what there is then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from agent.domain.session import Session
+
+PILE_LARGEST = 2000
+"""Sessions: twice what lives on a host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What changed since a watcher last looked; `snapshot` asks it to begin anew, `end` to go."""
+
+    sessions: tuple[Session, ...] = ()
+    host: bool = False
+    images: bool = False
+    snapshot: bool = False
+    end: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """One watcher's pile of changes. A slow one finds fewer and newer ones, never more."""
+
+    _sessions: dict[str, Session] = field(default_factory=dict)
+    _host: bool = False
+    _images: bool = False
+    _snapshot: bool = False
+    _end: bool = False
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def take(self, timeout: float) -> Changes:
+        """Wait for changes, at most `timeout` seconds, and take them; none when nothing came."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._wake.wait()
+        sessions = sorted(self._sessions.values(), key=lambda session: session.sequence)
+        changes = Changes(tuple(sessions), self._host, self._images, self._snapshot, self._end)
+        self._sessions.clear()
+        self._host = self._images = self._snapshot = False
+        self._wake.clear()
+        return changes
+
+    def note(
+        self,
+        session: Session | None = None,
+        *,
+        host: bool = False,
+        images: bool = False,
+        snapshot: bool = False,
+    ) -> None:
+        """Add a change to the pile."""
+        if session is not None and not self._snapshot:
+            self._sessions[session.internal_id] = session
+        self._host |= host
+        self._images |= images
+        self._snapshot |= snapshot or len(self._sessions) > PILE_LARGEST
+        if self._snapshot:
+            self._sessions.clear()  # the snapshot has the newest of each
+        self._wake.set()
+
+    def end(self) -> None:
+        """Have the watcher go."""
+        self._end = True
+        self._wake.set()
+
+
+class Feed:
+    """The agent's counter of changes and its watchers.
+
+    `incarnation` tells one run of the agent from another; `sequence` grows within it.
+    """
+
+    def __init__(self) -> None:
+        self.incarnation = str(uuid.uuid4())
+        self.sequence = 0
+        self._subscriptions: set[Subscription] = set()
+        self._changed = asyncio.Event()
+
+    @property
+    def next_change(self) -> asyncio.Event:
+        """What is set at the next change, whatever it is: for who asks then what there is."""
+        return self._changed
+
+    @property
+    def watchers(self) -> int:
+        """How many watch."""
+        return len(self._subscriptions)
+
+    def stamp(self) -> int:
+        """Count one change."""
+        self.sequence += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+        return self.sequence
+
+    def tell_session(self, session: Session) -> None:
+        """Tell the watchers of a session, and of the host that lends to it."""
+        for subscription in self._subscriptions:
+            subscription.note(session, host=True)
+
+    def tell_host(self) -> None:
+        """Tell the watchers that the host changed."""
+        self.stamp()
+        for subscription in self._subscriptions:
+            subscription.note(host=True)
+
+    def tell_images(self) -> None:
+        """Notify the watchers that the host has other images."""
+        self.stamp()
+        for subscription in self._subscriptions:
+            subscription.note(host=True, images=True)
+
+    def ask_snapshot(self) -> None:
+        """Have every watcher begin anew."""
+        self.stamp()
+        for subscription in self._subscriptions:
+            subscription.note(snapshot=True)
+
+    def end(self) -> None:
+        """Have all watchers go: the agent stops."""
+        for subscription in self._subscriptions:
+            subscription.end()
+
+    @contextlib.contextmanager
+    def subscribe(self) -> Iterator[Subscription]:
+        """Watch; subscribe first and read afterwards, so that nothing falls in between."""
+        subscription = Subscription()
+        self._subscriptions.add(subscription)
+        try:
+            yield subscription
+        finally:
+            self._subscriptions.discard(subscription)

@@ -1,0 +1,143 @@
+"""The debug commands' client: AgentService over the agent's unix socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+from google.protobuf.json_format import MessageToDict
+
+from agent.client.session_choice import Message, NotChosen, choose
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+CALL_SECONDS = 10.0
+PAGE_SIZE = 1000
+STOP_SECONDS = 60.0
+"""Longer than any grace period an operator would set by hand; the stop goes on after that."""
+IMAGES_SECONDS = 30.0
+"""The engine is asked, which may hang; the answer then comes without what it would tell."""
+PULL_SECONDS = 3600.0
+READ_SECONDS = 900.0
+"""For a log or an artifact, which the agent itself cuts off after 10 min."""
+
+
+class ClientError(Exception):
+    """The agent refused or did not answer; the text is for people."""
+
+
+class AgentClient:
+    """Blocking calls to one agent; messages come back as plain dictionaries in proto's names."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._channel = grpc.insecure_channel(f"unix:{socket}")
+        self._stub = agent_pb2_grpc.AgentServiceStub(self._channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._channel.close()
+        if isinstance(error, grpc.RpcError):
+            raise ClientError(self._explain(error)) from error
+        if isinstance(error, NotChosen):
+            raise ClientError(str(error)) from error
+
+    def host(self) -> dict[str, Any]:
+        """What the host is and has."""
+        return _plain(self._stub.GetHost(pb.GetHostRequest(), timeout=CALL_SECONDS))
+
+    def sessions(self, *, live_only: bool) -> Iterator[dict[str, Any]]:
+        """All sessions by creation."""
+        token = ""
+        while True:
+            page = self._stub.ListSessions(
+                pb.ListSessionsRequest(live_only=live_only, page_token=token, page_size=PAGE_SIZE),
+                timeout=CALL_SECONDS,
+            )
+            yield from map(_plain, page.sessions)
+            token = page.next_page_token
+            if not token:
+                return
+
+    def find(self, given: str) -> Message:
+        """The session that an operator means: by internal id, begin of one, or caller's id."""
+        return choose(self.sessions(live_only=False), given)
+
+    def stop(self, internal_id: str) -> dict[str, Any]:
+        """Stop a session and wait for its end."""
+        request = pb.StopSessionRequest(internal_id=internal_id)
+        return _plain(self._stub.StopSession(request, timeout=STOP_SECONDS).session)
+
+    def logs(self, internal_id: str, *, follow: bool) -> Iterator[bytes]:
+        """A session's output."""
+        request = pb.StreamLogsRequest(internal_id=internal_id, follow=follow)
+        # Following has no end of its own: a person sits before it.
+        for chunk in self._stub.StreamLogs(request, timeout=None if follow else READ_SECONDS):
+            yield chunk.data
+
+    def report(self, internal_id: str) -> dict[str, Any]:
+        """How a session ended."""
+        request = pb.GetReportRequest(internal_id=internal_id)
+        return _plain(self._stub.GetReport(request, timeout=CALL_SECONDS).report)
+
+    def artifact(self, internal_id: str, path: str) -> Iterator[bytes]:
+        """A file or folder of an ended session as .tar.gz."""
+        request = pb.FetchArtifactRequest(internal_id=internal_id, path=path)
+        for chunk in self._stub.FetchArtifact(request, timeout=READ_SECONDS):
+            yield chunk.data
+
+    def images(self) -> dict[str, Any]:
+        """What is on the host, and what is on its way."""
+        found = pb.ListImagesResponse()
+        for part in self._stub.ListImages(pb.ListImagesRequest(), timeout=IMAGES_SECONDS):
+            found.MergeFrom(part)
+        return _plain(found)
+
+    def pull(self, image: str) -> Iterator[dict[str, Any]]:
+        """Pull an image, telling the progress."""
+        request = pb.PullImageRequest(image=image)
+        for progress in self._stub.PullImage(request, timeout=PULL_SECONDS):
+            yield _plain(progress)
+
+    def drain(self, *, remaining: int | None) -> dict[str, Any]:
+        """Have the host take no new sessions, and stop what is left after a time, if given."""
+        request = pb.SetDrainRequest(draining=True)
+        if remaining is not None:
+            request.remaining.FromSeconds(remaining)
+        return _plain(self._stub.SetDrain(request, timeout=CALL_SECONDS))
+
+    def undrain(self) -> dict[str, Any]:
+        """Have the host take new sessions again."""
+        return _plain(self._stub.SetDrain(pb.SetDrainRequest(), timeout=CALL_SECONDS))
+
+    def _explain(self, error: grpc.RpcError) -> str:
+        code, details = error.code(), error.details()
+        if code is grpc.StatusCode.UNAVAILABLE and not _reason(error):
+            return (
+                f"cannot reach the agent at {self._socket}: does it serve (`systemctl status"
+                " tiltyard-agent`), and are you root or in its group?"
+            )
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return "the agent did not answer in time; what was asked may still be done"
+        return f"{_reason(error) or code.name}: {details}"
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    return MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+
+
+def _reason(error: grpc.RpcError) -> str:
+    metadata: Any = error.trailing_metadata() or ()
+    return next((value for key, value in metadata if key == "tiltyard-error-reason"), "")

@@ -1,0 +1,76 @@
+"""What the agent's settings point to on this host: files, folders, addresses and ports. Blocks.
+
+Judged as `doctor` judges it, as far as no agent and no engine need to run for that.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+
+from agent.doctor import agent_checks, host_checks
+from agent.doctor.findings import Finding, Level
+from agent.doctor.gather import tls_facts
+from agent.doctor.host_facts import kernel_facts
+from agent.domain.steps import STEPS
+from agent.settings.model import AgentConfig, host_and_port
+from agent.settings.policy import PolicyError, load_policy
+from tiltyard.runtime.failpoints import failpoint
+from tiltyard.runtime.settings import environment_checks
+from tiltyard.runtime.settings.mistakes import Mistake
+
+
+def needed(config: AgentConfig) -> Iterator[Mistake]:
+    """Tell without what the agent does not start."""
+    try:
+        failpoint(config.failpoint, STEPS)
+    except ValueError as error:
+        yield Mistake(("failpoint",), str(error), "take it out: it is for tests")
+    try:
+        load_policy(config.policy)
+    except PolicyError as error:
+        yield from error.mistakes
+
+
+def all_mistakes(config: AgentConfig) -> Iterator[Mistake]:
+    """Tell that, and what it would start with and should not."""
+    yield from needed(config)
+    yield from environment_checks.folder("state_dir", config.state_dir)
+    yield from environment_checks.folder("socket", config.socket.parent)
+    if not config.docker_socket.exists() or not stat.S_ISSOCK(config.docker_socket.stat().st_mode):
+        told = f"there is no socket {config.docker_socket}"
+        mend = "start Docker Engine, or name the socket that it serves"
+        yield Mistake(("docker_socket",), told, mend, is_warning=True)
+    yield from environment_checks.address("public_address", config.public_address)
+    yield from environment_checks.address("bind_address", config.bind_address)
+    yield from _ports(config)
+    tls = agent_checks.tls(tls_facts(config.certificate_files()))
+    yield from _judged("tls_certificate", tls, is_fatal=tls.level is Level.FAIL)
+    yield from _judged("failpoint", agent_checks.failpoint(config.failpoint))
+
+
+def _ports(config: AgentConfig) -> Iterator[Mistake]:
+    try:
+        kernel = kernel_facts()
+    except (OSError, ValueError):  # where /proc is not there
+        return
+    yield from _judged("port_range", host_checks.port_range(kernel, config.ports()))
+    addresses = {key: getattr(config, key) for key in LISTENERS}
+    listeners = {key: host_and_port(text) for key, text in addresses.items() if text}
+    first, last = config.ports()
+    for key, (host, port) in listeners.items():
+        yield from environment_checks.address(key, host)
+        if first <= port <= last:
+            told = f"port {port} is within port_range, {config.port_range}"
+            yield Mistake((key,), told, "take another, or sessions will want it")
+    yield from environment_checks.listeners(listeners)
+
+
+LISTENERS = ("rpc_listen", "metrics_listen")
+"""The settings with an address that the agent listens on."""
+
+
+def _judged(key: str, finding: Finding, *, is_fatal: bool = False) -> Iterator[Mistake]:
+    if finding.level is not Level.OK:
+        told = f"{finding.found}: {finding.why}"
+        yield Mistake((key,), told, finding.mend, is_warning=not is_fatal)

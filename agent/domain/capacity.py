@@ -1,0 +1,86 @@
+"""What a host lends to sessions, and who holds it. Pure.
+
+A reservation is taken whole or not at all, within one step of the event loop: that is the
+admission which lets any number of control planes race (design.md, principle 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agent.domain.errors import NoCapacity
+from agent.domain.session import MEBIBYTE, Resources
+
+
+class Capacity:
+    """Cores, memory, GPU devices and the number of sessions of one host.
+
+    `gpu_ids` are the engine's device ids; `total.gpus` is their number.
+    """
+
+    def __init__(self, total: Resources, max_sessions: int, gpu_ids: Iterable[str] = ()) -> None:
+        self._gpu_ids = tuple(gpu_ids)
+        self._cpu_and_memory = total
+        self.max_sessions = max_sessions
+        self._held: dict[str, tuple[Resources, tuple[str, ...]]] = {}
+
+    @property
+    def total(self) -> Resources:
+        """What the host lends."""
+        amount = self._cpu_and_memory
+        return Resources(amount.nano_cpus, amount.memory_bytes, len(self._gpu_ids))
+
+    @property
+    def reserved(self) -> Resources:
+        """The sum of what sessions hold; more than `total` when a smaller host adopted them."""
+        held = [amount for amount, _ in self._held.values()]
+        return Resources(
+            sum(amount.nano_cpus for amount in held),
+            sum(amount.memory_bytes for amount in held),
+            sum(amount.gpus for amount in held),
+        )
+
+    @property
+    def sessions(self) -> int:
+        """How many hold something."""
+        return len(self._held)
+
+    @property
+    def holders(self) -> Iterable[str]:
+        """Internal ids of those that hold something."""
+        return self._held.keys()
+
+    @property
+    def free_sessions(self) -> int:
+        """How many more sessions the settings allow."""
+        return max(0, self.max_sessions - len(self._held))
+
+    def lend(self, total: Resources) -> None:
+        """Set the cores and memory that the host lends; what is held stays held."""
+        self._cpu_and_memory = total
+
+    def reserve(self, internal_id: str, wanted: Resources) -> tuple[str, ...]:
+        """Hold `wanted` for a session and return the ids of its GPUs; raises NoCapacity."""
+        total, reserved = self.total, self.reserved
+        core = 10**9
+        checks = (
+            ("sessions", 1, self.free_sessions, 1),
+            ("cores", wanted.nano_cpus, total.nano_cpus - reserved.nano_cpus, core),
+            ("MiB", wanted.memory_bytes, total.memory_bytes - reserved.memory_bytes, MEBIBYTE),
+            ("GPUs", wanted.gpus, total.gpus - reserved.gpus, 1),
+        )
+        for resource, amount, free, unit in checks:
+            if amount > free:
+                raise NoCapacity(resource, amount / unit, max(0, free) / unit)
+        taken = {gpu for _, gpus in self._held.values() for gpu in gpus}
+        gpus = tuple(gpu for gpu in self._gpu_ids if gpu not in taken)[: wanted.gpus]
+        self._held[internal_id] = (wanted, gpus)
+        return gpus
+
+    def adopt(self, internal_id: str, held: Resources, gpu_ids: tuple[str, ...]) -> None:
+        """Hold what a session that already runs holds, room or not."""
+        self._held[internal_id] = (held, gpu_ids)
+
+    def release(self, internal_id: str) -> None:
+        """Give back what a session holds; nothing happens when it holds nothing."""
+        self._held.pop(internal_id, None)

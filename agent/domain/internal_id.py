@@ -1,0 +1,16 @@
+"""Ids that may name files, folders and containers: UUIDs in lower case, and nothing else. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from agent.domain.errors import InvalidArgument
+
+_FORM = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def checked_id(text: str, field: str = "internal_id") -> str:
+    """The id as it is; raises InvalidArgument, which names the field that it stands in."""
+    if not _FORM.fullmatch(text):
+        raise InvalidArgument(field, "it is not a lower-case UUID")
+    return text

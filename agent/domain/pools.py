@@ -1,0 +1,61 @@
+"""A warm pool as a host is told of it: how many standbys it keeps, and what they run. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from signal import SIGKILL, SIGSTOP, Signals
+
+from agent.domain.errors import InvalidArgument
+from agent.domain.session import SessionSpec, Standby
+
+NO_SIGNALS = {SIGKILL.name, SIGSTOP.name}
+"""Signals that no process can take as a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmPool:
+    """What holds for one pool.
+
+    `revision` grows with every change in the control plane's store, `spec_revision` is that of the
+    newest one which changed what a standby runs. A pool of size 0 has no spec.
+    """
+
+    pool: str
+    revision: int
+    size: int
+    spec: SessionSpec | None = None
+    claim_signal: str = ""
+    spec_revision: int = 0
+
+    @property
+    def standby(self) -> Standby:
+        """What its next standby is."""
+        return Standby(self.pool, self.spec_revision, self.claim_signal)
+
+    def spec_for(self, internal_id: str) -> SessionSpec:
+        """What its next standby runs; ValueError for a pool that has none."""
+        if self.spec is None:
+            raise ValueError(f"warm pool {self.pool} has no spec")
+        identity = replace(self.spec.identity, session_id=internal_id)
+        return replace(self.spec, identity=identity)
+
+
+def taken(order: WarmPool, before: WarmPool | None) -> WarmPool:
+    """A pool as it is after an order, given what it was `before`.
+
+    Raises InvalidArgument when no standby could ever be of use.
+    """
+    if not order.size:
+        return WarmPool(order.pool, order.revision, 0)
+    spec, signal = order.spec, order.claim_signal
+    if spec is None:
+        raise InvalidArgument("spec", "it is needed for a size that is not 0")
+    if any(port.pinned for port in spec.ports):
+        raise InvalidArgument("spec.ports", "the standbys of a pool cannot share a host port")
+    if signal and (signal not in Signals.__members__ or signal in NO_SIGNALS):
+        raise InvalidArgument("claim_signal", "it is not the name of a signal that can be taken")
+    # A standby has a name of its own, no lifetime, and is nobody's until it is claimed.
+    spec = replace(spec, identity=replace(spec.identity, session_id="", ticket=""), ttl=None)
+    is_same = before is not None and (before.spec, before.claim_signal) == (spec, signal)
+    spec_revision = before.spec_revision if before is not None and is_same else order.revision
+    return replace(order, spec=spec, spec_revision=spec_revision)

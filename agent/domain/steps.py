@@ -1,0 +1,23 @@
+"""The steps of the agent at which a test can break it (`tiltyard.runtime.failpoints`)."""
+
+START_STEPS = (
+    "start.reserved",
+    "start.recorded",
+    "start.created",
+    "start.started",
+    "start.saved",
+)
+CLAIM_STEPS = ("claim.begun", "claim.recorded", "claim.published", "claim.signalled")
+RESTART_STEPS = ("restart.started", "restart.saved")
+STOP_STEPS = (
+    "stop.recorded",
+    "stop.killed",
+    "end.confirmed",
+    "end.saved",
+    "log.copied",
+    "log.sealed",
+    "report.sealed",
+)
+REMOVAL_STEPS = ("container.removed", "discard.buried")
+STEPS = (*START_STEPS, *CLAIM_STEPS, *RESTART_STEPS, *STOP_STEPS, *REMOVAL_STEPS)
+"""Every step, in the order in which a session goes through them."""

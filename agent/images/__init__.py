@@ -1,0 +1,1 @@
+"""The images of a host, and their pulls."""

@@ -1,0 +1,201 @@
+"""The images of a host: which ones are there, and pulls, one per image whoever asks."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Mapping
+
+from agent.changes.feed import Feed
+from agent.domain.engine import Credentials, Engine, PullProgress
+from agent.domain.errors import (
+    AgentError,
+    EngineError,
+    EngineTimeout,
+    EngineUnavailable,
+    ImageInUse,
+    InvalidArgument,
+    RegistryTimeout,
+)
+from agent.domain.registry_address import LONGEST_HOST, LONGEST_PORT, why_refused
+from agent.metrics.instruments import Metrics
+from agent.settings.policy import Policy
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+CONCURRENT_PULLS = 2
+"""More at once slow each other down, and hung engines (reliability.md 1.1, kubelet)."""
+
+PULL_SECONDS = 1800.0
+"""How long a pull may take: 10 GB at 45 Mbit/s. A trickle would hold a slot for ever."""
+
+LONGEST_REPOSITORY = 255
+"""The control plane takes no longer ones; engines that count the host in say so themselves."""
+
+_REPOSITORY = re.compile(
+    r"(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+@sha256:[0-9a-f]{64}", re.ASCII
+)
+LONGEST_REFERENCE = LONGEST_HOST + LONGEST_PORT + 1 + LONGEST_REPOSITORY + len("@sha256:") + 64
+"""Characters: 253 + 6 + 1 + 255 + 72 = 587, the longest that a control plane can enable."""
+
+
+def checked_reference(image: str) -> str:
+    """The reference when it is one by digest at a registry; InvalidArgument otherwise."""
+    registry, slash, rest = image.partition("/")
+    if len(image) > LONGEST_REFERENCE or not _REPOSITORY.fullmatch(slash + rest):
+        raise InvalidArgument("image", "it is not host[:port]/repository@sha256:digest")
+    cause = why_refused(registry)
+    if cause is not None:
+        raise InvalidArgument("image", f"its registry is {registry!r}: {cause}")
+    return image
+
+
+class _Pull:
+    """A pull under way: its newest progress, and who waits for more."""
+
+    def __init__(self) -> None:
+        self.progress = PullProgress()
+        self.task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+
+    def tell(self, progress: PullProgress | None = None) -> None:
+        if progress is not None:
+            self.progress = progress
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self._changed.wait()
+
+
+class Images:
+    """What is on the host, as last read from the engine, and what is on its way."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        feed: Feed,
+        policy: Policy | None = None,
+        *,
+        metrics: Metrics | None = None,
+        pull_timeout: float = PULL_SECONDS,
+    ) -> None:
+        self._engine = engine
+        self._feed = feed
+        self.policy = policy or Policy()
+        self._metrics = metrics or Metrics()
+        self._pull_timeout = pull_timeout
+        self._here: frozenset[str] = frozenset()
+        self._pulls: dict[str, _Pull] = {}
+        self._slots = asyncio.Semaphore(CONCURRENT_PULLS)
+
+    @property
+    def here(self) -> frozenset[str]:
+        """References by digest."""
+        return self._here
+
+    @property
+    def pulls(self) -> dict[str, PullProgress]:
+        """How far each pull under way has come."""
+        return {image: pull.progress for image, pull in self._pulls.items()}
+
+    async def sizes(self) -> Mapping[str, int]:
+        """Bytes that each image takes, by reference; empty while the engine does not tell."""
+        try:
+            return await self._engine.image_sizes()
+        except (EngineError, EngineTimeout, EngineUnavailable) as error:
+            log.info("the sizes of images are not known", error=str(error))
+            return {}
+
+    async def refresh(self) -> None:
+        """Read the engine's list again; raises its errors."""
+        here = await self._engine.images()
+        if here != self._here:
+            self._here = here
+            self._feed.tell_images()
+
+    async def pull(
+        self, image: str, credentials: Credentials | None = None
+    ) -> AsyncGenerator[PullProgress]:
+        """Yield progress until the image is on the host; joins a pull under way.
+
+        The pull goes on when the reader goes away. Raises what PullImage of agent.proto names.
+        """
+        self.policy.check_image(checked_reference(image))
+        if image in self._here:
+            await self.refresh()
+        if image in self._here:
+            return
+        pull = self._pulls.get(image) or self._begin(image, credentials)
+        assert pull.task is not None
+        told = None
+        while self._pulls.get(image) is pull:
+            if told is pull.progress:
+                await pull.wait()
+            else:
+                told = pull.progress
+                yield told
+        await asyncio.shield(pull.task)
+
+    async def remove(self, image: str) -> None:
+        """Remove an image that no session uses; nothing happens when it is not there.
+
+        Raises ImageInUse when it is being pulled or a container was made of it.
+        """
+        checked_reference(image)
+        if image in self._pulls:
+            raise ImageInUse(image, "it is being pulled")
+        await self._engine.remove_image(image)
+        log.info("image removed", image=image)
+        await self.refresh()
+
+    async def close(self) -> None:
+        """Give up the pulls under way."""
+        tasks = [pull.task for pull in self._pulls.values() if pull.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, image: str, credentials: Credentials | None) -> _Pull:
+        pull = self._pulls[image] = _Pull()
+        pull.task = asyncio.create_task(
+            self._run(image, credentials, pull), name=f"pull-{image[-12:]}"
+        )
+        pull.task.add_done_callback(lambda task: self._done(image, pull, task))
+        return pull
+
+    async def _run(self, image: str, credentials: Credentials | None, pull: _Pull) -> None:
+        if self._slots.locked():
+            log.info("pull waits for others", image=image, count=CONCURRENT_PULLS)
+            pull.tell(PullProgress(waiting=True))
+        async with self._slots:
+            with self._metrics.pull():
+                await self._fetch(image, credentials, pull)
+
+    async def _fetch(self, image: str, credentials: Credentials | None, pull: _Pull) -> None:
+        log.info("pull begins", image=image)
+        pull.tell(PullProgress())
+        try:
+            async with asyncio.timeout(self._pull_timeout):
+                async with self._engine.pull(image, credentials) as steps:
+                    async for progress in steps:
+                        pull.tell(progress)
+        except TimeoutError:
+            cause = f"it was given up after {self._pull_timeout:g} s"
+            raise RegistryTimeout(image, cause) from None
+        await self.refresh()
+        if image not in self._here:
+            raise EngineError("pull", f"{image} is not there after it")
+        log.info("image pulled", image=image)
+
+    def _done(self, image: str, pull: _Pull, task: asyncio.Task[None]) -> None:
+        del self._pulls[image]
+        pull.tell()
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, AgentError):
+            log.warning("pull failed", image=image, error=str(error))
+        elif error is not None:
+            log.error("pull failed by a defect", image=image, exc_info=error)

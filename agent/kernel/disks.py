@@ -1,0 +1,211 @@
+"""The disks of a host, which must not fill up: what is free on them, and whether that is enough.
+
+A full disk loses logs, and ends games that the engine then calls running (M12). So below a reserve
+no session is started, and below twice the reserve what can be spared goes (see `retention`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agent.domain.errors import DiskFull
+from agent.domain.session import MEBIBYTE
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+LARGEST_SHARE = 20
+"""The reserve is at most one part in so many of a disk: on a small one it would be all of it."""
+RESERVE_INODES = 20_000
+"""Inodes that are reserved beside bytes; a session takes about 30 on both disks before it runs."""
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A file system, by a folder on it; `reserve_bytes` of it are kept free.
+
+    `device` tells whether two folders are on one, `is_read_only` whether nothing can be written.
+    `free_inodes` is None on a file system that has no fixed number of them, such as btrfs.
+    """
+
+    path: Path
+    free_bytes: int
+    reserve_bytes: int
+    device: int = 0
+    is_read_only: bool = False
+    free_inodes: int | None = None
+    reserve_inodes: int = 0
+
+    @property
+    def is_short(self) -> bool:
+        """True when no session may be started."""
+        return self._has_less_than(1) or self.is_read_only
+
+    @property
+    def is_low(self) -> bool:
+        """True when what can be spared is to be removed."""
+        return self._has_less_than(2)
+
+    def _has_less_than(self, reserves: int) -> bool:
+        return self.free_bytes < reserves * self.reserve_bytes or self._lacks_inodes(reserves)
+
+    def _lacks_inodes(self, reserves: int) -> bool:
+        return self.free_inodes is not None and self.free_inodes < reserves * self.reserve_inodes
+
+    def __str__(self) -> str:
+        if self.is_read_only:
+            return "nothing can be written"
+        if self._lacks_inodes(1) and self.free_bytes >= self.reserve_bytes:
+            return f"{self.free_inodes} inodes are free, {self.reserve_inodes} are reserved"
+        free, reserve = self.free_bytes // MEBIBYTE, self.reserve_bytes // MEBIBYTE
+        return f"{free} MiB are free, {reserve} MiB are reserved"
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Where room is to be made: by containers of ended sessions, or by their logs.
+
+    `shared` is true when both are on one disk.
+    """
+
+    containers: bool = False
+    logs: bool = False
+    shared: bool = False
+
+
+def measured(path: Path, reserve_bytes: int) -> Disk:
+    """Look at the file system of a folder. Blocks; raises OSError."""
+    return disk_of(path, os.statvfs(path), path.stat().st_dev, reserve_bytes)
+
+
+def disk_of(path: Path, found: os.statvfs_result, device: int, reserve_bytes: int) -> Disk:
+    """The disk that statvfs(2) describes. Without a reserve of bytes there is none of inodes."""
+    share = found.f_frsize * found.f_blocks // LARGEST_SHARE
+    return Disk(
+        path,
+        found.f_frsize * found.f_bavail,
+        min(reserve_bytes, share),
+        device=device,
+        is_read_only=bool(found.f_flag & os.ST_RDONLY),
+        free_inodes=found.f_favail if found.f_files else None,
+        reserve_inodes=min(RESERVE_INODES, found.f_files // LARGEST_SHARE) if reserve_bytes else 0,
+    )
+
+
+class Disks:
+    """What was seen of the disks at the last look; `reserve_bytes` of 0 asks for nothing."""
+
+    def __init__(
+        self,
+        reserve_bytes: int,
+        state_dir: Path,
+        measure: Callable[[Path, int], Disk] = measured,
+    ) -> None:
+        self.reserve_bytes = reserve_bytes
+        self._state_dir = state_dir
+        self._engine_dirs: set[Path] = set()
+        self._measure = measure
+        self._seen: dict[Path, Disk] = {}
+        self._without_room: set[str] = set()
+        self._room_asked = False
+        self.nothing_left = False
+        """True when the last look found nothing that could make room for logs."""
+        self.turn = asyncio.Lock()
+        """Held by whoever tries again to seal a log: all at once might find no room again."""
+
+    def watch(self, path: str) -> None:
+        """Look at this folder's disk, too: where the engine has its containers."""
+        if path:
+            self._engine_dirs.add(Path(path))
+
+    def look(self) -> None:
+        """Measure all of them. Blocks."""
+        before, seen = self.warnings, {}
+        for path in sorted({self._state_dir} | self._engine_dirs):
+            try:
+                disk = self._measure(path, self.reserve_bytes)
+            except OSError as error:
+                log.debug("cannot look at a disk", path=str(path), error=str(error))
+                continue
+            # The engine's may be read-only to this process alone, by the unit of systemd.
+            own = path == self._state_dir
+            seen[path] = replace(disk, is_read_only=disk.is_read_only and own)
+        self._seen = seen
+        for warning in set(self.warnings) - set(before):
+            log.warning("a disk lacks room", error=warning)
+
+    @property
+    def seen(self) -> tuple[Disk, ...]:
+        """All of them as of the last look."""
+        return tuple(self._seen.values())
+
+    @property
+    def engine_free_bytes(self) -> int | None:
+        """What the engine's disks had free at the last look; None when that is not known."""
+        engine = self._engine_disks()
+        return sum(disk.free_bytes for disk in engine) if engine else None
+
+    @property
+    def engine_is_low(self) -> bool:
+        """True when a disk of the engine was low on room at the last look."""
+        return any(disk.is_low for disk in self._engine_disks())
+
+    def _engine_disks(self) -> list[Disk]:
+        return [self._seen[path] for path in self._engine_dirs & self._seen.keys()]
+
+    @property
+    def short(self) -> Disk | None:
+        """One that keeps sessions from being started, as of the last look."""
+        return next((disk for disk in self._seen.values() if disk.is_short), None)
+
+    def lacks_room(self, internal_id: str, error: Exception) -> None:
+        """Take note of what the log or report of an ended session could not be written for.
+
+        Each time that is want of room, the next look makes some.
+        """
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.errno in _NO_ROOM:
+            self._without_room.add(internal_id)
+            self._room_asked = True
+
+    def found_room(self, internal_id: str) -> None:
+        """Take note that a session lacks no room any more."""
+        self._without_room.discard(internal_id)
+
+    def take_shortage(self) -> Shortage:
+        """Where room is to be made, as of the last look and what was asked for since."""
+        state = self._seen.get(self._state_dir)
+        engine = self._engine_disks()
+        shared = state is not None and any(disk.device == state.device for disk in engine)
+        logs = self._room_asked or (state is not None and state.is_low)
+        containers = any(disk.is_low for disk in engine) or (shared and logs)
+        self._room_asked = False
+        return Shortage(containers=containers, logs=logs, shared=shared)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A sentence for each disk that starts are refused for, and one for logs without room."""
+        short = tuple(
+            f"no session is started: on the disk of {disk.path} {disk}"
+            for disk in self._seen.values()
+            if disk.is_short
+        )
+        if not (self._without_room and self.nothing_left):
+            return short
+        unsealed = (
+            f"the logs of {len(self._without_room)} ended sessions cannot be sealed: there is no "
+            f"room on the disk of {self._state_dir}, and nothing left that could go"
+        )
+        return (*short, unsealed)
+
+    def check(self) -> None:
+        """DiskFull when there is too little room for another session."""
+        if disk := self.short:
+            raise DiskFull(str(disk.path), str(disk))

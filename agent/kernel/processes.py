@@ -1,0 +1,91 @@
+"""Processes of this host as the kernel tells of them: which lives, and when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from agent.domain.session import Process
+
+_PROC = Path("/proc")
+_DEAD = frozenset("ZXx")
+_STATE_FIELD = 3
+_START_FIELD = 22
+"""Fields of /proc/<pid>/stat, counted from 1 as proc(5) does; the second holds the name."""
+
+
+def live_process(pid: int) -> Process | None:
+    """The process with this id; None when there is none or it is a zombie. Reads /proc."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat.rpartition(")")[2].split()  # a name may hold anything, brackets included
+    if fields[_STATE_FIELD - 3] in _DEAD:
+        return None
+    return Process(pid, int(fields[_START_FIELD - 3]))
+
+
+def first_process(container: str) -> Process | None:
+    """The first process of a container by its full id, found by control group. Reads all of /proc.
+
+    For the one case that the engine does not tell: a container that it cannot inspect.
+    """
+    found: list[Process] = []
+    for folder in _PROC.iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            inside = container in (folder / "cgroup").read_text(errors="replace")
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if inside and (process := live_process(int(folder.name))) is not None:
+            found.append(process)
+    return min(found, key=lambda process: (process.start_ticks, process.pid), default=None)
+
+
+async def wait_end(process: Process, read: Callable[[int], Awaitable[Process | None]]) -> None:
+    """Return when the process is gone. `read` is `live_process` off the event loop."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    async with _held(process, read) as descriptor:
+        if descriptor is None:
+            return
+        loop.add_reader(descriptor, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(descriptor)
+
+
+async def send_signal(
+    process: Process, number: int, read: Callable[[int], Awaitable[Process | None]]
+) -> None:
+    """Send a signal; nothing happens when the process is gone. Raises PermissionError."""
+    async with _held(process, read) as descriptor:
+        if descriptor is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, number)
+
+
+@contextlib.asynccontextmanager
+async def _held(
+    process: Process, read: Callable[[int], Awaitable[Process | None]]
+) -> AsyncIterator[int | None]:
+    """A descriptor that stands for this process and no later one of its id; None when it is gone.
+
+    What is read once the descriptor is open is about it, or it has ended and the descriptor
+    says so.
+    """
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        yield None
+        return
+    try:
+        yield descriptor if await read(process.pid) == process else None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,192 @@
+"""What the sessions of a host use, as the kernel's control groups count it.
+
+Each run of a container has a control group of its own, which the engine removes a moment after
+the end of the run. So each is read as soon as it is known, then again and again by one task, and
+once more as soon as its first process has ended. Where that comes too late, what the run used
+since the last reading is missing: SAMPLE_SECONDS at most, YOUNG_SAMPLE_SECONDS of a short run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from agent.domain.history import Usage
+from agent.domain.session import Process
+from agent.kernel.processes import live_process
+from tiltyard.runtime.clock import Clock
+
+SAMPLE_SECONDS = 5.0
+YOUNG_SAMPLE_SECONDS = 1.0
+"""For a run that is younger than SAMPLE_SECONDS: many crash before there would be a sample."""
+THREADS = 2
+"""One for the round over all, 0.1 s for 1,000 sessions; what has ended does not wait for it."""
+
+_CGROUP = Path("/sys/fs/cgroup")
+_PROC = Path("/proc")
+
+T = TypeVar("T")
+
+
+class Counter(NamedTuple):
+    """A number in a file of a control group: all of it, or what stands behind a key."""
+
+    path: Path
+    key: str = ""
+    per_second: int = 1
+
+    def read(self) -> int | None:
+        """The number; None when there is none (any more). Blocks."""
+        try:
+            text = self.path.read_text("ascii")
+            if self.key:
+                text = dict(line.split() for line in text.splitlines())[self.key]
+            return int(text)
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def seconds(self) -> float | None:
+        """The number as a time; None when there is none (any more). Blocks."""
+        number = self.read()
+        return None if number is None else number / self.per_second
+
+
+class Counters(NamedTuple):
+    """Where the kernel counts for one run of a container."""
+
+    cpu_seconds: Counter | None
+    peak_memory_bytes: Counter | None
+    oom_kills: Counter | None
+
+    def read(self) -> Usage:
+        """What the run has used up to now. Blocks."""
+        return Usage(
+            cpu_seconds=self.cpu_seconds and self.cpu_seconds.seconds(),
+            peak_memory_bytes=self.peak_memory_bytes and self.peak_memory_bytes.read(),
+            oom_kills=self.oom_kills and self.oom_kills.read(),
+        )
+
+
+def counters_of(groups: str, root: Path = _CGROUP) -> Counters:
+    """Where to read, by a process's /proc/<pid>/cgroup and what is mounted at `root`.
+
+    Of version 1 there is a line for each set of controllers, each with a folder of its own; of
+    version 2 there is one line that names none. A machine may have both, and a controller is then
+    of one of them. What is in the root group is not a container's.
+    """
+    found: dict[str, str] = {}
+    for line in groups.splitlines():
+        _, names, group = line.split(":", 2)
+        if group != "/":
+            found |= dict.fromkeys(names.split(","), group.lstrip("/"))
+    cpu = peak = oom = None
+    if "" in found:
+        unified = root / found[""]
+        cpu = Counter(unified / "cpu.stat", "usage_usec", per_second=10**6)
+        peak = Counter(unified / "memory.peak")
+        oom = Counter(unified / "memory.events", "oom_kill")
+    if "cpuacct" in found:
+        cpu = Counter(root / "cpuacct" / found["cpuacct"] / "cpuacct.usage", per_second=10**9)
+    if "memory" in found:
+        folder = root / "memory" / found["memory"]
+        peak = Counter(folder / "memory.max_usage_in_bytes")
+        oom = Counter(folder / "memory.oom_control", "oom_kill")
+    return Counters(cpu, peak, oom)
+
+
+def find_counters(process: Process) -> Counters | None:
+    """Where the kernel counts for a process; None when it has ended. Blocks."""
+    try:
+        groups = (_PROC / str(process.pid) / "cgroup").read_text()
+    except OSError:
+        return None
+    return counters_of(groups) if live_process(process.pid) == process else None
+
+
+class _Run(NamedTuple):
+    """A run that is watched: where to read, since when (monotonic seconds), what it has used."""
+
+    counters: Counters
+    since: float
+    usage: Usage
+
+
+class UsageMeter:
+    """Reads what the runs that it was told to watch use, on threads of its own.
+
+    A run is named by its container's first process.
+    """
+
+    def __init__(
+        self, clock: Clock, find: Callable[[Process], Counters | None] = find_counters
+    ) -> None:
+        self._clock = clock
+        self._find = find
+        self._pool = ThreadPoolExecutor(THREADS, "usage")
+        self._reading: set[asyncio.Future[Any]] = set()
+        self._watched: dict[Process, _Run] = {}
+
+    async def run(self) -> None:
+        """Read all again and again, and the young more often, for ever."""
+        all_each = round(SAMPLE_SECONDS / YOUNG_SAMPLE_SECONDS)
+        for number in itertools.count(1):
+            await self._clock.sleep(YOUNG_SAMPLE_SECONDS)
+            young_since = self._clock.monotonic() - SAMPLE_SECONDS
+            counters = {
+                process: run.counters
+                for process, run in self._watched.items()
+                if number % all_each == 0 or run.since > young_since
+            }
+            if counters:
+                for process, usage in (await self._do(partial(_read_all, counters))).items():
+                    self._note(process, usage)
+
+    async def watch(self, process: Process) -> None:
+        """Read what this run uses from now on; nothing happens when it has ended already."""
+        if process in self._watched:
+            return
+        found = await self._do(partial(self._find_and_read, process))
+        if found is not None:
+            counters, usage = found
+            self._watched.setdefault(process, _Run(counters, self._clock.monotonic(), usage))
+
+    async def read(self, process: Process, *, last: bool = False) -> Usage:
+        """What a run has used, read once more if that can be; after the `last` it is forgotten."""
+        if process not in self._watched:
+            return Usage()
+        usage = await self._do(self._watched[process].counters.read)
+        self._note(process, usage)
+        run = self._watched.get(process)
+        if last:
+            self._watched.pop(process, None)
+        return usage if run is None else run.usage
+
+    async def close(self) -> None:
+        """Wait for a reading under way."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        await asyncio.gather(*self._reading, return_exceptions=True)
+
+    def _find_and_read(self, process: Process) -> tuple[Counters, Usage] | None:
+        counters = self._find(process)
+        return None if counters is None else (counters, counters.read())
+
+    def _note(self, process: Process, usage: Usage) -> None:
+        run = self._watched.get(process)
+        if run is not None:
+            self._watched[process] = run._replace(usage=run.usage | usage)
+
+    async def _do(self, read: Callable[[], T]) -> T:
+        """Read on a thread; a cancelled wait does not cut a reading off."""
+        reading = asyncio.get_running_loop().run_in_executor(self._pool, read)
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
+        return await asyncio.shield(reading)
+
+
+def _read_all(counters: dict[Process, Counters]) -> dict[Process, Usage]:
+    return {process: each.read() for process, each in counters.items()}

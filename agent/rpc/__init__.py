@@ -1,0 +1,1 @@
+"""AgentService: protobuf in and out, mutual TLS, enrolment."""

@@ -1,0 +1,153 @@
+"""Enrolling this host: a one-time token and a signing request for a certificate.
+
+The token goes on with the fingerprint of the control plane's authority. Nobody is told the token
+before the authority was compared with that, and the connection by which it goes is one that the
+authority's own enrolment listener answers: no host's certificate has its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import ssl
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from agent.rpc.identity import Identity, UnfitIdentity, make_request
+from tiltyard.runtime.unreachable import why
+
+ENROLMENT_HOST = "enrolment.tiltyard.internal"
+"""The name in the certificate of the listener, wherever it is reached."""
+FORMAT = 1
+"""Of what is sent, and of the answers that can be read; where none stands it is 1."""
+TIMEOUT_SECONDS = 20.0
+LARGEST_ANSWER = 64 * 1024
+
+_TOKEN = re.compile(r"(ty_[0-9a-f]{16}_[0-9a-f]{72})\.([0-9a-f]{64})", re.ASCII)
+
+
+class NotEnrolled(Exception):
+    """The host was not enrolled; the text says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token for one host, and the SHA-256 of the authority it is for."""
+
+    text: str = field(repr=False)
+    fingerprint: str
+
+    @classmethod
+    def parse(cls, text: str) -> Token:
+        """Read a token; NotEnrolled when it is none."""
+        found = _TOKEN.fullmatch(text.strip())
+        if found is None:
+            raise NotEnrolled("this is no enrolment token: `agent token` prints one")
+        return cls(found[1], found[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """Who this host is from now on."""
+
+    identity: Identity
+    name: str
+    region: str
+    node_pool: str
+
+
+async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> Enrolled:
+    """Have this host enrolled; `wanted` has its name and address. NotEnrolled when it is not."""
+    address = _checked(url)
+    key, request = make_request()
+    async with aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS), trust_env=False
+    ) as http:
+        found = await _ask(http, address, {}, _trusting_nobody())
+        authority = _compared(str(found.get("authority", "")), token)
+        body = {"format": FORMAT, "token": token.text, "request": request.decode(), **wanted}
+        answer = await _ask(http, address, body, ssl.create_default_context(cadata=authority))
+    try:
+        identity = Identity(key, answer["certificate"].encode(), authority.encode())
+        identity.check(now)
+        return Enrolled(identity, answer["name"], answer["region"], answer["nodePool"])
+    except (AttributeError, KeyError) as error:
+        raise NotEnrolled(f"{address} answered something else") from error
+    except UnfitIdentity as error:
+        raise NotEnrolled(
+            f"the certificate that {address} gave cannot be used: {error}"
+        ) from error
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
+        raise NotEnrolled(f"{url} has not the form https://HOST:7443")
+    return f"https://{parts.netloc}/enrol"
+
+
+def _compared(authority: str, token: Token) -> str:
+    """Give the certificate that the token names, as PEM text; one with more behind it is refused.
+
+    Older Pythons stop reading PEM at the padding: what stands behind was not compared.
+    """
+    try:
+        certificate = ssl.PEM_cert_to_DER_cert(authority)
+    except ValueError:
+        certificate = b""
+    alone = ssl.DER_cert_to_PEM_cert(certificate)
+    named = hashlib.sha256(certificate).hexdigest() == token.fingerprint
+    if not named or authority.split() != alone.split():
+        raise NotEnrolled(
+            "whoever answers there is not the control plane that the token is of: nothing was told"
+        )
+    return alone
+
+
+def _trusting_nobody() -> ssl.SSLContext:
+    """For what everybody may know, and is compared with the fingerprint."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _ask(
+    http: aiohttp.ClientSession, address: str, body: dict[str, Any], tls: ssl.SSLContext
+) -> dict[str, Any]:
+    tls.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        async with http.post(
+            address, json=body, ssl=tls, server_hostname=ENROLMENT_HOST, allow_redirects=False
+        ) as response:
+            if not 0 < (response.content_length or 0) <= LARGEST_ANSWER:
+                raise NotEnrolled(f"{address} answered something else")
+            answer = _read(await response.read())
+            if response.status >= 400:
+                told = answer.get("details") or response.reason
+                if response.status == HTTPStatus.UNAUTHORIZED:
+                    told = f"{told}: it was used, has expired, or is no longer good: make another"
+                raise NotEnrolled(f"{address} refused: {response.status} {told}")
+            if answer.get("format", 1) != FORMAT:
+                raise NotEnrolled(f"{address} is of another version: this agent knows {FORMAT}")
+            return answer
+    except TimeoutError as error:
+        raise NotEnrolled(f"{address} did not answer within {TIMEOUT_SECONDS:g} s") from error
+    except (aiohttp.ClientError, UnicodeError) as error:  # the latter of a name that is none
+        raise NotEnrolled(f"cannot reach {address}: {why(error)}") from error
+
+
+def _read(body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        answer = None
+    return answer if isinstance(answer, dict) else {}

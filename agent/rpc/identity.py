@@ -1,0 +1,240 @@
+"""Who this host is to its control plane: a key made here, and the certificate signed for it.
+
+Key, certificate and the authority's certificate are one file, replaced whole, so that they always
+belong together. The key never leaves the host, and a renewed certificate has another one. While
+one authority takes the place of another, both are trusted: the second stands in the same file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from agent.domain.errors import InvalidArgument
+from agent.state.atomic_file import disk, write
+
+FILE = "identity.pem"
+"""In the state directory."""
+
+MAX_BYTES = 64 * 1024
+
+_TRUSTED_TOO = b"TILTYARD TRUSTED AUTHORITY"
+"""Label of the second authority: who does not know it reads an identity with the first alone."""
+_LABELLED = re.compile(
+    rb"-----BEGIN %b-----.*?-----END %b-----\n?" % (_TRUSTED_TOO, _TRUSTED_TOO), re.DOTALL
+)
+
+_UNREADABLE = (
+    TypeError,
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.ExtensionNotFound,
+)
+"""What `cryptography` says of texts in which a bit has changed."""
+
+
+class UnfitIdentity(ValueError):
+    """Key, certificate and authority do not go together; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """PEM texts of a key, the certificate for it, and the authority that signed that.
+
+    `trusted_too` is one more whose control plane may call, or empty.
+    """
+
+    key: bytes = field(repr=False)
+    certificate: bytes
+    authority: bytes
+    trusted_too: bytes = b""
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """Read an identity; None when there is none. OSError or UnfitIdentity. Blocks."""
+        try:
+            with path.open("rb") as file:
+                text = file.read(MAX_BYTES)
+        except FileNotFoundError:
+            return None
+        try:
+            key = serialization.load_pem_private_key(text, None)
+            certificate, authority = x509.load_pem_x509_certificates(text)
+            too = b"".join(_LABELLED.findall(text)).replace(_TRUSTED_TOO, b"CERTIFICATE")
+            trusted_too = _pem(x509.load_pem_x509_certificate(too)) if too else b""
+        except _UNREADABLE as error:
+            raise UnfitIdentity(f"{path} is damaged") from error
+        return cls(_key_pem(key), _pem(certificate), _pem(authority), trusted_too)
+
+    def save(self, path: Path) -> None:
+        """Put it in its place, for the user whose folder that is. DiskFull. Blocks."""
+        with disk(path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            text = self.key + self.certificate + self.authority
+            text += self.trusted_too.replace(b"CERTIFICATE", _TRUSTED_TOO)
+            folder = path.parent.stat()
+            # Whoever enrols may be root, and the agent another user.
+            owner = (folder.st_uid, folder.st_gid) if os.geteuid() == 0 else None
+            write(path, text, 0o600, owner=owner)
+
+    def trusting(self, authorities: bytes) -> Identity:
+        """Give the same with one or two authorities, the one that signed the certificate first.
+
+        UnfitIdentity when they are none; whether they go with the certificate is for `check`.
+        """
+        try:
+            first, *others = x509.load_pem_x509_certificates(authorities)
+            of_authority = [_is_authority(certificate) for certificate in (first, *others)]
+        except _UNREADABLE as error:
+            raise UnfitIdentity("the authorities are none") from error
+        if not all(of_authority) or len(others) > 1:
+            raise UnfitIdentity("the authorities are none, or more than two")
+        return replace(self, authority=_pem(first), trusted_too=b"".join(map(_pem, others)))
+
+    def check_same_host(self, renewed: Identity, now: float) -> None:
+        """Check that this host may be `renewed` from now on, in Unix time; UnfitIdentity else."""
+        if renewed.check(now) != self.uri:
+            raise UnfitIdentity("it names another host")
+
+    def check(self, now: float) -> str:
+        """Give the URI that the certificate names; UnfitIdentity when it is not good now."""
+        try:
+            leaf = x509.load_pem_x509_certificate(self.certificate)
+            authority = x509.load_pem_x509_certificate(self.authority)
+            key = serialization.load_pem_private_key(self.key, None)
+            uri = _uri(leaf)
+        except _UNREADABLE as error:
+            raise UnfitIdentity("it is not a certificate for a host") from error
+        if not _has_signed(authority, leaf):
+            raise UnfitIdentity("another authority has signed it")
+        if leaf.public_key() != key.public_key():
+            raise UnfitIdentity("it is for another key")
+        if not leaf.not_valid_before_utc <= _time(now) <= leaf.not_valid_after_utc:
+            raise UnfitIdentity("it is not valid now: look at the clocks of both machines")
+        return uri
+
+    @property
+    def trusted(self) -> bytes:
+        """The authorities whose control plane may call, as PEM text."""
+        return self.authority + self.trusted_too
+
+    @property
+    def uri(self) -> str:
+        """The URI that the certificate names; UnfitIdentity when it names none."""
+        try:
+            return _uri(x509.load_pem_x509_certificate(self.certificate))
+        except _UNREADABLE as error:
+            raise UnfitIdentity("it is not a certificate for a host") from error
+
+    @property
+    def expire_time(self) -> float:
+        """When the certificate ends, in Unix time."""
+        leaf = x509.load_pem_x509_certificate(self.certificate)
+        return leaf.not_valid_after_utc.timestamp()
+
+
+def make_request() -> tuple[bytes, bytes]:
+    """Make a key on P-256 and a signing request for it that says nothing else, as PEM texts."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+    signed = request.sign(key, hashes.SHA256())
+    return _key_pem(key), signed.public_bytes(serialization.Encoding.PEM)
+
+
+class HostIdentity:
+    """The identity of a running agent, and its renewal."""
+
+    def __init__(
+        self,
+        state_dir: Path,
+        run: Callable[..., Awaitable[Any]],
+        time: Callable[[], float],
+    ) -> None:
+        """Read and write by `run`, which does elsewhere what blocks; `time` is Unix time."""
+        self.path = state_dir / FILE
+        self.run = run
+        self._time = time
+        self._asked: bytes | None = None
+
+    async def request(self) -> bytes:
+        """Make a key, in place of one that was asked for before, and give the signing request."""
+        await self._current()
+        self._asked, request = make_request()
+        return request
+
+    async def install(self, certificate: bytes, authorities: bytes = b"") -> None:
+        """Be that, and trust those, from the next connection on. Idempotent.
+
+        What is empty stays as it is. InvalidArgument when the certificate is not for this host and
+        the key that was made last, or not of the first of the authorities.
+        """
+        current = await self._current()
+        try:
+            renewed = current.trusting(authorities) if authorities else current
+            if certificate not in {b"", current.certificate}:
+                if self._asked is None:
+                    raise InvalidArgument("certificate", "none was asked for")
+                renewed = replace(renewed, key=self._asked, certificate=certificate)
+            if renewed == current:
+                return
+            current.check_same_host(renewed, self._time())
+        except UnfitIdentity as error:
+            raise InvalidArgument("certificate", str(error)) from error
+        await self.run(renewed.save, self.path)
+        if renewed.key == self._asked:  # else another was asked for meanwhile
+            self._asked = None
+
+    async def _current(self) -> Identity:
+        try:
+            current: Identity | None = await self.run(Identity.read, self.path)
+        except (OSError, UnfitIdentity) as error:
+            raise InvalidArgument("the call", f"its identity cannot be read: {error}") from error
+        if current is None:
+            raise InvalidArgument("the call", "this host is not enrolled")
+        return current
+
+
+def _key_pem(key: Any) -> bytes:
+    return key.private_bytes(  # type: ignore[no-any-return]
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _has_signed(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, *_UNREADABLE):
+        return False
+    return True
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+def _uri(certificate: x509.Certificate) -> str:
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    [uri] = names.get_values_for_type(x509.UniformResourceIdentifier)
+    return uri
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

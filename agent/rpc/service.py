@@ -1,0 +1,338 @@
+"""Protobuf in, protobuf out: AgentService over the agent's parts.
+
+Handlers hold no `try`: the decorators of `statuses.py` turn errors into gRPC statuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from agent.artifacts.fetching import Artifacts, checked_path
+from agent.changes.feed import Changes, Feed
+from agent.domain.engine import Credentials, Engine, name_of
+from agent.domain.errors import ContainerGone, ImageInUse, InvalidArgument, SessionLive
+from agent.domain.session import EndReason, Session
+from agent.images.images import Images
+from agent.logs import reading as logs
+from agent.logs.readers import LogReaders
+from agent.metrics.instruments import Metrics
+from agent.rpc import image_wire, wire
+from agent.rpc.identity import HostIdentity
+from agent.rpc.statuses import Context, answers, streams
+from agent.sessions import sealed_report
+from agent.sessions.host import HostReport
+from agent.sessions.manager import SessionManager
+from agent.sessions.warm_pools import WarmPools
+from agent.state.record import Records
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.runtime.clock import Clock, rest_after
+
+HEARTBEAT_SECONDS = 2.0
+BATCH_BYTES = 1024 * 1024
+"""Of sessions in one message, however many were asked for."""
+PAGE_DEFAULT = 100
+PAGE_LARGEST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the handlers speak to."""
+
+    sessions: SessionManager
+    warm_pools: WarmPools
+    images: Images
+    artifacts: Artifacts
+    engine: Engine
+    records: Records
+    clock: Clock
+    feed: Feed
+    describe_host: Callable[[], HostReport]
+    identity: HostIdentity
+    metrics: Metrics
+
+
+class AgentService(agent_pb2_grpc.AgentServiceServicer):
+    """AgentService of agent.proto."""
+
+    def __init__(self, services: Services) -> None:
+        self._parts = services
+        self._log_readers = LogReaders()
+        self.metrics, self.clock = services.metrics, services.clock
+
+    @answers
+    async def GetHost(self, request: pb.GetHostRequest, context: Context) -> pb.GetHostResponse:
+        """Tell what the host is and has."""
+        feed = self._parts.feed
+        return pb.GetHostResponse(
+            host=wire.host_to_proto(self._parts.describe_host()),
+            incarnation=feed.incarnation,
+            sequence=feed.sequence,
+            reconciled=self._parts.sessions.reconciled,
+        )
+
+    @streams
+    async def Watch(
+        self, request: pb.WatchRequest, context: Context
+    ) -> AsyncGenerator[pb.WatchResponse]:
+        """Stream a snapshot, then changes."""
+        feed, clock = self._parts.feed, self._parts.clock
+        acked = request.acked_sequence if request.incarnation == feed.incarnation else 0
+        with feed.subscribe() as subscription:
+            messages = self._snapshot(acked)
+            for message in messages:
+                yield message
+            while not (changes := await subscription.take(HEARTBEAT_SECONDS)).end:
+                reached, began = messages[-1].sequence, clock.monotonic()
+                messages = self._news(changes)
+                # What a host lends is counted over all that lives; silence costs it sessions.
+                rest = rest_after(clock.monotonic() - began, HEARTBEAT_SECONDS / 2)
+                for message in messages[:-1]:
+                    # Whoever is cut off in between must not take the rest for heard.
+                    message.sequence = message.sequence if changes.snapshot else reached
+                for message in messages:
+                    yield message
+                await clock.sleep(rest)
+
+    @answers
+    async def StartSession(
+        self, request: pb.StartSessionRequest, context: Context
+    ) -> pb.StartSessionResponse:
+        """Start a session or join its start."""
+        session = await self._parts.sessions.start(
+            request.internal_id, wire.spec_from_proto(request.spec)
+        )
+        return pb.StartSessionResponse(
+            session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
+        )
+
+    @answers
+    async def StopSession(
+        self, request: pb.StopSessionRequest, context: Context
+    ) -> pb.StopSessionResponse:
+        """Stop a session and wait for its end."""
+        session = await self._parts.sessions.stop(
+            request.internal_id, _asked_reason(request.reason), discard=request.discard
+        )
+        return pb.StopSessionResponse(
+            session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
+        )
+
+    @answers
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Context
+    ) -> pb.GetSessionResponse:
+        """Read one session."""
+        session = self._parts.sessions.life(request.internal_id).session
+        return pb.GetSessionResponse(
+            session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
+        )
+
+    @answers
+    async def ListSessions(
+        self, request: pb.ListSessionsRequest, context: Context
+    ) -> pb.ListSessionsResponse:
+        """Read a page of sessions."""
+        if request.page_size < 0:
+            raise InvalidArgument("page_size", "it is negative")
+        size = min(request.page_size or PAGE_DEFAULT, PAGE_LARGEST)
+        after = wire.page_from_token(request.page_token)
+        found = [
+            session
+            for session in self._parts.sessions.all()
+            if (session.create_time, session.internal_id) > after
+            and not (request.live_only and session.state.ended)
+        ]
+        page = next(wire.batches(found[:size], limit=BATCH_BYTES), pb.SessionBatch()).sessions
+        return pb.ListSessionsResponse(
+            sessions=page,
+            next_page_token=wire.page_to_token(found[len(page) - 1])
+            if len(page) < len(found)
+            else "",
+            incarnation=self._parts.feed.incarnation,
+        )
+
+    @streams
+    async def StreamLogs(
+        self, request: pb.StreamLogsRequest, context: Context
+    ) -> AsyncGenerator[pb.StreamLogsResponse]:
+        """Stream a session's output."""
+        life = self._parts.sessions.life(request.internal_id)
+        parts = self._parts
+        follow = request.follow
+        with self._log_readers.taken(life.session, follow=follow):
+            output = logs.read(parts.engine, parts.records, parts.clock, life, follow=follow)
+            async with aclosing(output) as chunks:
+                async for chunk in chunks:
+                    self.metrics.log_bytes.inc(len(chunk))
+                    yield pb.StreamLogsResponse(data=chunk)
+
+    @answers
+    async def GetReport(
+        self, request: pb.GetReportRequest, context: Context
+    ) -> pb.GetReportResponse:
+        """Read how a session ended."""
+        life = self._parts.sessions.life(request.internal_id)
+        return wire.report_to_proto(
+            *await sealed_report.read(self._parts.records, self._parts.clock, life)
+        )
+
+    @answers
+    async def FetchArtifact(  # type: ignore[override]  # gRPC takes a coroutine that writes, too
+        self, request: pb.FetchArtifactRequest, context: Context
+    ) -> None:
+        """Stream a file or folder of an ended session.
+
+        It writes by itself, so that it knows how long a caller takes over a chunk.
+        """
+        path = checked_path(request.path)
+        session = self._parts.sessions.life(request.internal_id).session
+        if not session.state.ended:
+            raise SessionLive(session.internal_id)
+        container = name_of(session)
+        if session.container_removed:
+            raise ContainerGone(container)
+
+        async def send(chunk: bytes) -> None:
+            await context.write(pb.FetchArtifactResponse(data=chunk))
+            self.metrics.artifact_bytes.inc(len(chunk))
+
+        account = session.spec.identity.account
+        await self._parts.artifacts.fetch(container, path, send, account=account)
+
+    @streams
+    async def PullImage(
+        self, request: pb.PullImageRequest, context: Context
+    ) -> AsyncGenerator[pb.PullImageResponse]:
+        """Pull an image and stream the progress."""
+        credentials = None
+        if request.HasField("credentials"):
+            credentials = Credentials(request.credentials.username, request.credentials.password)
+        async with aclosing(self._parts.images.pull(request.image, credentials)) as steps:
+            async for progress in steps:
+                yield wire.progress_to_proto(progress)
+        yield pb.PullImageResponse(done=True)
+
+    @answers
+    async def ClaimSession(
+        self, request: pb.ClaimSessionRequest, context: Context
+    ) -> pb.ClaimSessionResponse:
+        """Claim a standby."""
+        session = await self._parts.warm_pools.claim(
+            request.internal_id, wire.claim_from_proto(request)
+        )
+        return pb.ClaimSessionResponse(
+            session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
+        )
+
+    @streams
+    async def ListImages(
+        self, request: pb.ListImagesRequest, context: Context
+    ) -> AsyncGenerator[pb.ListImagesResponse]:
+        """Read which images are on the host and on their way."""
+        images = self._parts.images
+        for part in image_wire.images_to_proto(images.here, await images.sizes(), images.pulls):
+            yield part
+
+    @answers
+    async def RemoveImage(
+        self, request: pb.RemoveImageRequest, context: Context
+    ) -> pb.RemoveImageResponse:
+        """Remove an image that nothing uses."""
+        if self._parts.sessions.uses_image(request.image):
+            raise ImageInUse(request.image, "a session uses it, or its container is kept")
+        if self._parts.warm_pools.uses_image(request.image):
+            raise ImageInUse(request.image, "the standbys of a warm pool start from it")
+        await self._parts.images.remove(request.image)
+        return pb.RemoveImageResponse()
+
+    @answers
+    async def SetWarmPool(
+        self, request: pb.SetWarmPoolRequest, context: Context
+    ) -> pb.SetWarmPoolResponse:
+        """Set what a warm pool is, and how large."""
+        await self._parts.warm_pools.set(wire.pool_from_proto(request))
+        return pb.SetWarmPoolResponse()
+
+    @answers
+    async def SetDrain(self, request: pb.SetDrainRequest, context: Context) -> pb.SetDrainResponse:
+        """Begin or call off a drain."""
+        order = wire.drain_order_from_proto(request)
+        empty_time, sessions = await self._parts.sessions.set_drain(order)
+        response = pb.SetDrainResponse(sessions=sessions)
+        if empty_time is not None:
+            response.empty_time.FromNanoseconds(round(empty_time * 1e9))
+        return response
+
+    @answers
+    async def RenewCertificate(
+        self, request: pb.RenewCertificateRequest, context: Context
+    ) -> pb.RenewCertificateResponse:
+        """Make a key and ask for a certificate, or install the one for it, and whom to trust."""
+        identity = self._parts.identity
+        asked = b""
+        if request.certificate or request.authorities:
+            await identity.install(request.certificate, request.authorities)
+        else:
+            asked = await identity.request()
+        return pb.RenewCertificateResponse(signing_request=asked, takes_authorities=True)
+
+    def _snapshot(self, acked: int) -> list[pb.WatchResponse]:
+        """All that a new watcher is told, as of one moment."""
+        told = [
+            session
+            for session in self._parts.sessions.settled()
+            if not (session.state.ended and session.sequence <= acked)
+        ]
+        reconciled = self._parts.sessions.reconciled
+        return [
+            self._message(snapshot_begin=pb.SnapshotBegin()),
+            *self._image_messages(),
+            self._host_message(),
+            *self._batches(told),
+            self._message(snapshot_end=pb.SnapshotEnd(reconciled=reconciled)),
+        ]
+
+    def _news(self, changes: Changes) -> list[pb.WatchResponse]:
+        """What a watcher is told of changes; a heartbeat when there are none."""
+        if changes.snapshot:
+            return self._snapshot(acked=0)
+        # The host goes first: who has seen a sequence has seen what the host lends by then.
+        news = self._image_messages() if changes.images else []
+        news += [self._host_message(changes.sessions)] if changes.host else []
+        news += self._batches(changes.sessions)
+        return news or [self._message(heartbeat=pb.Heartbeat())]
+
+    def _image_messages(self) -> list[pb.WatchResponse]:
+        batches = image_wire.image_batches(self._parts.images.here)
+        return [self._message(images=batch) for batch in batches]
+
+    def _host_message(self, coming: tuple[Session, ...] = ()) -> pb.WatchResponse:
+        """The host; it has counted the sessions that are told of after it, too."""
+        host = wire.host_to_proto(self._parts.describe_host())
+        host.starting.extend(session.internal_id for session in coming)
+        return self._message(host=host)
+
+    def _batches(self, sessions: list[Session] | tuple[Session, ...]) -> list[pb.WatchResponse]:
+        return [
+            self._message(sessions=batch) for batch in wire.batches(sessions, limit=BATCH_BYTES)
+        ]
+
+    def _message(self, **event: Any) -> pb.WatchResponse:
+        feed = self._parts.feed
+        return pb.WatchResponse(incarnation=feed.incarnation, sequence=feed.sequence, **event)
+
+
+def _asked_reason(reason: pb.EndReason.ValueType) -> EndReason:
+    allowed = {
+        pb.END_REASON_UNSPECIFIED: EndReason.STOPPED,
+        pb.END_REASON_STOPPED: EndReason.STOPPED,
+        pb.END_REASON_DRAIN: EndReason.DRAIN,
+        pb.END_REASON_HOST_LOST: EndReason.HOST_LOST,
+    }
+    if reason not in allowed:
+        raise InvalidArgument("reason", "a caller cannot give this reason")
+    return allowed[reason]

@@ -1,0 +1,118 @@
+"""Errors on the way out: one table from reason to gRPC status, and who applies it."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, NoReturn
+
+import grpc
+
+from agent.domain.errors import AgentError, ErrorReason
+from tiltyard.runtime.logging.context import bind
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+ERROR_REASON_KEY = "tiltyard-error-reason"
+REQUEST_KEY = "tiltyard-request"
+"""The UUID of the request that the control plane was sent, for the log alone."""
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+
+GRPC_CODES: dict[ErrorReason, grpc.StatusCode] = {
+    ErrorReason.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
+    ErrorReason.SESSION_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    ErrorReason.SPEC_CONFLICT: grpc.StatusCode.INVALID_ARGUMENT,
+    ErrorReason.SESSION_STOPPED: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.SESSION_LIVE: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.NO_CAPACITY: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorReason.NO_FREE_PORT: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorReason.PORT_TAKEN: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorReason.PORT_OUT_OF_RANGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorReason.START_QUEUE_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorReason.NOT_RECONCILED: grpc.StatusCode.UNAVAILABLE,
+    ErrorReason.DRAINING: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.IMAGE_MISSING: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.IMAGE_CANNOT_RUN: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.IMAGE_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    ErrorReason.IMAGE_IN_USE: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.REGISTRY_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    ErrorReason.REGISTRY_TIMEOUT: grpc.StatusCode.UNAVAILABLE,
+    ErrorReason.ENGINE_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    ErrorReason.ENGINE_TIMEOUT: grpc.StatusCode.UNAVAILABLE,
+    ErrorReason.ENGINE_ERROR: grpc.StatusCode.INTERNAL,
+    ErrorReason.CANNOT_KILL: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.CONTAINER_GONE: grpc.StatusCode.NOT_FOUND,
+    ErrorReason.PATH_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    ErrorReason.ARTIFACT_TOO_LARGE: grpc.StatusCode.OUT_OF_RANGE,
+    ErrorReason.LOG_GONE: grpc.StatusCode.NOT_FOUND,
+    ErrorReason.DISK_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ErrorReason.STANDBY_NOT_CLAIMABLE: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.STALE_REVISION: grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorReason.UNIMPLEMENTED: grpc.StatusCode.UNIMPLEMENTED,
+    ErrorReason.INTERNAL: grpc.StatusCode.INTERNAL,
+    ErrorReason.NOT_ALLOWED: grpc.StatusCode.PERMISSION_DENIED,
+}
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+async def abort(context: Context, error: AgentError) -> NoReturn:
+    """End a call with an error's status and reason."""
+    await context.abort(
+        GRPC_CODES[error.reason],
+        str(error),
+        trailing_metadata=((ERROR_REASON_KEY, error.reason.name),),
+    )
+
+
+def _log_refusal(method: str, error: AgentError) -> None:
+    log.debug("call refused", method=method, reason=error.reason.name, error=str(error))
+
+
+def _told(context: Context) -> dict[str, str]:
+    """What the log shall carry of a call: the request that it is made for, if that is a UUID."""
+    sent = dict(context.invocation_metadata() or ()).get(REQUEST_KEY, "")
+    return {"request": sent} if isinstance(sent, str) and _UUID.fullmatch(sent) else {}
+
+
+def answers(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Turn errors of a unary handler into statuses; a defect is logged and tells nothing."""
+
+    @functools.wraps(handler)
+    async def answer(self: Any, request: Any, context: Context) -> Any:
+        bind(**_told(context))
+        try:
+            with self.metrics.rpc(handler.__name__, self.clock):
+                return await handler(self, request, context)
+        except AgentError as error:
+            _log_refusal(handler.__name__, error)
+            await abort(context, error)
+        except Exception:
+            log.exception("a call failed by a defect", method=handler.__name__)
+            await abort(context, AgentError())
+
+    return answer
+
+
+def streams(handler: Callable[..., AsyncGenerator[Any]]) -> Callable[..., AsyncGenerator[Any]]:
+    """Turn errors of a streaming handler into statuses, and close it when the caller is gone."""
+
+    @functools.wraps(handler)
+    async def answer(self: Any, request: Any, context: Context) -> AsyncGenerator[Any]:
+        bind(**_told(context))
+        try:
+            with self.metrics.stream(handler.__name__):
+                async with aclosing(handler(self, request, context)) as messages:
+                    async for message in messages:
+                        yield message
+        except AgentError as error:
+            _log_refusal(handler.__name__, error)
+            await abort(context, error)
+        except Exception:
+            log.exception("a call failed by a defect", method=handler.__name__)
+            await abort(context, AgentError())
+
+    return answer

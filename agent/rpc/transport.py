@@ -1,0 +1,248 @@
+"""AgentService on a network: mutual TLS, and only for the control plane.
+
+gRPC itself refuses every handshake without a client's certificate of our authority; `handshakes`
+counts them. Whoever gets through is asked for its name on every call: an authority signs for
+agents, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from agent.rpc.handshakes import Handshakes
+from agent.rpc.identity import HostIdentity, Identity, UnfitIdentity
+from agent.rpc.statuses import Context
+from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+CALLER_URI = b"tiltyard://controlplane"
+MAX_CONNECTIONS = 256
+"""The control plane has one or two. Without a bound strangers take all the agent's open files, and
+with them its engine's socket; what is over it is closed at once."""
+OPTIONS = (
+    ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_metadata_size", 16 * 1024),
+)
+RETRY_SECONDS = 1.0
+"""To look again for an identity, or for the port that another process still has."""
+LOG_SECONDS = 60.0
+"""Refused calls are told of once in this time, with their number."""
+GRACE_SECONDS = 2.0
+"""How long calls under way may take when the agent stops."""
+
+
+class NotYet(Exception):
+    """The port cannot be opened now; the text says why."""
+
+
+class Certificates:
+    """What handshakes are made with: the identity's file as it is now."""
+
+    def __init__(self, path: Path, asked: Callable[[], None]) -> None:
+        """Name the file; made on the event loop, on which `asked` is called for each handshake."""
+        self._path = path
+        self._asked = asked
+        self._loop = asyncio.get_running_loop()
+        self._seen: tuple[int, int] | None = None
+        self._host = ""
+        self.enrolled_again = asyncio.Event()
+        """Set once the host is another one than at first."""
+
+    def load(self) -> grpc.ServerCertificateConfiguration | None:
+        """Read the file if it is another than the last time; NotYet when it cannot be. Blocks."""
+        try:
+            now = self._path.stat()
+            # Its change, not its text's: who could not read it may have been allowed to by now.
+            if (now.st_ino, now.st_ctime_ns) == self._seen:
+                return None
+            self._seen = now.st_ino, now.st_ctime_ns
+            identity = Identity.read(self._path)
+            host = identity.uri if identity is not None else ""
+        except FileNotFoundError:
+            identity = None
+        except (OSError, UnfitIdentity) as error:
+            raise NotYet(str(error)) from error
+        if identity is None:
+            raise NotYet("this host is not enrolled: `tiltyard-agent enrol` does it")
+        self._host, trusted = self._host or host, identity.trusted
+        if host != self._host:
+            self._loop.call_soon_threadsafe(self.enrolled_again.set)
+            trusted = identity.certificate  # which signs nobody's: none is let in before that
+        return grpc.ssl_server_certificate_configuration(
+            [(identity.key, identity.certificate)], trusted
+        )
+
+    def newer(self) -> grpc.ServerCertificateConfiguration | None:
+        """Give what is to be used from now on; None when nothing has changed.
+
+        gRPC asks before every handshake, on threads of its own.
+        """
+        self._loop.call_soon_threadsafe(self._asked)
+        try:
+            return self.load()
+        except NotYet as problem:
+            tell = partial(log.warning, "the last certificate stays in use", error=str(problem))
+            self._loop.call_soon_threadsafe(tell)
+            return None
+
+
+class OnlyTheControlPlane(grpc.aio.ServerInterceptor):
+    """Refuses every call whose certificate does not name the control plane."""
+
+    def __init__(self, clock: Clock, handshakes: Handshakes) -> None:
+        self._clock = clock
+        self._handshakes = handshakes
+        self._refused = 0
+        self._told_at: float | None = None
+
+    async def intercept_service(
+        self,
+        continuation: Callable[
+            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]
+        ],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """Put the question before the method."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        if handler.unary_stream is not None:
+            return grpc.unary_stream_rpc_method_handler(
+                self._stream(handler.unary_stream),
+                handler.request_deserializer,
+                handler.response_serializer,
+            )
+        assert handler.unary_unary is not None, "no method of ours takes a stream"
+        return grpc.unary_unary_rpc_method_handler(
+            self._unary(handler.unary_unary),
+            handler.request_deserializer,
+            handler.response_serializer,
+        )
+
+    def _unary(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        async def answer(request: Any, context: Context) -> Any:
+            await self._admit(context)
+            return await method(request, context)
+
+        return answer
+
+    def _stream(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        async def answer(request: Any, context: Context) -> AsyncGenerator[Any]:
+            await self._admit(context)
+            messages = method(request, context)
+            if inspect.isawaitable(messages):  # it writes by itself
+                await messages
+                return
+            async with aclosing(messages):
+                async for message in messages:
+                    yield message
+
+        return answer
+
+    async def _admit(self, context: Context) -> None:
+        self._handshakes.called(context.peer())
+        names = context.auth_context().get("peer_uri", [])
+        if list(names) == [CALLER_URI]:
+            return
+        self._tell(context.peer(), names)
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the control plane may call")
+
+    def _tell(self, peer: str, names: Any) -> None:
+        self._refused += 1
+        now = self._clock.monotonic()
+        if self._told_at is None or now - self._told_at >= LOG_SECONDS:
+            log.warning("refused calls", count=self._refused, address=peer, name=names)
+            self._refused, self._told_at = 0, now
+
+
+class Transport:
+    """The listener of `rpc_listen`, from the moment that the host is enrolled."""
+
+    def __init__(
+        self,
+        address: str,
+        identity: HostIdentity,
+        clock: Clock,
+        *,
+        add_services: Callable[[grpc.aio.Server], None],
+        options: tuple[tuple[str, int], ...],
+        end_streams: Callable[[], None],
+    ) -> None:
+        """Serve what `add_services` adds; `end_streams` ends those that would go on for ever."""
+        self._address = address
+        self._identity = identity
+        self._clock = clock
+        self._add_services = add_services
+        self._options = options
+        self._end_streams = end_streams
+        self._problem = ""
+        self.handshakes = Handshakes(address, clock)
+        self.serving = asyncio.Event()
+        """Set once the port answers."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What keeps the control plane from calling this host; empty while the port answers."""
+        return (f"not serving at {self._address}: {self._problem}",) if self._problem else ()
+
+    async def run(self) -> None:
+        """Serve until cancelled; wait where the host is not enrolled or the port is taken.
+
+        Once it has enrolled again everybody is hung up on: whoever is connected was let in by an
+        authority that may have been stolen.
+        """
+        while True:
+            server, certificates = await self._opened()
+            log.info("serving", address=self._address)
+            self.serving.set()
+            try:
+                await certificates.enrolled_again.wait()
+                log.info("enrolled again: hanging up on everybody", address=self._address)
+            finally:
+                self._end_streams()
+                await server.stop(GRACE_SECONDS)
+
+    async def _opened(self) -> tuple[grpc.aio.Server, Certificates]:
+        while True:
+            try:
+                opened = await self._open()
+            except NotYet as problem:
+                if str(problem) != self._problem:
+                    self._problem = str(problem)
+                    log.warning("not serving yet", address=self._address, error=self._problem)
+                await self._clock.sleep(RETRY_SECONDS)
+            else:
+                self._problem = ""
+                return opened
+
+    async def _open(self) -> tuple[grpc.aio.Server, Certificates]:
+        certificates = Certificates(self._identity.path, self.handshakes.began)
+        first = await self._identity.run(certificates.load)
+        server = grpc.aio.server(
+            interceptors=[OnlyTheControlPlane(self._clock, self.handshakes)],
+            options=[*self._options, *OPTIONS],
+        )
+        self._add_services(server)
+        credentials = grpc.dynamic_ssl_server_credentials(
+            first,
+            certificates.newer,  # type: ignore[arg-type]  # the stubs lack None
+            require_client_authentication=True,
+        )
+        try:
+            server.add_secure_port(self._address, credentials)
+        except RuntimeError as error:  # whose text tells no cause
+            told = "cannot listen there: `ss -lntp` shows who has the port, if it is another's"
+            raise NotYet(told) from error
+        await server.start()
+        return server, certificates

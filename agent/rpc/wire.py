@@ -1,0 +1,380 @@
+"""Messages of agent.proto as the agent's own data, and back. Refuses what does not fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from agent.domain.engine import PullProgress
+from agent.domain.errors import InvalidArgument
+from agent.domain.history import Run
+from agent.domain.pools import WarmPool
+from agent.domain.session import (
+    EndReason,
+    Identity,
+    NetworkMode,
+    Port,
+    PortRequest,
+    Protocol,
+    Resources,
+    Session,
+    SessionSpec,
+    State,
+)
+from agent.images.images import checked_reference
+from agent.sessions.claims import ClaimRequest, checked_request
+from agent.sessions.host import HostReport
+from agent.sessions.sealed_report import Tail
+from agent.state.drain import DrainOrder
+from agent.state.report import Report
+from tiltyard.agent.v1 import agent_pb2 as pb
+
+FORMAT = 1
+"""Of the messages in agent.proto."""
+LONGEST_ID = 256
+LONGEST_TTL_SECONDS = 8760 * 3600
+LONGEST_DRAIN_SECONDS = 100 * LONGEST_TTL_SECONDS
+LAST_TIMESTAMP = 253_402_300_799
+"""The end of the year 9999, which no Timestamp may pass."""
+LARGEST_PORT = 65535
+MOST_PORTS = 32
+"""Of a session: the engine publishes them one by one, under a lock."""
+
+_STATES = {state: pb.State.Value(f"STATE_{state.name}") for state in State}
+_REASONS = {reason: pb.EndReason.Value(f"END_REASON_{reason.name}") for reason in EndReason}
+_PROTOCOLS = {pb.PROTOCOL_TCP: Protocol.TCP, pb.PROTOCOL_UDP: Protocol.UDP}
+_TO_PROTOCOL = {protocol: number for number, protocol in _PROTOCOLS.items()}
+_MODES = {
+    pb.NETWORK_MODE_BRIDGE: NetworkMode.BRIDGE,
+    pb.NETWORK_MODE_HOST: NetworkMode.HOST,
+}
+
+
+def spec_from_proto(spec: pb.SessionSpec) -> SessionSpec:
+    """Read a spec; InvalidArgument names the field that does not fit."""
+    if spec.format != FORMAT:
+        raise InvalidArgument("spec.format", f"this agent knows {FORMAT}")
+    if spec.network_mode not in _MODES:
+        raise InvalidArgument("spec.network_mode", "it is not set")
+    reservation = _resources(spec.reservation, "spec.reservation")
+    limits = _resources(spec.limits, "spec.limits")
+    if limits.nano_cpus < reservation.nano_cpus or limits.memory_bytes < reservation.memory_bytes:
+        raise InvalidArgument("spec.limits", "they are below the reservation")
+    _refuse_nul("spec.args", spec.args)
+    _refuse_nul("spec.env", [*spec.env.keys(), *spec.env.values()])
+    if any(not name or "=" in name for name in spec.env):
+        raise InvalidArgument("spec.env", "a name is empty or holds '='")
+    if spec.disk_bytes < 0:
+        raise InvalidArgument("spec.disk_bytes", "it is negative")
+    return SessionSpec(
+        identity=_identity(spec.identity, "spec.identity"),
+        image=checked_reference(spec.image),
+        network_mode=_MODES[spec.network_mode],
+        reservation=reservation,
+        limits=limits,
+        args=tuple(spec.args),
+        env=dict(spec.env),
+        restart=spec.restart,
+        ttl=_ttl(spec, "spec.ttl"),
+        ports=_port_requests(spec.ports),
+        disk_bytes=spec.disk_bytes,
+    )
+
+
+def pool_from_proto(request: pb.SetWarmPoolRequest) -> WarmPool:
+    """Read what is asked of a pool; for one without standbys, a spec is not looked at."""
+    if not request.size:
+        return WarmPool(request.pool_id, request.revision, 0)
+    spec = pb.SessionSpec()
+    spec.CopyFrom(request.spec)
+    spec.identity.session_id = request.pool_id  # each standby has its own
+    spec.ClearField("ttl")
+    return WarmPool(
+        request.pool_id,
+        request.revision,
+        request.size,
+        spec_from_proto(spec),
+        request.claim_signal,
+    )
+
+
+def claim_from_proto(request: pb.ClaimSessionRequest) -> ClaimRequest:
+    """Read a claim; InvalidArgument names the field that does not fit."""
+    return ClaimRequest(
+        identity=_identity(request.identity, "identity"),
+        ttl=_ttl(request, "ttl"),
+        request=checked_request(request.request_json),
+        again=request.again,
+    )
+
+
+def session_to_proto(session: Session) -> pb.Session:
+    """Write a session."""
+    message = pb.Session(
+        format=FORMAT,
+        internal_id=session.internal_id,
+        identity=identity_to_proto(session.spec.identity),
+        image=session.spec.image,
+        state=_STATES[session.state],
+        ports=[_port_to_proto(port) for port in session.ports],
+        reservation=resources_to_proto(session.spec.reservation),
+        injected_env=session.injected_env,
+        exit_code=session.exit_code,
+        restart_count=session.restart_count,
+        detail=session.detail,
+        sequence=session.sequence,
+        host=session.host,
+        pid=session.process.pid if session.process else 0,
+        log_sealed=session.log_sealed,
+        create_time=_timestamp(session.create_time),
+        start_time=_timestamp(session.start_time),
+        expire_time=_timestamp(session.deadline.expire_time if session.deadline else None),
+        end_time=_timestamp(session.end_time),
+        ready_time=_timestamp(session.ready_time),
+    )
+    if session.standby is not None:
+        message.warm_pool = session.standby.pool if session.is_standby else ""
+        message.warm_pool_revision = session.standby.revision
+        message.in_doubt = session.is_standby and session.standby.in_doubt
+    if session.end_reason is not None:
+        message.end_reason = _REASONS[session.end_reason]
+    return message
+
+
+def report_to_proto(report: Report, tail: Tail | None) -> pb.GetReportResponse:
+    """Write a report, and what there is of the log."""
+    message = pb.Report(
+        format=FORMAT,
+        internal_id=report.internal_id,
+        state=_STATES[report.state],
+        end_reason=_REASONS[report.end_reason],
+        detail=report.detail,
+        create_time=_timestamp(report.create_time),
+        end_time=_timestamp(report.end_time),
+        exit_code=report.exit_code,
+        signal=report.signal,
+        oom_killed=report.oom_killed,
+        restart_count=report.restart_count,
+        failed_runs=[_failed_run_to_proto(run) for run in report.failed_runs],
+        timeline=[
+            pb.Moment(state=_STATES[moment.state], time=_timestamp(moment.time))
+            for moment in report.timeline
+        ],
+        cpu_time=_duration(report.usage.cpu_seconds),
+        peak_memory_bytes=report.usage.peak_memory_bytes,
+    )
+    if tail is None:
+        return pb.GetReportResponse(report=message)
+    return pb.GetReportResponse(report=message, log=tail.data, log_truncated=tail.cut)
+
+
+def progress_to_proto(progress: PullProgress) -> pb.PullImageResponse:
+    """How far a pull has come, as others see it."""
+    return pb.PullImageResponse(
+        layers=progress.layers,
+        layers_done=progress.layers_done,
+        received_bytes=progress.received_bytes,
+        waiting=progress.waiting,
+    )
+
+
+def drain_order_from_proto(request: pb.SetDrainRequest) -> DrainOrder:
+    """Read an order to drain; InvalidArgument names the field that does not fit."""
+    if not request.HasField("remaining"):
+        return DrainOrder(request.revision, request.draining)
+    remaining = request.remaining.seconds + request.remaining.nanos / 1e9
+    if not 0 <= remaining <= LONGEST_DRAIN_SECONDS:
+        raise InvalidArgument("remaining", "it is negative, or longer than 100 years")
+    ordered_time = None
+    if request.HasField("deadline_time"):
+        ordered_time = request.deadline_time.seconds + request.deadline_time.nanos / 1e9
+        if not 0 <= ordered_time <= LAST_TIMESTAMP:
+            raise InvalidArgument("deadline_time", "it is not a time from 1970 to 9999")
+    return DrainOrder(request.revision, request.draining, remaining, ordered_time)
+
+
+def host_to_proto(report: HostReport) -> pb.Host:
+    """Write a host."""
+    first, last = report.port_range
+    return pb.Host(
+        format=FORMAT,
+        agent_id=report.agent_id,
+        version=report.version,
+        public_address=report.public_address,
+        latency_addresses=report.latency_addresses,
+        capacity=resources_to_proto(report.capacity),
+        reserved=resources_to_proto(report.reserved),
+        free_sessions=report.free_sessions,
+        port_range_first=first,
+        port_range_last=last,
+        free_tcp_ports=report.free_tcp_ports,
+        free_udp_ports=report.free_udp_ports,
+        image_count=report.image_count,
+        tls=report.tls,
+        disk_full=report.disk_full,
+        engine_available=report.engine_available,
+        engine_version=report.engine_version,
+        runc_version=report.runc_version,
+        kernel_version=report.kernel_version,
+        start_slots=report.start_slots,
+        warnings=report.warnings,
+        draining=report.drain.draining,
+        drain_revision=report.drain.revision,
+        drain_time=_timestamp(report.drain.drain_time),
+        warm_pools=[
+            pb.WarmPool(pool_id=pool.pool, revision=pool.revision, size=pool.size)
+            for pool in report.warm_pools
+        ],
+        starting=report.starting,
+    )
+
+
+def identity_to_proto(identity: Identity) -> pb.Identity:
+    """Write an identity."""
+    return pb.Identity(
+        account=identity.account,
+        session_id=identity.session_id,
+        application=identity.application,
+        tag=identity.tag,
+        location=identity.location,
+        labels=identity.labels,
+        external_id=identity.external_id,
+        ticket=bytes.fromhex(identity.ticket),
+    )
+
+
+def resources_to_proto(resources: Resources) -> pb.Resources:
+    """Write an amount of a host."""
+    return pb.Resources(
+        nano_cpus=resources.nano_cpus,
+        memory_bytes=resources.memory_bytes,
+        gpus=resources.gpus,
+    )
+
+
+def batches(sessions: Iterable[Session], *, limit: int) -> Iterator[pb.SessionBatch]:
+    """Sessions in messages of at most `limit` bytes, but for a single one that is larger."""
+    batch, size = pb.SessionBatch(), 0
+    for session in sessions:
+        message = session_to_proto(session)
+        cost = message.ByteSize() + 8
+        if batch.sessions and size + cost > limit:
+            yield batch
+            batch, size = pb.SessionBatch(), 0
+        batch.sessions.append(message)
+        size += cost
+    if batch.sessions:
+        yield batch
+
+
+def page_to_token(last: Session) -> str:
+    """The token of the page after this session."""
+    return f"{last.create_time.hex()}~{last.internal_id}"
+
+
+def page_from_token(token: str) -> tuple[float, str]:
+    """What a page begins after; InvalidArgument for a token that was never given."""
+    if not token:
+        return (-math.inf, "")
+    time, _, internal_id = token.partition("~")
+    try:
+        return (float.fromhex(time), internal_id)
+    except (ValueError, OverflowError):
+        raise InvalidArgument("page_token", "it is not one of this agent") from None
+
+
+def _failed_run_to_proto(run: Run) -> pb.FailedRun:
+    return pb.FailedRun(
+        start_time=_timestamp(run.start_time),
+        end_time=_timestamp(run.end_time),
+        exit_code=run.exit_code,
+        oom_killed=run.oom_killed,
+        restart_delay=_duration(run.delay),
+    )
+
+
+def _timestamp(seconds: float | None) -> Timestamp | None:
+    if seconds is None:
+        return None
+    time = Timestamp()
+    time.FromNanoseconds(round(seconds * 1e9))
+    return time
+
+
+def _duration(seconds: float | None) -> Duration | None:
+    if seconds is None:
+        return None
+    span = Duration()
+    span.FromNanoseconds(round(seconds * 1e9))
+    return span
+
+
+def _identity(identity: pb.Identity, field: str) -> Identity:
+    if not 1 <= len(identity.session_id) <= LONGEST_ID:
+        raise InvalidArgument(f"{field}.session_id", f"it is not 1 to {LONGEST_ID} long")
+    _refuse_nul(field, [identity.session_id, identity.account, identity.application])
+    if not identity.account or not identity.application:
+        raise InvalidArgument(field, "account and application are needed")
+    return Identity(
+        account=identity.account,
+        session_id=identity.session_id,
+        application=identity.application,
+        tag=identity.tag,
+        location=identity.location,
+        labels=dict(identity.labels),
+        external_id=identity.external_id,
+        ticket=identity.ticket.hex(),
+    )
+
+
+def _resources(resources: pb.Resources, field: str) -> Resources:
+    if resources.nano_cpus <= 0 or resources.memory_bytes <= 0 or resources.gpus < 0:
+        raise InvalidArgument(field, "cores and memory must be positive")
+    return Resources(resources.nano_cpus, resources.memory_bytes, resources.gpus)
+
+
+def _ttl(message: pb.SessionSpec | pb.ClaimSessionRequest, field: str) -> float | None:
+    if not message.HasField("ttl"):
+        return None
+    seconds = message.ttl.seconds + message.ttl.nanos / 1e9
+    if not 0 < seconds <= LONGEST_TTL_SECONDS:
+        raise InvalidArgument(field, "it is not positive, or longer than 8760 hours")
+    return seconds
+
+
+def _port_requests(ports: Sequence[pb.PortRequest]) -> tuple[PortRequest, ...]:
+    if len(ports) > MOST_PORTS:
+        raise InvalidArgument("spec.ports", f"there are more than {MOST_PORTS}")
+    requests: list[PortRequest] = []
+    for index, port in enumerate(ports):
+        field = f"spec.ports[{index}]"
+        if port.protocol not in _PROTOCOLS:
+            raise InvalidArgument(field, "its protocol is not set")
+        if not 1 <= port.container_port <= LARGEST_PORT or port.pinned_host_port > LARGEST_PORT:
+            raise InvalidArgument(field, f"a port is not in 1 to {LARGEST_PORT}")
+        if port.tls and port.protocol != pb.PROTOCOL_TCP:
+            raise InvalidArgument(field, "TLS needs TCP")
+        request = PortRequest(
+            port.container_port, _PROTOCOLS[port.protocol], port.tls, port.pinned_host_port
+        )
+        requests.append(request)
+    if len({(request.container, request.protocol) for request in requests}) < len(requests):
+        raise InvalidArgument("spec.ports", "a port is there twice")
+    return tuple(requests)
+
+
+def _port_to_proto(port: Port) -> pb.Port:
+    return pb.Port(
+        container_port=port.container,
+        protocol=_TO_PROTOCOL[port.protocol],
+        host_port=port.host,
+        tls=port.tls,
+    )
+
+
+def _refuse_nul(field: str, texts: Iterable[str]) -> None:
+    if any("\0" in text for text in texts):
+        raise InvalidArgument(field, "it holds a NUL character")

@@ -1,0 +1,99 @@
+"""What an ended session leaves on its host: its container, its log, its report; and how they go.
+
+In this order: the log and the report are sealed, the container is removed, the log is. A session
+has one of these done at a time, and none once it was forgotten; what was broken off is done again,
+from the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from agent.domain.engine import name_of
+from agent.domain.session import Session
+from agent.sessions import ending, sealed_report
+from agent.sessions.host import Host
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+
+class Ended(Protocol):
+    """An ended session whose record can be changed; `Lifecycle` is one.
+
+    `leaving` is held by whoever removes something of it; `gone` is set once nothing is left.
+    """
+
+    leaving: asyncio.Lock
+    gone: asyncio.Event
+
+    @property
+    def session(self) -> Session:
+        """The session as it stands."""
+        ...
+
+    async def save_and_set(self, session: Session) -> None:
+        """Record a change, then tell it."""
+        ...
+
+
+async def seal(host: Host, life: Ended) -> None:
+    """Take the log and the report into the host's keeping, however long that takes."""
+    try:
+        sealed = await ending.seal_log(host, life.session)
+        await host.reach("log.sealed")
+        await sealed_report.seal(host, life.session)
+        await host.reach("report.sealed")
+    finally:
+        host.disks.found_room(life.session.internal_id)
+    await life.save_and_set(
+        life.session.with_changes(log_sealed=sealed, container_removed=not sealed)
+    )
+
+
+def is_at_rest(session: Session) -> bool:
+    """Tell whether an ended session's own task, which writes its record, has done all it does."""
+    return session.process is None and (session.log_sealed or session.container_removed)
+
+
+async def record(life: Ended) -> None:
+    """Record once more what is known of one at rest whose last change found no room."""
+    async with life.leaving:
+        if not life.gone.is_set():
+            await life.save_and_set(life.session)
+
+
+async def remove_container(host: Host, life: Ended) -> None:
+    """Remove the container of a session whose log is sealed; raises the engine's errors."""
+    async with life.leaving:
+        if life.session.container_removed or life.gone.is_set():
+            return
+        await host.engine.remove(name_of(life.session))
+        await host.reach("container.removed")
+        await life.save_and_set(life.session.with_changes(container_removed=True))
+
+
+async def drop_log(host: Host, life: Ended) -> None:
+    """Remove the log of a session whose container is gone; raises DiskFull."""
+    async with life.leaving:
+        if life.gone.is_set():
+            return
+        await host.records.drop_log(life.session.internal_id)
+        await life.save_and_set(life.session.with_changes(log_sealed=False))
+
+
+async def take_back(host: Host, life: Ended, container: str) -> None:
+    """Keep a container, by its id, that turned up after it was given up.
+
+    An engine may come back from a reboot without some of what it had, and then find it. The log
+    is sealed as after any end; a container whose log was sealed before is of no more use. Raises
+    the engine's errors.
+    """
+    session = life.session
+    if session.log_sealed:
+        await host.engine.remove(container)
+        return
+    log.warning("its container turned up after all", session=session.internal_id)
+    await life.save_and_set(session.with_changes(container=container, container_removed=False))
+    await seal(host, life)

@@ -1,0 +1,1 @@
+"""The agent's settings file and the host's policy file."""

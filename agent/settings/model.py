@@ -1,0 +1,284 @@
+"""The agent's settings: one TOML file, every key overridable by environment, read once."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+)
+
+from agent.network import firewall_rules
+from agent.network.tls_certificate import CertificateFiles
+from agent.settings.validation import mistakes_of
+from tiltyard.runtime.settings.mistakes import Mistake, SettingsError, in_order
+from tiltyard.runtime.settings.source import Reading, read_source, unknown_variables
+from tiltyard.runtime.supervision import Supervision, read_supervision
+
+LARGEST_SPOOL_BYTES = 101_000_000
+"""The largest artifact as it waits on disk: bytes that cannot be packed grow by 0.04 %."""
+ENVIRONMENT_PREFIX = "TILTYARD_AGENT_"
+SMALLEST_PORT = 1024
+MOST_CORES = 100_000
+MOST_MEBIBYTES = 1 << 30
+"""No host has as much, and the contract with control planes can say it."""
+DEFAULT_CONFIG = Path("/etc/tiltyard/agent.toml")
+
+_PORT_RANGE = re.compile(r"([0-9]{1,5})-([0-9]{1,5})", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+class ConfigError(SettingsError):
+    """Settings are unknown or do not fit; the text names each and its mend."""
+
+
+def _address(value: str) -> str:
+    return str(ipaddress.ip_address(value))
+
+
+def _absolute(value: Path) -> Path:
+    if not value.is_absolute():
+        raise ValueError("it must be an absolute path")
+    return value
+
+
+def _ipv4(value: str) -> str:
+    return str(ipaddress.IPv4Address(value))
+
+
+def _network(value: str) -> str:
+    return str(ipaddress.ip_network(value))
+
+
+def _service(value: str) -> str:
+    firewall_rules.service(value)
+    return value
+
+
+def _prefix(value: str) -> str:
+    if not _VARIABLE.fullmatch(value):
+        raise ValueError(f"{value!r} cannot begin the name of a variable")
+    return value
+
+
+def _rpc_address(value: str) -> str:
+    if value:
+        host_and_port(value)
+    return value
+
+
+def _port_range(value: str) -> str:
+    ports_of(value)
+    return value
+
+
+def _prefixes(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value:
+        raise ValueError("must name at least one prefix")
+    return value
+
+
+def _public_address(value: Any) -> Any:
+    return value or default_public_address()
+
+
+def _reachable(value: str) -> str:
+    if ipaddress.ip_address(value).is_unspecified:
+        raise ValueError("must be an address that players can reach")
+    return value
+
+
+def _both_or_none(value: Path | None, info: ValidationInfo) -> Path | None:
+    if "tls_certificate" in info.data and (info.data["tls_certificate"] is None) != (
+        value is None
+    ):
+        raise ValueError("goes together with tls_certificate: set both or none")
+    return value
+
+
+def _split(value: Any) -> Any:
+    """Lists come from the environment as words parted by commas."""
+    return [word for word in value.split(",") if word] if isinstance(value, str) else value
+
+
+def ports_of(text: str) -> tuple[int, int]:
+    """The first and the last of a range of ports; ValueError when it is none for sessions."""
+    found = _PORT_RANGE.fullmatch(text)
+    first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not SMALLEST_PORT <= first <= last <= 65535:
+        raise ValueError(f"must be FIRST-LAST within {SMALLEST_PORT}-65535")
+    return first, last
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """The host and the port of an address to listen on or to dial; ValueError when it is none."""
+    host, _, port = text.rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+        raise ValueError(f"{text!r} has not the form host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def default_public_address() -> str:
+    """The address of the default route; ValueError when there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Connecting a datagram socket sends nothing; it only asks the routing table.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            raise ValueError("must be set: there is no default route") from None
+        return str(probe.getsockname()[0])
+
+
+Absolute = Annotated[Path, AfterValidator(_absolute)]
+Address = Annotated[str, AfterValidator(_address)]
+
+
+class AgentConfig(BaseModel):
+    """The settings of one agent; docs/operations.md says what each is for.
+
+    `cpu` in cores, `ram`, `disk_reserve` and `session_disk` in MiB, spans in seconds unless the
+    name says hours or days.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    state_dir: Absolute = Path("/var/lib/tiltyard-agent")
+    socket: Absolute = Path("/run/tiltyard/agent.sock")
+    rpc_listen: Annotated[str, AfterValidator(_rpc_address)] = ""
+    rpc_address: Annotated[str, AfterValidator(_rpc_address)] = ""
+    metrics_listen: Annotated[str, AfterValidator(_rpc_address)] = "127.0.0.1:7445"
+    docker_socket: Absolute = Path("/run/docker.sock")
+    public_address: Annotated[
+        Address, BeforeValidator(_public_address), AfterValidator(_reachable)
+    ] = Field(default="", validate_default=True)
+    bind_address: Address = "0.0.0.0"  # noqa: S104 - games are played from outside
+    latency_addresses: Annotated[
+        tuple[Annotated[str, AfterValidator(_ipv4)], ...], BeforeValidator(_split)
+    ] = ()
+    port_range: Annotated[str, AfterValidator(_port_range)] = "20000-30000"
+    env_prefixes: Annotated[
+        tuple[Annotated[str, AfterValidator(_prefix)], ...],
+        BeforeValidator(_split),
+        AfterValidator(_prefixes),
+    ] = ("TILTYARD",)
+    firewall_bridges: Annotated[
+        tuple[Annotated[str, AfterValidator(firewall_rules.checked_bridge)], ...],
+        BeforeValidator(_split),
+    ] = ("docker0", "tiltyard0")
+    firewall_blocked: Annotated[
+        tuple[Annotated[str, AfterValidator(_network)], ...], BeforeValidator(_split)
+    ] = ()
+    firewall_allowed: Annotated[
+        tuple[Annotated[str, AfterValidator(_service)], ...], BeforeValidator(_split)
+    ] = ()
+    cpu: Annotated[float, Field(gt=0, le=MOST_CORES)] | None = None
+    ram: Annotated[int, Field(gt=0, le=MOST_MEBIBYTES)] | None = None
+    gpus: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
+    policy: Absolute | None = None
+    tls_certificate: Absolute | None = None
+    tls_key: Annotated[Absolute | None, AfterValidator(_both_or_none)] = Field(
+        default=None, validate_default=True
+    )
+    tls_max_connections: Annotated[int, Field(ge=1)] = 4096
+    tls_max_connections_per_port: Annotated[int, Field(ge=1)] = 1024
+    tls_max_connections_per_address: Annotated[int, Field(ge=1)] = 128
+    max_sessions: Annotated[int, Field(ge=1, le=1000)] = 1000
+    start_slots: Annotated[int, Field(ge=1, le=MOST_CORES)] = Field(
+        default_factory=lambda: 2 * (os.cpu_count() or 1)
+    )
+    stop_grace: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    disk_reserve: Annotated[int, Field(ge=0)] = 2048
+    session_disk: Annotated[int, Field(ge=0, le=MOST_MEBIBYTES)] = 10_240
+    artifact_spool_bytes: Annotated[int, Field(ge=LARGEST_SPOOL_BYTES)] = 1_000_000_000
+    container_retention_hours: Annotated[float, Field(ge=0)] = 4.0
+    log_retention_days: Annotated[float, Field(ge=0)] = 7.0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["logfmt", "json"] = "logfmt"
+    failpoint: str = ""
+
+    def ports(self) -> tuple[int, int]:
+        """The first and the last host port."""
+        return ports_of(self.port_range)
+
+    def announced(self) -> str:
+        """Where the control plane dials this host, once it is enrolled."""
+        public = self.public_address
+        host = f"[{public}]" if ":" in public else public
+        return self.rpc_address or f"{host}:{self.rpc_listen.rpartition(':')[2]}"
+
+    def certificate_files(self) -> CertificateFiles | None:
+        """What TLS ports are served with."""
+        if self.tls_certificate is None or self.tls_key is None:
+            return None
+        return CertificateFiles(self.tls_certificate, self.tls_key)
+
+    def firewall(self) -> firewall_rules.Plan:
+        """What sessions may reach."""
+        return firewall_rules.Plan(
+            bridges=self.firewall_bridges,
+            blocked=tuple(map(ipaddress.ip_network, self.firewall_blocked)),
+            allowed=tuple(map(firewall_rules.service, self.firewall_allowed)),
+            public_address=ipaddress.ip_address(self.public_address),
+            ports=self.ports(),
+        )
+
+    def pinged(self) -> tuple[str, ...]:
+        """The addresses for latency measurement: as set, else the public one if it is IPv4."""
+        public = ipaddress.ip_address(self.public_address)
+        return self.latency_addresses or ((str(public),) if public.version == 4 else ())
+
+
+def read_config(
+    path: Path | None, environment: Mapping[str, str] = os.environ
+) -> Reading[AgentConfig]:
+    """Read the settings; raises ConfigError when the file cannot be read at all. Blocks.
+
+    Without a path they are the defaults and the environment.
+    """
+    try:
+        source = read_source(path, environment, ENVIRONMENT_PREFIX, AgentConfig.model_fields)
+    except SettingsError as error:
+        raise ConfigError(*error.mistakes) from error
+    values = {**source.table, **source.environment}
+    found = tuple(unknown_variables(environment, ENVIRONMENT_PREFIX, AgentConfig.model_fields))
+    for _ in range(2):  # the second time without what was wrong
+        try:
+            return Reading(source, AgentConfig.model_validate(values), in_order(found))
+        except ValidationError as error:
+            told = (_at_what_is_set(each, values) for each in mistakes_of(error, AgentConfig))
+            found += tuple(map(source.located, told))
+            wrong = {mistake.key[0] for mistake in found}
+            values = {key: value for key, value in values.items() if key not in wrong}
+    return Reading(source, None, in_order(found))
+
+
+def _at_what_is_set(mistake: Mistake, values: Mapping[str, Any]) -> Mistake:
+    """Of two keys that go together, tell of the one that is there."""
+    if mistake.key != ("tls_key",) or "tls_key" in values:
+        return mistake
+    return Mistake(("tls_certificate",), "goes together with tls_key", "set both or none")
+
+
+def load_config(path: Path | None, environment: Mapping[str, str] = os.environ) -> AgentConfig:
+    """Read the settings; raises ConfigError with all that is wrong. Blocks."""
+    _, config, mistakes = read_config(path, environment)
+    if config is None or mistakes:
+        raise ConfigError(*mistakes)
+    return config
+
+
+def load_supervision() -> Supervision:
+    """What the service manager asks of this process."""
+    return read_supervision(os.environ)

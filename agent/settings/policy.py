@@ -1,0 +1,100 @@
+"""What this host does for its control plane, and no more: the host's own policy file.
+
+The control plane may be taken over; then it can order what this file allows, on this host. What is
+never allowed needs no key: the contract has no word for a privileged container, a mount of the
+host's files, a device or a command in a container.
+"""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from agent.domain.errors import NotAllowed
+from agent.domain.registry_address import why_refused
+from agent.domain.session import MEBIBYTE, NetworkMode, SessionSpec
+from agent.settings.validation import mistakes_of
+from tiltyard.runtime.settings.mistakes import Mistake, SettingsError
+from tiltyard.runtime.settings.source import read_source
+
+_KEY = ("policy",)
+"""The setting that names the file."""
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def _registry(entry: str) -> str:
+    cause = why_refused(entry)
+    if cause is not None:
+        raise ValueError(f"{entry!r}: {cause}")
+    return entry.lower()
+
+
+class PolicyError(SettingsError):
+    """The policy cannot be read or does not fit; the text says what to mend."""
+
+
+class Policy(BaseModel):
+    """Limits of what may be asked of this host; what is left out is not limited.
+
+    Only `host_network` has to be allowed: a session in the host's network reaches whatever listens
+    on its loopback. `allowed_registries` are `host[:port]`, in whatever case; `max_cpu` in cores,
+    `max_ram` and `max_disk` in MiB, and `max_gpus` are those of one session's limits.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    allowed_registries: tuple[Annotated[str, AfterValidator(_registry)], ...] | None = None
+    max_cpu: Annotated[float, Field(gt=0)] | None = None
+    max_ram: Annotated[float, Field(gt=0)] | None = None
+    max_gpus: Annotated[int, Field(ge=0)] | None = None
+    max_disk: Annotated[float, Field(gt=0)] | None = None
+    host_network: bool = False
+
+    def check_image(self, image: str) -> None:
+        """Refuse an image of a registry that is not allowed; raises NotAllowed."""
+        registry = image.partition("/")[0]
+        allowed = self.allowed_registries
+        if allowed is not None and registry.lower() not in allowed:
+            raise NotAllowed(f"use registry {registry}", "does not list it in allowed_registries")
+
+    def check_spec(self, spec: SessionSpec) -> None:
+        """Refuse a session beyond the limits; raises NotAllowed."""
+        self.check_image(spec.image)
+        if spec.network_mode is NetworkMode.HOST and not self.host_network:
+            raise NotAllowed("use the host's network", "does not have host_network = true")
+        asked = (
+            ("max_cpu", self.max_cpu, spec.limits.nano_cpus / 10**9),
+            ("max_ram", self.max_ram, spec.limits.memory_bytes / MEBIBYTE),
+            ("max_gpus", self.max_gpus, max(spec.limits.gpus, spec.reservation.gpus)),
+            ("max_disk", self.max_disk, spec.disk_bytes / MEBIBYTE),
+        )
+        for key, most, amount in asked:
+            if most is not None and amount > most:
+                raise NotAllowed(f"lend {amount:g} to one session", f"has {key} = {most:g}")
+
+
+def load_policy(path: Path | None) -> Policy:
+    """Read the policy; without a file nothing is limited but the use of the host's network.
+
+    Raises PolicyError; also for a file that others than its owner may write.
+    """
+    if path is None:
+        return Policy()
+    try:
+        source = read_source(path, {}, "", ())
+        mode = path.stat().st_mode
+    except SettingsError as error:
+        raise PolicyError(*(replace(each, key=_KEY) for each in error.mistakes)) from error
+    except OSError as error:
+        raise PolicyError(Mistake(_KEY, f"cannot read {path}: {error.strerror}")) from error
+    if mode & _WRITABLE_BY_OTHERS:
+        told = Mistake(_KEY, f"{path} can be written by others", f"chmod go-w {path}", str(path))
+        raise PolicyError(told)
+    try:
+        return Policy.model_validate(source.table)
+    except ValidationError as error:
+        raise PolicyError(*map(source.located, mistakes_of(error, Policy))) from error

@@ -1,0 +1,1 @@
+"""What an agent keeps on disk: records, reports, drains, pools, tombstones."""

@@ -1,0 +1,59 @@
+"""Files that are replaced whole: a reader finds the old one or the new one, never a part.
+
+All of it blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from agent.domain.errors import DiskFull
+
+
+def write(
+    path: Path,
+    data: bytes,
+    mode: int,
+    *,
+    durable: bool = True,
+    owner: tuple[int, int] | None = None,
+) -> None:
+    """Write a file beside its place and put it there; `durable` also after a power cut.
+
+    It is its `owner`'s, a user's and a group's number, before anybody can find it.
+    """
+    beside = path.with_name(f".{path.name}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, mode)
+        if owner is not None:
+            os.fchown(descriptor, *owner)
+        file.write(data)
+        file.flush()
+        if durable:
+            os.fsync(descriptor)
+    beside.replace(path)
+    if durable:
+        flush_folder(path.parent)
+
+
+def flush_folder(path: Path) -> None:
+    """Have what was made, renamed or removed in a folder outlast a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class disk(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
+    """Turns the operating system's refusals into DiskFull."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OSError):
+            raise DiskFull(str(self._path), error.strerror or str(error)) from error

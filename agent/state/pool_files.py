@@ -1,0 +1,97 @@
+"""What was asked for each warm pool, kept on the disk: `pools/<pool id>.json`.
+
+So a restart of the agent changes nothing, and an order that was overtaken is refused. Of pools
+that were taken away the newest REMOVED_KEPT are remembered, for orders that come late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from agent.domain.errors import StaleRevision
+from agent.domain.pools import WarmPool, taken
+from agent.state.atomic_file import disk, write
+from agent.state.record import Records
+from agent.state.state_format import POOLS
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+REMOVED_KEPT = 50
+
+
+class PoolFiles:
+    """The pools of one host, in memory and on the disk."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._pools: dict[str, WarmPool] = {}
+
+    @property
+    def all(self) -> tuple[WarmPool, ...]:
+        """All pools by id, those taken away of late included."""
+        return tuple(self._pools[each] for each in sorted(self._pools))
+
+    def find(self, pool: str) -> WarmPool | None:
+        """What holds for a pool; None for one that is not known."""
+        return self._pools.get(pool)
+
+    async def load(self) -> None:
+        """Go on with what an earlier run of the agent was told."""
+        self._pools = await self._records.run(_load, self._records.pools_dir)
+
+    async def set(self, order: WarmPool) -> bool:
+        """Take an order, durably; False when it is the one that holds.
+
+        Raises StaleRevision, InvalidArgument and DiskFull.
+        """
+        before = self._pools.get(order.pool)
+        if before is not None and order.revision < before.revision:
+            raise StaleRevision(order.revision, before.revision)
+        if before is not None and order.revision == before.revision:
+            return False
+        after = taken(order, before)
+        await self._records.run(_save, self._records.pools_dir, after)
+        self._pools[order.pool] = after
+        await self._remove_old()
+        return True
+
+    async def _remove_old(self) -> None:
+        removed = [each for each in self._pools.values() if not each.size]
+        removed.sort(key=lambda each: each.revision)
+        old = [each.pool for each in removed[:-REMOVED_KEPT]]
+        for pool in old:
+            del self._pools[pool]
+        if old:
+            await self._records.run(_remove, self._records.pools_dir, old)
+
+
+def _path(folder: Path, pool: str) -> Path:
+    return folder / f"{pool}.json"
+
+
+def _load(folder: Path) -> dict[str, WarmPool]:
+    pools = {}
+    for path in folder.glob("*.json"):
+        try:
+            pool = POOLS.decode(path.read_bytes())
+        except (OSError, ValueError) as error:
+            log.error(  # noqa: TRY400 - the text says it all
+                "cannot read of a warm pool: it is not kept", path=str(path), error=str(error)
+            )
+        else:
+            pools[pool.pool] = pool
+    return pools
+
+
+def _save(folder: Path, pool: WarmPool) -> None:
+    path = _path(folder, pool.pool)
+    with disk(path):
+        write(path, POOLS.encode(pool), 0o600)
+
+
+def _remove(folder: Path, pools: list[str]) -> None:
+    for pool in pools:
+        with contextlib.suppress(OSError):  # it is removed with the next one
+            _path(folder, pool).unlink(missing_ok=True)

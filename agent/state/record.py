@@ -1,0 +1,386 @@
+"""The session directory: what a host remembers of a session, atomically replaced.
+
+    <state_dir>/                 0700
+      agent_id                   made once
+      format                     number of all here that has none of its own, see `state_format`
+      drain.json                 whether the host is drained, if ever it was
+      lock                       held while an agent runs on this directory
+      sessions/<internal id>/    0700
+        record.json              the session, whole
+        log                      its output, once sealed
+        report.json              how it ended, once its log is sealed
+        public/                  0755, seen by the container at /run/tiltyard
+          session.json           0644, what the game may know of itself
+        stopped-<reason>         that it was stopped while the disk was full
+      pools/<pool id>.json       what was asked for each warm pool, see `pool_files`
+      tombstones/<internal id>   stops that came before their start, see `tombstones`
+      spool/                     artifacts on their way
+
+Every file is written beside its place, flushed, renamed, and its folder flushed: a reader finds
+the old one or the new one, also after a power cut. All methods block; `Records` runs them on a
+pool of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import shutil
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any, ParamSpec, Protocol, TypeVar
+
+from agent.domain.engine import FORMAT, LABEL_FORMAT, LABEL_RECORD
+from agent.domain.session import Deadline, Drain, EndReason, Session
+from agent.state import state_format
+from agent.state.atomic_file import disk, flush_folder, write
+from agent.state.state_format import DRAINS, RECORDS
+from agent.state.versioned_json import NewerFormat
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound="Closable")
+
+THREADS = 4
+"""Enough that one slow flush does not hold up the others; a disk gains nothing from more."""
+
+PUBLIC_FORMAT = 1
+"""Of session.json. Games read it that nobody builds anew: it rises only with a major version."""
+
+STOPPED = "stopped-"
+"""Begins the name of a file that says what a session was stopped for."""
+
+encode_session, decode_session = RECORDS.encode, RECORDS.decode
+"""The content of record.json."""
+
+
+def _with_marked_stop(session: Session, directory: Path) -> Session:
+    """The session with the stop that its record had no room for."""
+    for path in directory.glob(f"{STOPPED}*"):
+        with contextlib.suppress(ValueError):
+            reason = EndReason(path.name.removeprefix(STOPPED))
+            return session.with_changes(stop_reason=session.stop_reason or reason)
+    return session
+
+
+def encode_label(session: Session) -> str:
+    """The record for the container's label, as of its creation, without what may be secret.
+
+    It is what a session is rebuilt from when its directory is lost.
+    """
+    return encode_session(session.with_changes(spec=session.spec.tells_no_secrets)).decode()
+
+
+def decode_label(labels: Mapping[str, str]) -> Session:
+    """The session in a container's labels; ValueError when they are of no use.
+
+    NewerFormat when they are of a newer agent.
+    """
+    number = labels.get(LABEL_FORMAT, "1")
+    if number.isdecimal() and int(number) > FORMAT:
+        raise NewerFormat("the container", int(number), FORMAT)
+    return decode_session(labels.get(LABEL_RECORD, "").encode())
+
+
+def public_view(session: Session, drain: Drain) -> bytes:
+    """The content of session.json (decisions.md, session file). Times are in milliseconds."""
+    identity = session.spec.identity
+    view = json.dumps(
+        {
+            "format": PUBLIC_FORMAT,
+            "id": identity.session_id,
+            "host": session.host,
+            "ports": [
+                {"type": port.protocol.value, "container": port.container, "host": port.host}
+                for port in session.ports
+            ],
+            "labels": dict(identity.labels),
+            "external_id": identity.external_id or None,
+            "expire_time": _expire_ms(session.deadline),
+            "draining": drain.draining,
+            "drain_time": _expire_ms(drain.deadline),
+            "standby": session.is_standby,
+            "request": json.loads(session.claim.request) if session.claim else None,
+        },
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
+    return view.encode() + b"\n"
+
+
+def _expire_ms(deadline: Deadline | None) -> int | None:
+    return None if deadline is None else round(deadline.expire_time * 1000)
+
+
+class Closable(Protocol):
+    """A file, or what is made of one."""
+
+    def close(self) -> None:
+        """Let go of it; blocks."""
+
+
+class Records:
+    """All session directories of one agent, below an absolute `state_dir`.
+
+    Writing raises DiskFull. The caller orders the writes of one session: its own task alone does
+    them.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._root = state_dir
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="records")
+        self._running: set[asyncio.Future[Any]] = set()
+        self._readers: Counter[str] = Counter()
+        self.unrecorded: set[str] = set()
+        """Sessions whose newest change found no room, by internal id."""
+        self._locked: IO[bytes] | None = None
+
+    @property
+    def tombstones_dir(self) -> Path:
+        """Where stops are remembered that came before their start."""
+        return self._root / "tombstones"
+
+    @property
+    def pools_dir(self) -> Path:
+        """Where it is kept which standbys the host is to have."""
+        return self._root / "pools"
+
+    @property
+    def spool_dir(self) -> Path:
+        """Where artifacts wait for their reader."""
+        return self._root / "spool"
+
+    def directory(self, internal_id: str) -> Path:
+        """The directory of a session."""
+        return self._root / "sessions" / internal_id
+
+    def public_dir(self, internal_id: str) -> Path:
+        """The folder that the container sees."""
+        return self.directory(internal_id) / "public"
+
+    def log_path(self, internal_id: str) -> Path:
+        """The sealed log."""
+        return self.directory(internal_id) / "log"
+
+    @contextlib.contextmanager
+    def kept(self, internal_id: str) -> Iterator[None]:
+        """Let nothing of an ended session be removed that somebody reads meanwhile."""
+        self._readers[internal_id] += 1
+        try:
+            yield
+        finally:
+            self._readers[internal_id] -= 1
+            self._readers += Counter()  # drops what has come to nothing
+
+    def is_read(self, internal_id: str) -> bool:
+        """True while somebody reads what is left of a session."""
+        return internal_id in self._readers
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run blocking file work on the pool; a cancelled wait does not cut it off."""
+        call = functools.partial(function, *args, **kwargs)
+        running = asyncio.get_running_loop().run_in_executor(self._pool, call)
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        return await asyncio.shield(running)
+
+    @contextlib.asynccontextmanager
+    async def opened(self, opener: Callable[[], F]) -> AsyncIterator[F]:
+        """Open a file on the pool and close it there, however the wait for either ends."""
+        opening = asyncio.ensure_future(self.run(opener))
+        try:
+            file = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_late)
+            raise
+        try:
+            yield file
+        finally:
+            await self.run(file.close)
+
+    async def open(self) -> str:
+        """Make what is missing, empty the spool, and return the agent's id.
+
+        RuntimeError when another agent runs on this directory, or a newer one has.
+        """
+        return await self.run(self._open)
+
+    async def create(self, session: Session, drain: Drain) -> None:
+        """Make a session's directory with its first record."""
+        await self.run(self._create, session, drain)
+
+    async def save(self, session: Session) -> None:
+        """Replace a session's record."""
+        self.unrecorded.add(session.internal_id)
+        await self.run(self._save, session)
+        self.unrecorded.discard(session.internal_id)
+
+    async def mark_stop(self, session: Session) -> None:
+        """Remember that a session was stopped, if it was, where its record finds no room.
+
+        A file without content takes none of a disk's blocks; one that cannot be made is missed.
+        """
+        if session.stop_reason is not None:
+            name = f"{STOPPED}{session.stop_reason.value}"
+            with contextlib.suppress(OSError):
+                await self.run((self.directory(session.internal_id) / name).touch)
+
+    async def publish(self, session: Session, drain: Drain) -> None:
+        """Replace what the container sees of its session and its host."""
+        await self.run(self._publish, session, drain)
+
+    async def drop_log(self, internal_id: str) -> None:
+        """Remove a sealed log; nothing happens when there is none."""
+        await self.run(self._drop_log, internal_id)
+
+    async def delete(self, internal_id: str) -> None:
+        """Remove a session's directory; nothing happens when there is none."""
+        self.unrecorded.discard(internal_id)
+        await self.run(shutil.rmtree, self.directory(internal_id), ignore_errors=True)
+
+    async def delete_old(self, internal_ids: list[str], before: float) -> list[str]:
+        """Remove directories last written to before that Unix time; returns the others."""
+        return await self.run(self._delete_old, internal_ids, before)
+
+    async def load(self) -> tuple[list[Session], list[str]]:
+        """All sessions on disk by creation, and the ids of directories that cannot be read."""
+        return await self.run(self._load)
+
+    async def save_drain(self, drain: Drain) -> None:
+        """Remember what was asked of the host."""
+        await self.run(self._save_drain, drain)
+
+    async def load_drain(self) -> Drain:
+        """What was asked of the host last; nothing when that cannot be read."""
+        return await self.run(self._load_drain)
+
+    async def close(self) -> None:
+        """Finish what is being written, and let the next agent have the directory."""
+        await asyncio.gather(*self._running, return_exceptions=True)
+        if self._locked is not None:
+            await self.run(self._locked.close)
+        self._pool.shutdown(wait=False)
+
+    def _open(self) -> str:
+        with disk(self._root):
+            folders = (self._root / "sessions", self.tombstones_dir, self.pools_dir)
+            for path in (self._root, *folders, self.spool_dir):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock()
+            state_format.check(self._root)
+            state_format.mark(self._root)
+            _empty(self.spool_dir)
+            id_file = self._root / "agent_id"
+            if not id_file.exists():
+                write(id_file, str(uuid.uuid4()).encode() + b"\n", 0o600)
+            return id_file.read_text("ascii").strip()
+
+    def _lock(self) -> None:
+        # For reading, so that it does not keep the disk from being mounted read-only.
+        flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC
+        self._locked = os.fdopen(os.open(self._root / "lock", flags, 0o600), "rb")
+        try:
+            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._locked.close()
+            raise RuntimeError(f"another agent runs on {self._root}") from None
+
+    def _create(self, session: Session, drain: Drain) -> None:
+        directory = self.directory(session.internal_id)
+        with disk(directory):
+            directory.mkdir(mode=0o700, exist_ok=True)
+            public = self.public_dir(session.internal_id)
+            public.mkdir(exist_ok=True)
+            public.chmod(0o755)
+            write(public / "session.json", public_view(session, drain), 0o644, durable=False)
+            write(directory / "record.json", encode_session(session), 0o600)
+            flush_folder(directory.parent)
+
+    def _save(self, session: Session) -> None:
+        path = self.directory(session.internal_id) / "record.json"
+        with disk(path):
+            write(path, encode_session(session), 0o600)
+
+    def _drop_log(self, internal_id: str) -> None:
+        path = self.log_path(internal_id)
+        with disk(path):
+            path.unlink(missing_ok=True)
+
+    def _publish(self, session: Session, drain: Drain) -> None:
+        path = self.public_dir(session.internal_id) / "session.json"
+        with disk(path):
+            write(path, public_view(session, drain), 0o644, durable=False)
+
+    def _load(self) -> tuple[list[Session], list[str]]:
+        sessions: list[Session] = []
+        damaged: list[str] = []
+        for directory in (self._root / "sessions").iterdir():
+            _remove_unfinished(directory)
+            try:
+                session = decode_session((directory / "record.json").read_bytes())
+            except (OSError, ValueError) as error:
+                log.error("cannot read a record", session=directory.name, error=str(error))  # noqa: TRY400 - the text says it all
+                damaged.append(directory.name)
+            else:
+                sessions.append(_with_marked_stop(session, directory))
+        return sorted(sessions, key=lambda session: session.create_time), damaged
+
+    def _save_drain(self, drain: Drain) -> None:
+        path = self._root / "drain.json"
+        with disk(path):
+            write(path, DRAINS.encode(drain), 0o600)
+
+    def _load_drain(self) -> Drain:
+        path = self._root / "drain.json"
+        try:
+            return DRAINS.decode(path.read_bytes())
+        except FileNotFoundError:
+            return Drain()
+        except (OSError, ValueError) as error:
+            log.error(  # noqa: TRY400 - the text says it all
+                "cannot read of a drain: the host is not drained", path=str(path), error=str(error)
+            )
+            return Drain()
+
+    def _delete_old(self, internal_ids: list[str], before: float) -> list[str]:
+        young = []
+        for internal_id in internal_ids:
+            directory = self.directory(internal_id)
+            try:
+                if directory.stat().st_mtime >= before:
+                    young.append(internal_id)
+                    continue
+            except FileNotFoundError:
+                continue
+            log.warning("removed what has no record that can be read", path=str(directory))
+            shutil.rmtree(directory, ignore_errors=True)
+        return young
+
+
+def _remove_unfinished(directory: Path) -> None:
+    """Remove files that a killed agent was about to put into their place."""
+    for path in [*directory.glob(".*.new"), *directory.glob("public/.*.new")]:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _empty(folder: Path) -> None:
+    """Remove what is in a folder, which stays: a full disk has no room for a new one."""
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _close_late(opening: asyncio.Future[F]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

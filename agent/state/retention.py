@@ -1,0 +1,139 @@
+"""What is kept of ended sessions, and what goes when a disk runs short (decisions.md). Pure.
+
+    what                   is kept                      goes before its time
+    container, for files   `container_seconds`          while the engine's disk is low
+    sealed log             `log_seconds`                while the state directory's disk is low
+    record and report      `log_seconds`                never alone
+    all of a session       as long as any of it         while more than ENDED_KEPT are known
+
+Before its time the oldest of the account that has the most goes first, so that a storm of one
+account evicts its own. Nothing goes before its log is sealed, and no log or record that is being
+read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from agent.domain.deadlines import due_by
+from agent.domain.session import Session
+from agent.kernel.disks import Shortage
+from tiltyard.runtime.clock import Clock
+
+ENDED_KEPT = 10_000
+"""Ended sessions that a host knows at most, beside those whose log is not sealed yet."""
+SPARED_AT_ONCE = 8
+"""What goes before its time in one look, of containers or of logs, while a disk is low."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How long things are kept after the end of their session, in seconds."""
+
+    container_seconds: float
+    log_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Sessions whose container, whose log, or of which all that is left shall go.
+
+    `early` are those that lose it before its time. `nothing_left` is true when logs are to make
+    room and there is nothing that could.
+    """
+
+    containers: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    early: frozenset[str] = frozenset()
+    nothing_left: bool = False
+
+
+def with_ages(ended: Iterable[Session], clock: Clock) -> list[tuple[float, Session]]:
+    """Ended sessions, each with how many seconds ago it ended.
+
+    Boot time decides on the boot on which it did, after that the wall clock.
+    """
+    found = []
+    for session in ended:
+        since = session.kept_since
+        if since is None:
+            now = clock.time()
+            seconds = now - (session.end_time or now)
+        else:
+            seconds = clock.boottime() - due_by(clock, since)
+        found.append((seconds, session))
+    return found
+
+
+def fair_order(oldest_first: Iterable[Session]) -> list[str]:
+    """The order in which sessions go: always the oldest of the account that then has the most.
+
+    Of accounts that have as many, the one with the oldest goes first.
+    """
+    sessions, newer = list(oldest_first), Counter[str]()
+    ranks = dict[str, int]()
+    for session in reversed(sessions):
+        account = session.spec.identity.account
+        ranks[session.internal_id] = newer[account]
+        newer[account] += 1
+    return sorted((each.internal_id for each in sessions), key=lambda each: -ranks[each])
+
+
+def due(
+    ended: Sequence[tuple[float, Session]],
+    rules: Rules,
+    shortage: Shortage,
+    is_read: Callable[[str], bool],
+    stuck: Collection[str] = (),
+) -> Due:
+    """What shall go now of these ended sessions, each with its age in seconds.
+
+    What could not be removed the last time is `stuck`: it goes after the others, and none waits
+    for the room that it takes.
+    """
+    oldest_first = sorted(ended, key=lambda each: -each[0])
+    ages = {session.internal_id: seconds for seconds, session in oldest_first}
+    surplus = set[str]()
+    if len(ages) > ENDED_KEPT:
+        order = fair_order(session for _, session in oldest_first)
+        surplus.update(order[: len(ages) - ENDED_KEPT])
+
+    sealed, unread, logs = list[Session](), list[str](), list[Session]()
+    for _, session in oldest_first:
+        internal_id = session.internal_id
+        if session.log_sealed and not session.container_removed:
+            sealed.append(session)
+        elif session.container_removed and not is_read(internal_id):
+            unread.append(internal_id)
+            if session.log_sealed:
+                logs.append(session)
+
+    spared = set[str]()
+    if shortage.containers:
+        by_hope = sorted(fair_order(sealed), key=lambda each: each in stuck)
+        spared.update(by_hope[:SPARED_AT_ONCE])
+    makes_room = not spared.issubset(stuck)
+    # On one disk, what is kept for the shorter time goes first.
+    takes_logs = shortage.logs and not (shortage.shared and makes_room)
+    spared_logs = fair_order(logs)[:SPARED_AT_ONCE] if takes_logs else []
+
+    def goes(internal_id: str, kept_seconds: float) -> bool:
+        return internal_id in surplus or ages[internal_id] >= kept_seconds
+
+    sealed_ids = [session.internal_id for session in sealed]
+    containers = [
+        each for each in sealed_ids if each in spared or goes(each, rules.container_seconds)
+    ]
+    sessions = [each for each in unread if goes(each, rules.log_seconds)]
+    in_time = {each for each in containers if ages[each] >= rules.container_seconds}
+    in_time |= {each for each in sessions if ages[each] >= rules.log_seconds}
+    return Due(
+        containers=tuple(containers),
+        logs=tuple(each for each in spared_logs if each not in sessions),
+        sessions=tuple(sessions),
+        early=frozenset({*containers, *spared_logs, *sessions} - in_time),
+        nothing_left=shortage.logs and not (makes_room or spared_logs),
+    )

@@ -1,0 +1,76 @@
+"""Whether this agent can go on with what another version has left in the state directory.
+
+`format` there is the number of all that has none of its own: which files there are, tombstones,
+marks of stops, the identity. An agent that cannot read what a newer one wrote does not start: it
+would take sessions for damaged, give away their ports, and remove what is theirs. They run on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.domain.pools import WarmPool
+from agent.domain.session import Drain, Session
+from agent.state.atomic_file import write
+from agent.state.versioned_json import Envelope, NewerFormat
+
+FORMAT = 1
+"""Of the state directory; where no number stands it is 1."""
+FILE = "format"
+"""In the state directory."""
+
+RECORDS = Envelope("session", Session)
+"""The content of record.json, and of the label that a container has of it."""
+DRAINS = Envelope("drain", Drain)
+"""The content of drain.json."""
+POOLS = Envelope("pool", WarmPool)
+"""The content of a file below pools/."""
+
+
+class NewerState(RuntimeError):
+    """A newer agent has run on this state directory; the text says what to do."""
+
+
+def check(root: Path) -> None:
+    """Raise NewerState for a state directory that this agent must not touch. Reads only; blocks.
+
+    What is damaged or cannot be read is for those who need it.
+    """
+    _check(root, root / FILE, _format_of_directory)
+    _check(root, root / "drain.json", DRAINS.format_of)
+    for path in (root / "pools").glob("*.json"):
+        _check(root, path, POOLS.format_of)
+    for path in (root / "sessions").glob("*/record.json"):
+        _check(root, path, RECORDS.format_of)
+
+
+def mark(root: Path) -> None:
+    """Say which format it is from now on. Blocks.
+
+    Where there is no room for that, as on a full disk, the next start says it.
+    """
+    path, text = root / FILE, b"%d\n" % FORMAT
+    with contextlib.suppress(OSError):
+        if not path.exists() or path.read_bytes() != text:
+            write(path, text, 0o600)
+
+
+def _check(root: Path, path: Path, format_of: Callable[[bytes], int]) -> None:
+    try:
+        format_of(path.read_bytes())
+    except NewerFormat as error:
+        raise NewerState(
+            f"a newer version has run on {root}: {error} ({path}). Start that version again, or"
+            " one that is newer still. Nothing was touched, and sessions run on"
+        ) from error
+    except (OSError, ValueError):
+        return
+
+
+def _format_of_directory(text: bytes) -> int:
+    number = int(text)
+    if number > FORMAT:
+        raise NewerFormat("the state directory", number, FORMAT)
+    return number

@@ -1,0 +1,85 @@
+"""Stops that came before their start, and refuse it (design.md, POST /session, step 6).
+
+One file for each, `tombstones/<internal id>` in the state directory. There are TOMBSTONES_KEPT at
+most, for TOMBSTONE_SECONDS each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from agent.state.atomic_file import disk, write
+from agent.state.record import Records
+from tiltyard.runtime.clock import Clock
+
+TOMBSTONE_SECONDS = 3600.0
+"""How long a stop refuses a start that comes after it."""
+TOMBSTONES_KEPT = 10_000
+"""Of more, the oldest go: a start is given up within seconds, and a host has 1000 sessions."""
+
+
+class Tombstones:
+    """What was stopped of late, in memory and on the disk."""
+
+    def __init__(self, records: Records, clock: Clock) -> None:
+        self._records = records
+        self._clock = clock
+        self._made: dict[str, float] = {}
+
+    async def load(self) -> None:
+        """Remember what an earlier run of the agent was told."""
+        self._made = await self._records.run(_load, self._records.tombstones_dir)
+        await self._remove_old()
+
+    def __contains__(self, internal_id: object) -> bool:
+        """True when a start of this session shall be refused."""
+        made = self._made.get(str(internal_id))
+        return made is not None and self._is_young(made)
+
+    def note(self, internal_id: str) -> None:
+        """Refuse a start from now on, for as long as this agent runs."""
+        self._made.pop(internal_id, None)
+        self._made[internal_id] = self._clock.time()
+
+    async def bury(self, internal_id: str) -> None:
+        """Refuse a start from now on, also after a restart; raises DiskFull."""
+        self.note(internal_id)
+        path = self._records.tombstones_dir / internal_id
+        await self._records.run(_add, path, self._made[internal_id])
+        await self._remove_old()
+
+    async def _remove_old(self) -> None:
+        young = [each for each, made in self._made.items() if self._is_young(made)]
+        old = self._made.keys() - young[-TOMBSTONES_KEPT:]
+        for internal_id in old:
+            del self._made[internal_id]
+        if old:
+            await self._records.run(_remove, self._records.tombstones_dir, old)
+
+    def _is_young(self, made: float) -> bool:
+        # A clock that was set back must not keep one for as long.
+        return abs(self._clock.time() - made) < TOMBSTONE_SECONDS
+
+
+def _load(folder: Path) -> dict[str, float]:
+    """When each was made, in Unix time, the oldest first; what cannot be read is removed."""
+    made: dict[str, float] = {}
+    for path in folder.iterdir():
+        try:
+            made[path.name] = float(path.read_text("ascii"))
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError):
+                path.unlink()
+    return dict(sorted(made.items(), key=lambda each: each[1]))
+
+
+def _add(path: Path, now: float) -> None:
+    with disk(path):
+        write(path, str(now).encode(), 0o600)
+
+
+def _remove(folder: Path, internal_ids: set[str]) -> None:
+    for internal_id in internal_ids:
+        with contextlib.suppress(OSError):  # it is removed at the next start
+            (folder / internal_id).unlink(missing_ok=True)

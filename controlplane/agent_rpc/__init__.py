@@ -1,0 +1,1 @@
+"""Calls to agents: gRPC and protobuf end here."""

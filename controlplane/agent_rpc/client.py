@@ -1,0 +1,400 @@
+"""The client of one agent: protobuf ends here, and in `agent_wire.py`.
+
+Every call has a deadline. A failure with a reason is an answer (AgentRefusedError); one without,
+such as a passed deadline or a broken connection, says nothing about what the agent did
+(AgentSilentError).
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import grpc
+
+from controlplane.agent_rpc.wire import (
+    NewerFormatError,
+    claim_out,
+    credentials_out,
+    drain_out,
+    report_in,
+    session_in,
+    spec_out,
+    standby_order_out,
+    watch_message_in,
+)
+from controlplane.domain.contract import (
+    Answer,
+    Claim,
+    Drain,
+    PullProgress,
+    RegistryLogin,
+    SessionSpec,
+    StandbyOrder,
+    WatchMessage,
+)
+from controlplane.domain.errors import (
+    AgentNewerError,
+    AgentReason,
+    AgentRefusedError,
+    AgentSilentError,
+)
+from controlplane.domain.session_report import SessionReport
+from controlplane.http.turns import leave_turn
+from controlplane.metrics.agents import AgentCalls
+from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
+from tiltyard.runtime.logging.context import bound
+
+REASON_METADATA = "tiltyard-error-reason"
+REQUEST_METADATA = "tiltyard-request"
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+FOLLOW_TIMEOUT = 24 * 3600.0
+"""A follower comes back after a day; a session may live longer."""
+
+TRANSFER_TIMEOUT = 600.0
+"""For 100 MB of artifact or 64 MiB of log to a slow caller."""
+
+REPORT_TIMEOUT = 15.0
+"""An agent may wait 5 s for the log to be in its keeping."""
+
+PULL_TIMEOUT = 1900.0
+"""An agent gives a pull up after 1,800 s, and what it says of that shall come first."""
+
+REMOVE_TIMEOUT = 90.0
+"""The engine has 60 s for it, and may be asked for another thing first."""
+
+DRAIN_TIMEOUT = 15.0
+"""A host may have a thousand sessions, each with a file of its own that says so."""
+
+SET_POOL_TIMEOUT = 10.0
+"""An agent writes an order to its disk; what comes of it goes on by itself."""
+
+RENEW_TIMEOUT = 15.0
+"""An agent makes a key, or writes a certificate to its disk."""
+
+_Stream = TypeVar("_Stream", bound=grpc.aio.RpcContext)
+_HUNG_UP = "the control plane has hung up on the agent"
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # A connection whose other end is gone is found within 8 s.
+    ("grpc.keepalive_time_ms", 4_000),
+    ("grpc.keepalive_timeout_ms", 4_000),
+    ("grpc.http2.ping_timeout_ms", 4_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # A host that is back is found within a second; an attempt to connect has 2 s.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.enable_retries", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # else a new channel may get a closed one's connection
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How we show ourselves to an agent and know it, as PEM texts; `host` is its DNS name."""
+
+    authority: bytes = field(repr=False)
+    certificate: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A signing request as PEM text, of an agent that can be told whom to trust, or cannot."""
+
+    request: bytes
+    takes_authorities: bool
+
+
+class AgentClient:
+    """Speaks with one agent over one channel."""
+
+    def __init__(
+        self,
+        address: str,
+        credentials: Credentials | None = None,
+        calls: AgentCalls | None = None,
+    ) -> None:
+        """Name the agent's address, such as `unix:/run/tiltyard/agent.sock`; dials lazily.
+
+        Over a network by mutual TLS, with `credentials`.
+        """
+        self._address = address
+        self._calls = calls or AgentCalls()
+        self._under_way: Counter[grpc.aio.Channel] = Counter()
+        self._left: set[grpc.aio.Channel] = set()
+        """Channels of before, with calls under way: gRPC cannot end those of one that closes."""
+        self._closing: set[asyncio.Task[None]] = set()
+        self._dial(credentials)
+
+    @property
+    def is_calling(self) -> bool:
+        """Tell whether calls are under way."""
+        return bool(self._under_way)
+
+    def redial(self, credentials: Credentials | None = None) -> None:
+        """Make new calls on a new connection, with other credentials where some are given.
+
+        Those under way go on with theirs.
+        """
+        self._left.add(self._channel)
+        self._close_if_unused(self._channel)
+        self._dial(credentials or self._credentials)
+
+    def hang_up(self, credentials: Credentials | None) -> None:
+        """End every call, and make new ones with other credentials."""
+        for channel in self._take_channels():
+            self._begin_to_close(channel)
+        self._dial(credentials)
+
+    async def close(self) -> None:
+        """Hang up, which ends every call."""
+        for channel in self._take_channels():
+            await channel.close()
+        await asyncio.gather(*self._closing)
+
+    async def watch(
+        self, incarnation: str, acked_sequence: int
+    ) -> AsyncGenerator[WatchMessage, None]:
+        """Follow the host; ends only by an error, a cancellation or after a day.
+
+        Raises:
+            AgentRefusedError: The agent answered that it cannot.
+            AgentSilentError: The agent cannot be reached or the stream broke.
+        """
+        request = agent_pb2.WatchRequest(incarnation=incarnation, acked_sequence=acked_sequence)
+        with (
+            self._calling("Watch", is_stream=True),
+            _ended(self._stub.Watch(request, timeout=FOLLOW_TIMEOUT)) as call,
+        ):
+            async for response in call:
+                yield watch_message_in(response)
+        raise AgentSilentError("the agent ended the stream")
+
+    async def start_session(self, internal_id: str, spec: SessionSpec, timeout: float) -> Answer:
+        """Start a session. Idempotent on the internal id. Raises as `watch`."""
+        request = agent_pb2.StartSessionRequest(internal_id=internal_id, spec=spec_out(spec))
+        with self._calling("StartSession"):
+            response = await self._stub.StartSession(
+                request, timeout=timeout, metadata=_asked_by()
+            )
+            return _answer(response, internal_id)
+
+    async def claim_session(self, claim: Claim, timeout: float) -> Answer:
+        """Have a standby become a session. Idempotent on its internal id. Raises as `watch`."""
+        with self._calling("ClaimSession"):
+            response = await self._stub.ClaimSession(
+                claim_out(claim), timeout=timeout, metadata=_asked_by()
+            )
+            return _answer(response, claim.internal_id)
+
+    async def stop_session(self, internal_id: str, timeout: float, *, discard: bool) -> Answer:
+        """Stop a session and wait for its end, at most `timeout` seconds. Raises as `watch`.
+
+        `discard` has the host remove all that is left of it: nobody will ask for it again.
+        """
+        request = agent_pb2.StopSessionRequest(
+            internal_id=internal_id, reason=agent_pb2.END_REASON_STOPPED, discard=discard
+        )
+        with self._calling("StopSession"):
+            response = await self._stub.StopSession(request, timeout=timeout, metadata=_asked_by())
+            return _answer(response, internal_id)
+
+    async def stream_logs(self, internal_id: str, *, follow: bool) -> AsyncGenerator[bytes, None]:
+        """Read a log from its beginning. Closing cancels the call. Raises as `watch`."""
+        request = agent_pb2.StreamLogsRequest(internal_id=internal_id, follow=follow)
+        timeout = FOLLOW_TIMEOUT if follow else TRANSFER_TIMEOUT
+        with (
+            self._calling("StreamLogs", is_stream=True),
+            _ended(self._stub.StreamLogs(request, timeout=timeout, metadata=_asked_by())) as call,
+        ):
+            async for response in call:
+                yield response.data
+
+    async def get_report(self, internal_id: str) -> SessionReport:
+        """Read how a session ended. Raises as `watch`."""
+        request = agent_pb2.GetReportRequest(internal_id=internal_id)
+        with self._calling("GetReport"):
+            response = await self._stub.GetReport(
+                request, timeout=REPORT_TIMEOUT, metadata=_asked_by()
+            )
+            return report_in(response)
+
+    async def fetch_artifact(self, internal_id: str, path: str) -> AsyncGenerator[bytes, None]:
+        """Read a .tar.gz of a file or folder. Closing cancels the call. Raises as `watch`."""
+        request = agent_pb2.FetchArtifactRequest(internal_id=internal_id, path=path)
+        timeout = TRANSFER_TIMEOUT
+        with (
+            self._calling("FetchArtifact", is_stream=True),
+            _ended(
+                self._stub.FetchArtifact(request, timeout=timeout, metadata=_asked_by())
+            ) as call,
+        ):
+            async for response in call:
+                yield response.data
+
+    async def pull_image(
+        self, image: str, login: RegistryLogin | None = None
+    ) -> AsyncGenerator[PullProgress, None]:
+        """Have an image pulled, and follow that until it is there. Idempotent. Raises as `watch`.
+
+        Closing cancels the call, not the pull.
+        """
+        request = agent_pb2.PullImageRequest(image=image, credentials=credentials_out(login))
+        with (
+            self._calling("PullImage", is_stream=True),
+            _ended(self._stub.PullImage(request, timeout=PULL_TIMEOUT)) as call,
+        ):
+            async for response in call:
+                if response.done:
+                    return
+                yield PullProgress(
+                    response.layers,
+                    response.layers_done,
+                    response.received_bytes,
+                    response.waiting,
+                )
+        raise AgentSilentError("the agent ended the pull without a result")
+
+    async def set_drain(self, drain: Drain, now_ms: int) -> None:
+        """Have the host take no new sessions, or some again. Idempotent. Raises as `watch`."""
+        request = drain_out(drain, now_ms)
+        with self._calling("SetDrain"):
+            await self._stub.SetDrain(request, timeout=DRAIN_TIMEOUT, metadata=_asked_by())
+
+    async def set_warm_pool(self, order: StandbyOrder) -> None:
+        """Have the host keep so many standbys of a pool. Idempotent. Raises as `watch`."""
+        with self._calling("SetWarmPool"):
+            await self._stub.SetWarmPool(standby_order_out(order), timeout=SET_POOL_TIMEOUT)
+
+    async def ask_for_request(self) -> Asked:
+        """Have the agent make a key and ask for a certificate. Raises as `watch`."""
+        request = agent_pb2.RenewCertificateRequest()
+        with self._calling("RenewCertificate"):
+            response = await self._stub.RenewCertificate(request, timeout=RENEW_TIMEOUT)
+            return Asked(response.signing_request, response.takes_authorities)
+
+    async def install(self, certificate: bytes = b"", authorities: bytes = b"") -> None:
+        """Have the agent install the certificate for its key, and trust others. Idempotent.
+
+        The first of `authorities` is the one that signed; what is empty stays. Raises as `watch`.
+        """
+        request = agent_pb2.RenewCertificateRequest(
+            certificate=certificate, authorities=authorities
+        )
+        with self._calling("RenewCertificate"):
+            response = await self._stub.RenewCertificate(request, timeout=RENEW_TIMEOUT)
+            if authorities and not response.takes_authorities:
+                raise AgentRefusedError(AgentReason.UNIMPLEMENTED, "it takes no authorities")
+
+    async def remove_image(self, image: str) -> None:
+        """Have an image removed that nothing on the host uses. Idempotent. Raises as `watch`."""
+        request = agent_pb2.RemoveImageRequest(image=image)
+        with self._calling("RemoveImage"):
+            await self._stub.RemoveImage(request, timeout=REMOVE_TIMEOUT)
+
+    @contextmanager
+    def _calling(self, method: str, *, is_stream: bool = False) -> Iterator[None]:
+        leave_turn()
+        channel = self._channel
+        self._under_way[channel] += 1
+        try:
+            with self._calls.counted(method, is_stream=is_stream), _translated():
+                yield
+        finally:
+            self._under_way[channel] -= 1
+            if not self._under_way[channel]:
+                del self._under_way[channel]
+            self._close_if_unused(channel)
+
+    def _take_channels(self) -> list[grpc.aio.Channel]:
+        channels = [self._channel, *self._left]
+        self._left.clear()
+        return channels
+
+    def _close_if_unused(self, channel: grpc.aio.Channel) -> None:
+        if channel not in self._left or self._under_way[channel]:
+            return
+        self._left.remove(channel)
+        self._begin_to_close(channel)
+
+    def _begin_to_close(self, channel: grpc.aio.Channel) -> None:
+        name = f"end of the last channel to {self._address}"
+        closing = asyncio.create_task(channel.close(), name=name)
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _dial(self, credentials: Credentials | None) -> None:
+        self._credentials = credentials
+        self._channel = _channel(self._address, credentials)
+        self._stub = agent_pb2_grpc.AgentServiceStub(self._channel)
+
+
+def _asked_by() -> tuple[tuple[str, str], ...]:
+    """Name the request that a call is made for, so that the agent's log has it, too."""
+    request = bound("request")
+    return ((REQUEST_METADATA, request),) if request else ()
+
+
+def _answer(
+    response: agent_pb2.StartSessionResponse
+    | agent_pb2.ClaimSessionResponse
+    | agent_pb2.StopSessionResponse,
+    internal_id: str,
+) -> Answer:
+    if response.session.internal_id != internal_id:
+        raise ValueError("another session than it was asked for")
+    return Answer(session_in(response.session), response.incarnation)
+
+
+def _channel(address: str, credentials: Credentials | None) -> grpc.aio.Channel:
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=_OPTIONS)
+    shown = grpc.ssl_channel_credentials(
+        credentials.authority, credentials.key, credentials.certificate
+    )
+    # Its certificate is for this name, wherever the agent is reached.
+    options = (*_OPTIONS, ("grpc.ssl_target_name_override", credentials.host))
+    # The scheme keeps a host from being one itself: `unix:7444` is a socket here otherwise.
+    return grpc.aio.secure_channel(f"dns:///{address}", shown, options=options)
+
+
+@contextmanager
+def _ended(call: _Stream) -> Iterator[_Stream]:
+    """Cancel a stream when its reader goes."""
+    try:
+        yield call
+    finally:
+        call.cancel()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Nobody cancelled the caller: `close` has ended its call.
+        raise AgentSilentError(_HUNG_UP) from None
+    except grpc.aio.UsageError as error:
+        raise AgentSilentError(_HUNG_UP) from error
+    except grpc.aio.AioRpcError as error:
+        text = error.details() or error.code().name
+        named = dict(error.trailing_metadata() or ()).get(REASON_METADATA)
+        name = named.decode() if isinstance(named, bytes) else named
+        if isinstance(name, str) and name in AgentReason.__members__:
+            raise AgentRefusedError(AgentReason[name], text) from error
+        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            raise AgentRefusedError(AgentReason.UNIMPLEMENTED, text) from error
+        raise AgentSilentError(text) from error
+    except NewerFormatError as error:
+        raise AgentNewerError(str(error)) from error
+    except (KeyError, ValueError) as error:
+        raise AgentSilentError(f"the agent sent what cannot be read: {error}") from error

@@ -1,0 +1,344 @@
+"""Protobuf in, protobuf out: the messages of the agents' contract as values of our own. Pure."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from sys import intern
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from controlplane.domain.contract import (
+    Claim,
+    Drain,
+    EndReason,
+    Heartbeat,
+    Host,
+    HostReported,
+    HostSession,
+    Identity,
+    ImagesReported,
+    NetworkMode,
+    PoolOnHost,
+    Port,
+    PortRequest,
+    Protocol,
+    RegistryLogin,
+    Resources,
+    SessionSpec,
+    SessionsReported,
+    SnapshotBegin,
+    SnapshotEnd,
+    StandbyOrder,
+    State,
+    WatchEvent,
+    WatchMessage,
+)
+from controlplane.domain.session_report import FailedRun, Moment, SessionReport
+from tiltyard.agent.v1 import agent_pb2
+
+FORMAT = 1
+"""Of the messages in agent.proto: all that an agent may send, and what is sent to every agent."""
+MAX_NANO_CPUS, MAX_MEMORY_BYTES = 2**46, 2**50
+"""70,000 cores and a PiB. With more, what a host makes up could overflow the database's sums, and
+with them every start of an account."""
+MAX_REVISION = 2**62
+"""Half of what the database counts to: an order goes past whatever a host makes up."""
+
+_PROTOCOLS = {
+    Protocol.TCP: agent_pb2.PROTOCOL_TCP,
+    Protocol.UDP: agent_pb2.PROTOCOL_UDP,
+}
+_PROTOCOL_NAMES = {number: protocol for protocol, number in _PROTOCOLS.items()}
+_STATES = {
+    number: State[name.removeprefix("STATE_")]
+    for name, number in agent_pb2.State.items()
+    if number != agent_pb2.STATE_UNSPECIFIED
+}
+_shared = lru_cache(maxsize=1024)(Resources)
+"""Sessions of one application ask for the same."""
+_NETWORK_MODES = {
+    NetworkMode.BRIDGE: agent_pb2.NETWORK_MODE_BRIDGE,
+    NetworkMode.HOST: agent_pb2.NETWORK_MODE_HOST,
+}
+
+
+class NewerFormatError(ValueError):
+    """A newer agent has sent it, so that nobody can tell here what it says."""
+
+    def __init__(self, what: str, number: int) -> None:
+        super().__init__(
+            f"its {what} has format {number}, and this control plane reads up to {FORMAT}:"
+            " control planes are upgraded before agents"
+        )
+
+
+def spec_out(spec: SessionSpec) -> agent_pb2.SessionSpec:
+    """Write what a start needs."""
+    return agent_pb2.SessionSpec(
+        format=FORMAT,
+        identity=_identity_out(spec.identity),
+        image=spec.image,
+        args=spec.args,
+        env=dict(spec.env),
+        restart=spec.restart,
+        ttl=None if spec.ttl is None else Duration(seconds=spec.ttl),
+        network_mode=_NETWORK_MODES[spec.network_mode],
+        reservation=_resources_out(spec.reservation),
+        limits=_resources_out(spec.limits),
+        ports=[_port_out(port) for port in spec.ports],
+        disk_bytes=spec.disk_bytes,
+    )
+
+
+def _identity_out(identity: Identity) -> agent_pb2.Identity:
+    return agent_pb2.Identity(
+        account=identity.account,
+        session_id=identity.session_id,
+        application=identity.application,
+        tag=identity.tag,
+        location=identity.location,
+        labels=dict(identity.labels),
+        external_id=identity.external_id,
+        ticket=identity.ticket,
+    )
+
+
+def claim_out(claim: Claim) -> agent_pb2.ClaimSessionRequest:
+    """Write a claim."""
+    return agent_pb2.ClaimSessionRequest(
+        internal_id=claim.internal_id,
+        identity=_identity_out(claim.identity),
+        ttl=None if claim.ttl is None else Duration(seconds=claim.ttl),
+        request_json=claim.request,
+        again=claim.again,
+    )
+
+
+def standby_order_out(order: StandbyOrder) -> agent_pb2.SetWarmPoolRequest:
+    """Write what a host is told of a warm pool."""
+    return agent_pb2.SetWarmPoolRequest(
+        revision=order.revision,
+        pool_id=order.pool_id,
+        size=order.size,
+        spec=None if order.spec is None else spec_out(order.spec),
+        claim_signal=order.claim_signal,
+    )
+
+
+def credentials_out(login: RegistryLogin | None) -> agent_pb2.RegistryCredentials | None:
+    """Write how to log in to a registry."""
+    if login is None:
+        return None
+    return agent_pb2.RegistryCredentials(username=login.username, password=login.password)
+
+
+def _port_out(port: PortRequest) -> agent_pb2.PortRequest:
+    return agent_pb2.PortRequest(
+        container_port=port.container,
+        protocol=_PROTOCOLS[port.protocol],
+        tls=port.tls,
+        pinned_host_port=port.pinned,
+    )
+
+
+def _resources_out(resources: Resources) -> agent_pb2.Resources:
+    return agent_pb2.Resources(
+        nano_cpus=resources.nano_cpus, memory_bytes=resources.memory_bytes, gpus=resources.gpus
+    )
+
+
+def watch_message_in(response: agent_pb2.WatchResponse) -> WatchMessage:
+    """Read one message of the Watch stream. Raises as `session_in`."""
+    return WatchMessage(response.incarnation, response.sequence, _watch_event(response))
+
+
+def _watch_event(response: agent_pb2.WatchResponse) -> WatchEvent:
+    kind = response.WhichOneof("event")
+    if kind == "snapshot_begin":
+        return SnapshotBegin()
+    if kind == "snapshot_end":
+        return SnapshotEnd(response.snapshot_end.reconciled)
+    if kind == "sessions":
+        return SessionsReported(_sessions_in(response.sessions.sessions))
+    if kind == "host":
+        return HostReported(_host_in(response.host))
+    if kind == "images":
+        part = response.images
+        return ImagesReported(tuple(part.images), part.first, part.last)
+    return Heartbeat()
+
+
+def _sessions_in(sessions: Iterable[agent_pb2.Session]) -> tuple[HostSession, ...]:
+    return tuple(session_in(session) for session in sessions)
+
+
+def session_in(session: agent_pb2.Session) -> HostSession:
+    """Read a session. A text that many sessions have in common is kept once for all of them.
+
+    Raises:
+        NewerFormatError: A newer agent has sent it.
+    """
+    _check("session", session.format)
+    identity = session.identity
+    ended = session.end_reason != agent_pb2.END_REASON_UNSPECIFIED
+    return HostSession(
+        internal_id=session.internal_id,
+        identity=Identity(
+            account=intern(identity.account),
+            session_id=identity.session_id,
+            application=intern(identity.application),
+            tag=intern(identity.tag),
+            location=intern(identity.location),
+            labels=_named_in(identity.labels),
+            external_id=identity.external_id,
+            ticket=identity.ticket,
+        ),
+        image=intern(session.image),
+        state=_state_in(session.state),
+        ports=tuple(
+            Port(p.container_port, _PROTOCOL_NAMES[p.protocol], p.host_port, p.tls)
+            for p in session.ports
+        ),
+        reservation=_resources_in(session.reservation),
+        injected_env=_named_in(session.injected_env),
+        create_ms=session.create_time.ToMilliseconds(),
+        expire_ms=_milliseconds(session.expire_time, session.HasField("expire_time")),
+        end_ms=_milliseconds(session.end_time, session.HasField("end_time")),
+        exit_code=session.exit_code if session.HasField("exit_code") else None,
+        end_reason=EndReason[_end_reason_name(session.end_reason)] if ended else None,
+        detail=session.detail,
+        sequence=session.sequence,
+        host=intern(session.host),
+        ready_ms=_milliseconds(session.ready_time, session.HasField("ready_time")),
+        warm_pool=session.warm_pool,
+        warm_pool_revision=_revision_in(session.warm_pool_revision),
+        in_doubt=session.in_doubt,
+    )
+
+
+def report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
+    """Read how a session ended. Raises as `session_in`."""
+    report = response.report
+    _check("report", report.format)
+    known = report.HasField
+    return SessionReport(
+        state=_state_in(report.state),
+        end_reason=EndReason[_end_reason_name(report.end_reason)],
+        detail=report.detail,
+        create_ms=report.create_time.ToMilliseconds(),
+        end_ms=report.end_time.ToMilliseconds(),
+        exit_code=report.exit_code if known("exit_code") else None,
+        signal=report.signal if known("signal") else None,
+        oom_killed=report.oom_killed,
+        restart_count=report.restart_count,
+        failed_runs=tuple(map(_failed_run_in, report.failed_runs)),
+        timeline=tuple(
+            Moment(_state_in(moment.state), moment.time.ToMilliseconds())
+            for moment in report.timeline
+        ),
+        cpu_seconds=_seconds(report.cpu_time) if known("cpu_time") else None,
+        peak_memory_bytes=report.peak_memory_bytes if known("peak_memory_bytes") else None,
+        log=response.log if response.HasField("log") else None,
+        log_truncated=response.log_truncated,
+    )
+
+
+def _failed_run_in(run: agent_pb2.FailedRun) -> FailedRun:
+    return FailedRun(
+        start_ms=_milliseconds(run.start_time, run.HasField("start_time")),
+        end_ms=run.end_time.ToMilliseconds(),
+        exit_code=run.exit_code if run.HasField("exit_code") else None,
+        oom_killed=run.oom_killed,
+        delay=_seconds(run.restart_delay),
+    )
+
+
+def _named_in(texts: Mapping[str, str]) -> dict[str, str]:
+    return {intern(name): texts[name] for name in texts}
+
+
+def _state_in(number: agent_pb2.State.ValueType) -> State:
+    return _STATES[number]
+
+
+def _seconds(span: Duration) -> float:
+    return span.ToNanoseconds() / 10**9
+
+
+def _end_reason_name(number: agent_pb2.EndReason.ValueType) -> str:
+    return agent_pb2.EndReason.Name(number).removeprefix("END_REASON_")
+
+
+def _milliseconds(time: Timestamp, present: bool) -> int | None:
+    return time.ToMilliseconds() if present else None
+
+
+def _resources_in(resources: agent_pb2.Resources) -> Resources:
+    is_known = (
+        0 <= resources.nano_cpus <= MAX_NANO_CPUS
+        and 0 <= resources.memory_bytes <= MAX_MEMORY_BYTES
+    )
+    if not is_known:
+        raise ValueError("resources that no host has")
+    return _shared(resources.nano_cpus, resources.memory_bytes, resources.gpus)
+
+
+def _check(what: str, number: int) -> None:
+    if number > FORMAT:
+        raise NewerFormatError(what, number)
+    if number == 0:
+        raise ValueError(f"a {what} without a format")
+
+
+def _host_in(host: agent_pb2.Host) -> Host:
+    _check("host", host.format)
+    return Host(
+        agent_id=host.agent_id,
+        version=host.version,
+        public_address=host.public_address,
+        latency_addresses=tuple(host.latency_addresses),
+        capacity=_resources_in(host.capacity),
+        reserved=_resources_in(host.reserved),
+        free_sessions=host.free_sessions,
+        port_range_first=host.port_range_first,
+        port_range_last=host.port_range_last,
+        free_tcp_ports=host.free_tcp_ports,
+        free_udp_ports=host.free_udp_ports,
+        images=frozenset(),
+        tls=host.tls,
+        draining=host.draining,
+        engine_available=host.engine_available,
+        start_slots=host.start_slots,
+        disk_full=host.disk_full,
+        drain=_drain_in(host),
+        engine_version=host.engine_version,
+        runc_version=host.runc_version,
+        kernel_version=host.kernel_version,
+        warm_pools={
+            pool.pool_id: PoolOnHost(_revision_in(pool.revision), pool.size)
+            for pool in host.warm_pools
+        },
+        starting=frozenset(host.starting),
+    )
+
+
+def _drain_in(host: agent_pb2.Host) -> Drain:
+    deadline_ms = None
+    if host.HasField("drain_time"):  # the agent has it as a float, which is not exact
+        deadline_ms = round(host.drain_time.ToNanoseconds() / 10**6)
+    return Drain(_revision_in(host.drain_revision), host.draining, deadline_ms)
+
+
+def _revision_in(revision: int) -> int:
+    if revision > MAX_REVISION:
+        raise ValueError("a revision that nobody gave")
+    return revision
+
+
+def drain_out(drain: Drain, now_ms: int) -> agent_pb2.SetDrainRequest:
+    """Write an order to drain, or to do so no more; the host counts from now, by its own clock."""
+    request = agent_pb2.SetDrainRequest(revision=drain.revision, draining=drain.draining)
+    if drain.deadline_ms is not None:
+        request.deadline_time.FromMilliseconds(drain.deadline_ms)
+        request.remaining.FromMilliseconds(max(0, drain.deadline_ms - now_ms))
+    return request

@@ -1,0 +1,108 @@
+"""Reading a request's body into a model: closed, strict, every violation at once."""
+
+from typing import Any, ClassVar, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from controlplane.domain.errors import BodyTooLargeError, InvalidRequestError, Violation
+from controlplane.http.json_reader import read_json
+
+MAX_BODY = 1024 * 1024
+MAX_PROPERTIES = 100
+"""Of one object, which is more than any model has; each unknown one is a violation."""
+MAX_FIELD = 256
+"""Characters of a violation's field: a caller chooses the names of unknown properties."""
+_RECEIVED = web.RequestKey("body", bytes)
+_Body = TypeVar("_Body", bound="Body")
+
+
+class Body(BaseModel):
+    """A JSON object without unknown properties and without conversion between types.
+
+    `max_bytes` and the error for JSON that does not fit are those of the interface.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    max_bytes: ClassVar[int] = MAX_BODY
+    misfit: ClassVar[type[InvalidRequestError]] = InvalidRequestError
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_properties(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > MAX_PROPERTIES:
+            raise ValueError(f"must have at most {MAX_PROPERTIES} properties")
+        return value
+
+
+async def read_body(request: web.Request, model: type[_Body]) -> _Body:
+    """Read and validate.
+
+    Raises:
+        BodyTooLargeError: It is larger than the model's `max_bytes`.
+        InvalidRequestError: It is not JSON; or does not fit (the model's `misfit`): then with
+            every violation.
+    """
+    body = await receive_body(request, model.max_bytes)
+    try:
+        return model.model_validate(read_json(body))
+    except ValidationError as error:
+        raise model.misfit(violations_of(error)) from None
+    except ValueError as error:
+        raise _invalid(str(error)) from None
+
+
+async def receive_body(request: web.Request, max_bytes: int) -> bytes:
+    """Wait for a body, once; what its headers already forbid is refused before that.
+
+    Raises:
+        BodyTooLargeError: It is larger than `max_bytes`.
+        InvalidRequestError: It has a Content-Encoding.
+    """
+    if _RECEIVED in request:
+        return request[_RECEIVED]
+    if (request.content_length or 0) > max_bytes:
+        raise BodyTooLargeError(max_bytes)
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise _invalid("Content-Encoding is not accepted")
+    try:
+        request[_RECEIVED] = await request.clone(client_max_size=max_bytes).read()
+    except web.HTTPRequestEntityTooLarge:
+        raise BodyTooLargeError(max_bytes) from None
+    return request[_RECEIVED]
+
+
+def violations_of(error: ValidationError) -> tuple[Violation, ...]:
+    """Translate pydantic's errors: `("ports", 0, "host")` is `ports[0].host`."""
+    return tuple(
+        Violation(_path(details["loc"]), description_of(details["msg"]))
+        for details in error.errors(include_url=False, include_input=False, include_context=False)
+    )
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    path = ""
+    for part in location:
+        if part == "[key]":  # pydantic's mark for a bad key; the key itself stands before it
+            continue
+        if isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            path += f".{part}" if path else part
+    return shortened(path) or "body"
+
+
+def shortened(field: str) -> str:
+    """Shorten the path of a violation."""
+    return field if len(field) <= MAX_FIELD else f"{field[:MAX_FIELD]}…"
+
+
+def description_of(message: str) -> str:
+    """Give a message of pydantic in the words of a violation."""
+    if message.startswith("Value error, "):
+        return message.removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
+
+
+def _invalid(description: str) -> InvalidRequestError:
+    return InvalidRequestError((Violation("body", description),))

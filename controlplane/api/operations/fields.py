@@ -1,0 +1,121 @@
+"""Types of fields that several bodies have in common."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from controlplane.domain.durations import parse_duration
+from controlplane.domain.names import has_controls
+
+MAX_JSON_BYTES = 64 * 1024
+"""Of labels, which every list shows, and of variables and arguments: each as JSON."""
+
+MAX_ENTRIES = 1000
+"""Of labels, of variables and of arguments."""
+
+_Sized = TypeVar("_Sized", Mapping[str, str], Sequence[str])
+
+_RESERVED = re.compile(r"TILTYARD_(?:SESSION_ID|CONTAINER|HOST|IP|PORT_(?:TCP|UDP)_[0-9]+)\Z")
+"""The names that every host injects. A host may inject more; its agent refuses those."""
+
+
+def no_control_characters(text: str) -> str:
+    """Refuse control characters; bound the length before, since each character is looked at."""
+    if has_controls(text):
+        raise ValueError("must not hold control characters")
+    return text
+
+
+def _environment_name(name: str) -> str:
+    if not name or "=" in name:
+        raise ValueError("a name must not be empty or hold =")
+    if _RESERVED.match(name):
+        raise ValueError("this name is reserved")
+    return name
+
+
+def bounded_as_json(most: int) -> AfterValidator:
+    """Refuse a value of more bytes as JSON, where a character beyond ASCII takes 6 or 12."""
+
+    def check(value: _Sized) -> _Sized:
+        if len(json.dumps(value)) > most:
+            raise ValueError(f"must be at most {most} bytes as JSON")
+        return value
+
+    return AfterValidator(check)
+
+
+def _few_entries(value: Any) -> Any:
+    """Refuse a large object before its entries are looked at, which pydantic does first."""
+    if isinstance(value, dict) and len(value) > MAX_ENTRIES:
+        raise ValueError(f"must have at most {MAX_ENTRIES} entries")
+    return value
+
+
+def _duration(text: str) -> str:
+    parse_duration(text)
+    return text
+
+
+def json_pattern(pattern: re.Pattern[str]) -> str:
+    """Write a pattern that is matched from the begin as JSON Schema does, which searches."""
+    matched = pattern.pattern.removesuffix(r"\Z")
+    return f"^{matched}$"
+
+
+NO_CONTROLS: dict[str, Any] = {"pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
+"""What a schema says of `no_control_characters`."""
+
+Text = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+"""The name of something that is looked up."""
+
+PortNumber = Annotated[int, Field(ge=1, le=65535)]
+SessionId = Annotated[
+    str,
+    Field(min_length=1, max_length=256, json_schema_extra=NO_CONTROLS),
+    AfterValidator(no_control_characters),
+]
+ExternalId = Annotated[
+    str,
+    Field(max_length=256, json_schema_extra=NO_CONTROLS),
+    AfterValidator(no_control_characters),
+]
+Duration = Annotated[
+    str,
+    AfterValidator(_duration),
+    Field(json_schema_extra={"pattern": "^([0-9]{1,6}h([0-9]{1,6}m)?|[0-9]{1,6}m)$"}),
+]
+"""`<hours>h<minutes>m`, at most 8760h; what is below one minute counts as one minute."""
+_EnvironmentName = Annotated[
+    str,
+    AfterValidator(_environment_name),
+    Field(
+        json_schema_extra={
+            "pattern": r"^[^=\u0000]+$",
+            "not": {"pattern": json_pattern(_RESERVED)},
+        },
+    ),
+]
+
+Labels = Annotated[
+    dict[str, str],
+    Field(max_length=MAX_ENTRIES),
+    bounded_as_json(MAX_JSON_BYTES),
+    BeforeValidator(_few_entries),
+]
+"""What a caller finds sessions by."""
+
+Environment = Annotated[
+    dict[_EnvironmentName, Text],
+    Field(max_length=MAX_ENTRIES),
+    bounded_as_json(MAX_JSON_BYTES),
+    BeforeValidator(_few_entries),
+]
+"""The variables that a caller sets."""
+
+Arguments = Annotated[list[Text], Field(max_length=MAX_ENTRIES), bounded_as_json(MAX_JSON_BYTES)]
+"""What follows the entrypoint of an image."""

@@ -1,0 +1,254 @@
+"""Routes, and what a handler takes and answers, read off its signature.
+
+The server and the OpenAPI document read the same.
+
+A handler is `async def name(request, body: SomeBody, query: SomeQuery) -> Answer[SomeShape]`; it
+takes `body` and `query` only where the call has them, and gets them read and checked. `None` in
+place of an answer is a 204. Its docstring is the call's summary and description.
+"""
+
+import asyncio
+import inspect
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+
+from aiohttp import web
+
+from controlplane.api.operations.bodies import Body, read_body, receive_body
+from controlplane.api.operations.queries import Query, read_query
+from controlplane.domain.tokens import Scope
+from controlplane.http.errors import break_off
+from controlplane.http.turns import leave_turn
+
+JSON = "application/json"
+ANYWHERE = frozenset({400, 503})
+"""Errors of any call: bytes that are no request, or too many of them; a database out of order."""
+
+NO_STORE = {"Cache-Control": "no-store"}
+"""Of an answer that nobody on the way may keep."""
+
+AT_ONCE = 20
+"""Entries of a list that are encoded at once: some 10 ms, where they are the largest."""
+
+CHUNK = 64 * 1024
+"""Bytes of a list that are sent at once, or more where its entries are large."""
+
+READER_WAIT = 1.0
+"""Seconds for which a list waits for its reader within its turn."""
+
+_Shape = TypeVar("_Shape")
+_Item = TypeVar("_Item")
+_Handle = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[_Shape]):
+    """What a handler answers as JSON; `_Shape` is a TypedDict, the schema of the answer."""
+
+    content: _Shape
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+async def one_portion(items: Sequence[_Item]) -> AsyncGenerator[Sequence[_Item], None]:
+    """Give a list that was read as a whole to a Listing."""
+    yield items
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[_Shape]):
+    """A list that may be long: `{key: [...]}` as JSON, made and sent a portion after the other.
+
+    `rest` are properties beside the list.
+    """
+
+    key: str
+    portions: AsyncGenerator[Sequence[Any], None]
+    show: Callable[[Any], Any]
+    rest: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Encode some entries at a time, and let the event loop run in between."""
+        text = f'{{"{self.key}": ['
+        comma = ""
+        async with aclosing(self.portions) as portions:
+            async for portion in portions:
+                for first in range(0, len(portion), AT_ONCE):
+                    shown = [self.show(item) for item in portion[first : first + AT_ONCE]]
+                    text += comma + json.dumps(shown)[1:-1]
+                    comma = ", "
+                    if len(text) >= CHUNK:
+                        yield text.encode()
+                        text = ""
+                        await asyncio.sleep(0)
+                if comma and text:
+                    yield text.encode()
+                    text = ""
+        rest = "".join(f", {json.dumps(key)}: {json.dumps(self.rest[key])}" for key in self.rest)
+        yield f"{text}]{rest}}}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A handler with what it takes and answers.
+
+    `shape` is the TypedDict of the answer; None where there is no body, or it is no JSON.
+    `headers` are those of its own that the answer always has, with what they say; `at_times` are
+    those that it has at times, and `reads` those of the request that change the answer.
+    """
+
+    handle: _Handle
+    status: int
+    media_types: tuple[str, ...]
+    body: type[Body] | None
+    query: type[Query] | None
+    shape: Any
+    headers: Mapping[str, str]
+    at_times: Mapping[str, str]
+    reads: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The handler's name."""
+        return self.handle.__name__
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the handler's docstring, without its full stop."""
+        return self._docstring.partition("\n\n")[0].replace("\n", " ").removesuffix(".")
+
+    @property
+    def description(self) -> str:
+        """The rest of the handler's docstring."""
+        return self._docstring.partition("\n\n")[2]
+
+    @property
+    def _docstring(self) -> str:
+        return inspect.getdoc(self.handle) or ""
+
+    async def receive(self, request: web.Request) -> None:
+        """Wait for the body of a request, if this call takes one."""
+        if self.body is not None:
+            await receive_body(request, self.body.max_bytes)
+
+    async def read(self, request: web.Request) -> dict[str, Any]:
+        """Read and check the query and the body, as arguments of `run`."""
+        taken: dict[str, Any] = {}
+        if self.query is not None:
+            taken["query"] = read_query(request, self.query)
+        if self.body is not None:
+            taken["body"] = await read_body(request, self.body)
+        return taken
+
+    async def run(self, request: web.Request, taken: Mapping[str, Any]) -> web.StreamResponse:
+        """Run the handler and put its answer on the wire."""
+        answer = await self.handle(request, **taken)
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        if isinstance(answer, Listing):
+            return await _send(request, answer)
+        if answer is None:
+            return web.Response(status=self.status)
+        return web.json_response(answer.content, status=self.status, headers=answer.headers)
+
+
+async def _send(request: web.Request, listing: Listing[Any]) -> web.StreamResponse:
+    """Send a list, in one piece when it is short: then a failure can still be told."""
+    async with aclosing(listing.chunks()) as chunks:
+        pieces = [await anext(chunks), await anext(chunks, None), await anext(chunks, None)]
+        if pieces[2] is None:
+            body = b"".join(piece for piece in pieces if piece is not None)
+            return web.Response(
+                body=body, content_type=JSON, charset="utf-8", headers=listing.headers
+            )
+        headers = {**listing.headers, "Content-Type": f"{JSON}; charset=utf-8"}
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        try:
+            for piece in pieces:
+                await _write(response, piece or b"")
+            async for chunk in chunks:
+                await _write(response, chunk)
+            await response.write_eof()
+        except Exception:  # noqa: BLE001  # the header is out
+            break_off(request, "a list")
+    return response
+
+
+async def _write(response: web.StreamResponse, chunk: bytes) -> None:
+    """Send a part of a list; the turn of a request whose reader is slow goes to the next."""
+    leaving = asyncio.get_running_loop().call_later(READER_WAIT, leave_turn)
+    try:
+        await response.write(chunk)
+    finally:
+        leaving.cancel()
+
+
+def operation(
+    status: int | None = None,
+    *,
+    media_types: tuple[str, ...] = (),
+    headers: Mapping[str, str] | None = None,
+    at_times: Mapping[str, str] | None = None,
+    reads: Mapping[str, str] | None = None,
+) -> Callable[[_Handle], Operation]:
+    """Make an operation of a handler; `media_types` is for one that answers something else."""
+
+    def decorate(handle: _Handle) -> Operation:
+        hints = get_type_hints(handle)
+        returned = hints["return"]
+        empty = returned is type(None)
+        shape = get_args(returned)[0] if get_origin(returned) in {Answer, Listing} else None
+        if not empty and shape is None and not media_types:
+            raise TypeError(f"{handle.__name__}: must answer an Answer[…] or name its media types")
+        return Operation(
+            handle=handle,
+            status=status or (204 if empty else 200),
+            media_types=() if empty else media_types or (JSON,),
+            body=hints.get("body"),
+            query=hints.get("query"),
+            shape=shape,
+            headers=headers or {},
+            at_times=at_times or {},
+            reads=reads or {},
+        )
+
+    return decorate
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One row of the table of routes; `scope` is None where no token is needed.
+
+    `errors` are those that the call itself documents. Any call may be answered `ANYWHERE`.
+    """
+
+    method: str
+    path: str
+    scope: Scope | None
+    handler: Operation
+    errors: AbstractSet[int]
+
+    def check(self, open_paths: Collection[str]) -> None:
+        """Refuse a row that lacks what every call must have.
+
+        Raises:
+            ValueError: It has no scope and is none of the open paths, or its errors leave out
+                what its token, body or query may be refused with.
+        """
+        needed: set[int] = set()
+        if self.path not in open_paths:
+            if self.scope is None:
+                raise ValueError(f"{self.method} {self.path}: no scope")
+            needed |= {401, 403}
+        if self.handler.body is not None:
+            needed |= {413, 422}
+        if self.handler.query is not None:
+            needed |= {422}
+        if not needed <= self.errors:
+            lacking = ", ".join(map(str, sorted(needed - self.errors)))
+            raise ValueError(f"{self.method} {self.path}: errors lack {lacking}")

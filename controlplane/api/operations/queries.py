@@ -1,0 +1,134 @@
+"""Reading queries into models: known parameters are strict and come once, others are ignored."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from aiohttp import web
+from multidict import MultiMapping
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from controlplane.api.operations.bodies import description_of, shortened
+from controlplane.domain.errors import InvalidRequestError, Violation
+
+MAX_KEYS = 32
+_TRUE, _FALSE = frozenset({"true", "1"}), frozenset({"false", "0"})
+_INTEGER = re.compile(r"[+-]?[0-9]{1,4000}\Z", re.ASCII)
+_Query = TypeVar("_Query", bound="Query")
+
+
+def _flag(text: object) -> bool:
+    lower = str(text).lower()
+    if lower not in _TRUE | _FALSE:
+        raise ValueError("must be true or false")
+    return lower in _TRUE
+
+
+def _integer(text: object) -> int:
+    if not _INTEGER.match(str(text)):
+        raise ValueError("must be an integer")
+    return int(str(text))
+
+
+Flag = Annotated[bool, BeforeValidator(_flag)]
+"""`true` or `false` in any case, `1` or `0`."""
+
+Integer = Annotated[int, BeforeValidator(_integer)]
+"""An integer of any size."""
+
+UpTo1000 = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_integer)]
+"""An integer that is read, then bounded: in this order pydantic's schema has the bounds, too."""
+
+PageLimit = UpTo1000
+"""How many entries a page holds at most."""
+
+PageBefore = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_integer)]
+"""Where the last page ended."""
+
+HostPort = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_integer)]
+"""The number of a port."""
+
+Record = Annotated[
+    dict[str, str],
+    Field(max_length=MAX_KEYS, json_schema_extra={"propertyNames": {"pattern": r"^[^\[\]]+$"}}),
+]
+"""Text by key, from `name[key]=value`."""
+
+
+class Query(BaseModel):
+    """The query of a call.
+
+    Fields in `deep` are deep objects: they are read from `name[key]=value`, one level deep and
+    no deeper. What stands in `refused` would be ignored like any unknown parameter, but that
+    would give another answer than the caller asked for.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    deep: ClassVar[frozenset[str]] = frozenset()
+    refused: ClassVar[Mapping[str, str]] = {}
+
+
+def read_query(request: web.Request, model: type[_Query]) -> _Query:
+    """Read and validate.
+
+    Raises:
+        InvalidRequestError: It does not fit; with every violation.
+    """
+    found: dict[str, Any] = {}
+    violations = [
+        Violation(key, why)
+        for name, why in model.refused.items()
+        for key in _keys(request.query, name)
+    ]
+    for name in model.model_fields:
+        read = _read_deep if name in model.deep else _read_one
+        violations.extend(read(request.query, name, found))
+    try:
+        query = model.model_validate(found)
+    except ValidationError as error:
+        violations.extend(_violations_of(error))
+    if violations:
+        raise InvalidRequestError(tuple(violations))
+    return query
+
+
+def _keys(query: MultiMapping[str], name: str) -> list[str]:
+    """Give `name` itself and every `name[…]` of a query, each once."""
+    return [key for key in dict.fromkeys(query) if key == name or key.startswith(f"{name}[")]
+
+
+def _read_one(query: MultiMapping[str], name: str, found: dict[str, Any]) -> Iterator[Violation]:
+    values = query.getall(name, [])
+    if len(values) > 1:
+        yield Violation(name, "is repeated")
+    if values:
+        found[name] = values[0]
+
+
+def _read_deep(query: MultiMapping[str], name: str, found: dict[str, Any]) -> Iterator[Violation]:
+    keys = _keys(query, name)
+    if len(keys) > MAX_KEYS:
+        yield Violation(name, f"has more than {MAX_KEYS} keys")
+        return
+    record: dict[str, str] = {}
+    for key in keys:
+        inner, values = key[len(name) + 1 : -1], query.getall(key)
+        if not key.endswith("]") or not inner or "[" in inner or "]" in inner:
+            yield Violation(key, f"must have the form {name}[key]=value")
+            continue
+        if len(values) > 1:
+            yield Violation(key, "is repeated")
+        record[inner] = values[0]
+    if record:
+        found[name] = record
+
+
+def _violations_of(error: ValidationError) -> Iterator[Violation]:
+    """Translate pydantic's errors: `("playerCount", "lt")` is `playerCount[lt]`.
+
+    A key that does not fit is `("ports", "7777", "[key]")`.
+    """
+    for details in error.errors(include_url=False, include_input=False, include_context=False):
+        name, *inner = map(str, details["loc"])
+        field = name + "".join(f"[{key}]" for key in inner if key != "[key]")
+        yield Violation(shortened(field), description_of(details["msg"]))

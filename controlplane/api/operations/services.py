@@ -1,0 +1,74 @@
+"""What handlers reach: the use cases, by one typed key of the application."""
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from controlplane.applications.applications import Applications
+from controlplane.applications.locations import Locations
+from controlplane.applications.tags import Tags
+from controlplane.applications.warm_pools import WarmPools
+from controlplane.catalog.accounts import Accounts
+from controlplane.catalog.delegation import Delegation
+from controlplane.catalog.open_streams import OpenStreams
+from controlplane.fleet.fleet import Fleet
+from controlplane.http.turns import Turns
+from controlplane.metrics.http import HttpMetrics
+from controlplane.operators.accounts import AccountAdmin
+from controlplane.operators.agents import Agents
+from controlplane.operators.enrolment import Enrolment
+from controlplane.operators.fleet import FleetAdmin
+from controlplane.operators.placement import Explanations
+from controlplane.operators.rotation import Rotation
+from controlplane.operators.sessions import AllSessions
+from controlplane.sessions.players import Players
+from controlplane.sessions.service import Sessions
+from controlplane.sessions.starts import Starts
+from controlplane.sessions.wait_ready import ReadyStarts
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.audit import AuditStore
+from controlplane.storage.tables.fleet import FleetStore
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The use cases."""
+
+    environment: str
+    http: HttpMetrics
+    accounts: Accounts
+    account_admin: AccountAdmin
+    delegation: Delegation
+    streams: OpenStreams
+    audit: AuditStore
+    applications: Applications
+    tags: Tags
+    warm_pools: WarmPools
+    locations: Locations
+    explanations: Explanations
+    starts: Starts
+    ready_starts: ReadyStarts
+    sessions: Sessions
+    all_sessions: AllSessions
+    players: Players
+    fleet: Fleet
+    fleet_store: FleetStore
+    fleet_admin: FleetAdmin
+    agents: Agents
+    enrolment: Enrolment
+    rotation: Rotation
+    turns: Turns
+
+
+SERVICES = web.AppKey("services", Services)
+CALLER = web.RequestKey("caller", Caller)
+
+
+def services_of(request: web.Request) -> Services:
+    """Give the use cases to a handler."""
+    return request.app[SERVICES]
+
+
+def caller_of(request: web.Request) -> Caller:
+    """Give who sent the request; set for every route that has a scope."""
+    return request[CALLER]

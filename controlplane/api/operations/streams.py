@@ -1,0 +1,127 @@
+"""GET /logs and GET /artifacts: bytes as they come; an error only before the first of them."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Annotated
+
+from aiohttp import web
+from prometheus_client import Counter
+from pydantic import AfterValidator, Field
+
+from controlplane.api.operations.fields import Text
+from controlplane.api.operations.operation import operation
+from controlplane.api.operations.queries import Flag, Query
+from controlplane.api.operations.services import SERVICES, caller_of, services_of
+from controlplane.http.errors import break_off
+from controlplane.http.turns import leave_turn
+
+FIRST_BYTE_WAIT = 1.0
+"""So long a follower of a silent game waits for its header, and a failure can still be told."""
+
+MAX_PATH_BYTES = 4096
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/") or "\0" in path:
+        raise ValueError("must be an absolute path")
+    if len(path.encode(errors="replace")) > MAX_PATH_BYTES:
+        raise ValueError(f"must have at most {MAX_PATH_BYTES} bytes")
+    return path
+
+
+class LogsQuery(Query):
+    """The query of GET /logs."""
+
+    id: Text
+    follow: Flag = False
+
+
+class ArtifactQuery(Query):
+    """The query of GET /artifacts; `path` is absolute, of a file or folder in the container."""
+
+    session: Text
+    path: Annotated[
+        Text,
+        AfterValidator(_absolute),
+        Field(json_schema_extra={"pattern": r"^/[^\u0000]*$", "maxLength": MAX_PATH_BYTES}),
+    ]
+
+
+@operation(media_types=("text/plain",))
+async def stream_logs(request: web.Request, query: LogsQuery) -> web.StreamResponse:
+    """Read the output of a session so far, or follow it to its end."""
+    services = services_of(request)
+    chunks = await services.sessions.logs(caller_of(request), query.id, follow=query.follow)
+    response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+    chunks = _counted(chunks, services.http.log_bytes)
+    return await _send(request, response, chunks, FIRST_BYTE_WAIT if query.follow else None)
+
+
+@operation(media_types=("application/x-tar",))
+async def fetch_artifact(request: web.Request, query: ArtifactQuery) -> web.StreamResponse:
+    """Fetch a file or folder of an ended session as a .tar.gz archive."""
+    services = services_of(request)
+    chunks = await services.sessions.artifact(caller_of(request), query.session, query.path)
+    response = web.StreamResponse(headers={"Content-Type": "application/x-tar"})
+    chunks = _counted(chunks, services.http.artifact_bytes)
+    return await _send(request, response, chunks, None)
+
+
+async def end_streams(app: web.Application) -> None:
+    """Break off every stream, so that no follower holds up the end of the process."""
+    app[SERVICES].streams.end_all()
+
+
+async def _counted(
+    chunks: AsyncGenerator[bytes, None], passed: Counter
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            yield chunk
+            passed.inc(len(chunk))  # once it was sent: its reader asks for the next
+
+
+async def _send(
+    request: web.Request,
+    response: web.StreamResponse,
+    chunks: AsyncGenerator[bytes, None],
+    first_wait: float | None,
+) -> web.StreamResponse:
+    """Wait for the first chunk, at most `first_wait` seconds, then send the header and the rest.
+
+    A failure after the header, or the end of the caller's token, breaks the connection off, so
+    that nobody takes a part for all.
+    """
+    leave_turn()
+    try:
+        async with aclosing(chunks), services_of(request).streams.opened(caller_of(request)):
+            await _pass_on(request, response, chunks, first_wait)
+    except Exception:
+        if not response.prepared:
+            raise
+        break_off(request, "a stream")
+    return response
+
+
+async def _pass_on(
+    request: web.Request,
+    response: web.StreamResponse,
+    chunks: AsyncGenerator[bytes, None],
+    first_wait: float | None,
+) -> None:
+    first = asyncio.ensure_future(anext(chunks, None))
+    try:
+        await asyncio.wait({first}, timeout=first_wait)
+        if first.done() and first.exception() is not None:
+            await first
+        await response.prepare(request)
+        chunk = await first
+        while chunk is not None:
+            await response.write(chunk)
+            chunk = await anext(chunks, None)
+        await response.write_eof()
+    finally:
+        first.cancel()
+        with suppress(asyncio.CancelledError, StopAsyncIteration):
+            await asyncio.wait({first})

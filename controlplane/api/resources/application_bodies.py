@@ -1,0 +1,249 @@
+"""The bodies of applications: what is accepted, and what is shown."""
+
+import re
+from typing import Annotated, Literal, NotRequired, TypeVar
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator
+from typing_extensions import TypedDict
+
+from controlplane.api.operations.bodies import Body
+from controlplane.api.operations.fields import Name, PortNumber, json_pattern
+from controlplane.applications.applications import MAX_PORTS, MAX_REGIONS, ApplicationEdit
+from controlplane.domain.contract import NetworkMode, PortRequest, Protocol, Resources
+from controlplane.registries.client import TAG
+from controlplane.storage.tables.applications import Application
+
+NANO = 1_000_000_000
+MEBI = 1024 * 1024
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z", re.ASCII)
+
+
+def _name(text: str) -> str:
+    if not _NAME.match(text):
+        raise ValueError("must be 1 to 128 of A-Z, a-z, 0-9, '.', '_' and '-'")
+    return text
+
+
+def _whole(number: float) -> float:
+    if number != int(number):
+        raise ValueError("must be a whole number")
+    return number
+
+
+class ResourcesBody(Body):
+    """Cores (fractions), memory in MiB and whole GPU devices."""
+
+    cpu: Annotated[float, Field(ge=1 / NANO, le=1_000_000)]
+    ram: Annotated[float, Field(ge=1 / MEBI, le=1_000_000_000)]
+    gpu: (
+        Annotated[
+            float,
+            Field(ge=0, le=1_000, json_schema_extra={"multipleOf": 1}),
+            AfterValidator(_whole),
+        ]
+        | None
+    ) = None
+
+    def resources(self) -> Resources:
+        """Translate into whole units."""
+        return Resources(round(self.cpu * NANO), round(self.ram * MEBI), int(self.gpu or 0))
+
+
+class LimitsBody(ResourcesBody):
+    """What a session is capped at; `disk` is what it may write, in MiB, else its host decides."""
+
+    disk: Annotated[float, Field(ge=1, le=1_000_000_000)] | None = None
+
+    def disk_bytes(self) -> int:
+        """Bytes that a session may write; 0 for the limit of its host."""
+        return round((self.disk or 0) * MEBI)
+
+
+class PortBindingBody(Body):
+    """A port that the application listens on."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "not": {"properties": {"protocol": {"const": "udp"}, "tls": {"const": True}}}
+        }
+    )
+
+    requested: PortNumber
+    protocol: Literal["tcp", "udp"]
+    tls: bool
+
+    @field_validator("tls")
+    @classmethod
+    def _tls_is_tcp(cls, tls: bool, info: ValidationInfo) -> bool:
+        if tls and info.data.get("protocol") == "udp":
+            raise ValueError("needs protocol tcp")
+        return tls
+
+    def port(self) -> PortRequest:
+        """Translate into the use case's terms."""
+        return PortRequest(self.requested, Protocol(self.protocol), self.tls)
+
+
+def _each_once(ports: list[PortBindingBody]) -> list[PortBindingBody]:
+    pairs = [(port.requested, port.protocol) for port in ports]
+    if len(set(pairs)) != len(pairs):
+        raise ValueError("a port and protocol may be declared once")
+    return ports
+
+
+_Reserved = TypeVar("_Reserved", bound=ResourcesBody | None)
+
+
+def _covered(reservation: _Reserved, info: ValidationInfo) -> _Reserved:
+    limits: ResourcesBody | None = info.data.get("limits")
+    if limits is None or reservation is None:
+        return reservation
+    if not reservation.resources().fits_in(limits.resources()):
+        raise ValueError("must not be above limits")
+    return reservation
+
+
+_Repository = Annotated[str, Field(min_length=1, max_length=512)]
+_TagKeep = Annotated[int, Field(ge=1, le=100)]
+_NetworkMode = Literal["bridge", "host"]
+_Regions = Annotated[list[Name], Field(min_length=1, max_length=MAX_REGIONS)]
+_Ports = Annotated[list[PortBindingBody], Field(max_length=MAX_PORTS), AfterValidator(_each_once)]
+
+
+class ApplicationBody(Body):
+    """The body of POST /application."""
+
+    name: Annotated[
+        str,
+        Field(max_length=128, json_schema_extra={"pattern": json_pattern(_NAME)}),
+        AfterValidator(_name),
+    ]
+    registry: Name
+    repository: _Repository
+    tagKeep: _TagKeep  # noqa: N815  # the interface's name
+    networkMode: _NetworkMode  # noqa: N815  # the interface's name
+    limits: LimitsBody
+    reservation: Annotated[ResourcesBody, AfterValidator(_covered)]
+    nodePool: Name  # noqa: N815  # the interface's name
+    regions: _Regions
+    ports: _Ports
+
+    def application(self, account: str) -> Application:
+        """Translate into the use case's terms."""
+        return Application(
+            account=account,
+            name=self.name,
+            registry=self.registry,
+            repository=self.repository,
+            tag_keep=self.tagKeep,
+            network_mode=NetworkMode(self.networkMode),
+            node_pool=self.nodePool,
+            regions=tuple(dict.fromkeys(self.regions)),
+            limits=self.limits.resources(),
+            reservation=self.reservation.resources(),
+            ports=tuple(port.port() for port in self.ports),
+            disk_bytes=self.limits.disk_bytes(),
+        )
+
+
+class ApplicationEditBody(Body):
+    """The body of PUT /application/{name}; what is absent or `null` stays as it is."""
+
+    registry: Name | None = None
+    repository: _Repository | None = None
+    tagKeep: _TagKeep | None = None  # noqa: N815  # the interface's name
+    networkMode: _NetworkMode | None = None  # noqa: N815  # the interface's name
+    limits: LimitsBody | None = None
+    reservation: Annotated[ResourcesBody | None, AfterValidator(_covered)] = None
+    nodePool: Name | None = None  # noqa: N815  # the interface's name
+    regions: _Regions | None = None
+    ports: _Ports | None = None
+
+    def edit(self) -> ApplicationEdit:
+        """Translate into the use case's terms."""
+        return ApplicationEdit(
+            registry=self.registry,
+            repository=self.repository,
+            tag_keep=self.tagKeep,
+            network_mode=None if self.networkMode is None else NetworkMode(self.networkMode),
+            node_pool=self.nodePool,
+            regions=None if self.regions is None else tuple(dict.fromkeys(self.regions)),
+            limits=None if self.limits is None else self.limits.resources(),
+            reservation=None if self.reservation is None else self.reservation.resources(),
+            ports=None if self.ports is None else tuple(port.port() for port in self.ports),
+            disk_bytes=None if self.limits is None else self.limits.disk_bytes(),
+        )
+
+
+class TagBody(Body):
+    """The body of POST /application/{name}/tags."""
+
+    tag: Annotated[str, Field(max_length=128, json_schema_extra={"pattern": json_pattern(TAG)})]
+
+
+class ListedResources(TypedDict):
+    """Cores, memory in MiB and whole GPU devices."""
+
+    cpu: float
+    ram: float
+    gpu: NotRequired[int]
+
+
+class ListedLimits(ListedResources):
+    """What a session is capped at; `disk` in MiB where the application says it."""
+
+    disk: NotRequired[float]
+
+
+class ListedPort(TypedDict):
+    """A port that the application listens on."""
+
+    requested: int
+    protocol: Literal["tcp", "udp"]
+    tls: bool
+
+
+class ListedApplication(TypedDict):
+    """An application as lists show it."""
+
+    name: str
+    registry: str
+    repository: str
+    tagKeep: int
+    networkMode: _NetworkMode
+    nodePool: str
+    regions: list[str]
+    limits: ListedLimits
+    reservation: ListedResources
+    ports: list[ListedPort]
+
+
+def listed(application: Application) -> ListedApplication:
+    """Show an application as lists do."""
+    return {
+        "name": application.name,
+        "registry": application.registry,
+        "repository": application.repository,
+        "tagKeep": application.tag_keep,
+        "networkMode": application.network_mode.value,
+        "nodePool": application.node_pool,
+        "regions": list(application.regions),
+        "limits": _resources(application.limits, application.disk_bytes),
+        "reservation": _resources(application.reservation),
+        "ports": [
+            {"requested": port.container, "protocol": port.protocol.value, "tls": port.tls}
+            for port in application.ports
+        ],
+    }
+
+
+def _resources(resources: Resources, disk_bytes: int = 0) -> ListedLimits:
+    shown: ListedLimits = {
+        "cpu": resources.nano_cpus / NANO,
+        "ram": resources.memory_bytes / MEBI,
+    }
+    if resources.gpus:
+        shown["gpu"] = resources.gpus
+    if disk_bytes:
+        shown["disk"] = disk_bytes / MEBI
+    return shown

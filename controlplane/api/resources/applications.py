@@ -1,0 +1,87 @@
+"""Applications and the enabling of tags."""
+
+from aiohttp import web
+from typing_extensions import TypedDict
+
+from controlplane.api.operations.operation import Answer, Listing, operation
+from controlplane.api.operations.queries import Query, UpTo1000
+from controlplane.api.operations.services import caller_of, services_of
+from controlplane.api.resources.application_bodies import (
+    ApplicationBody,
+    ApplicationEditBody,
+    ListedApplication,
+    TagBody,
+    listed,
+)
+
+
+class Applications(TypedDict):
+    """The applications of the account."""
+
+    applications: list[ListedApplication]
+
+
+class AvailableTagsQuery(Query):
+    """The query of GET /application/{name}/tags/available."""
+
+    page: UpTo1000 = 1
+    pageSize: UpTo1000 = 20  # noqa: N815  # the interface's name
+
+
+class RegistryTag(TypedDict):
+    """A tag in the registry."""
+
+    version: str
+
+
+class AvailableTags(TypedDict):
+    """One page of the tags in the registry, newest version first."""
+
+    tags: list[RegistryTag]
+
+
+class Nothing(TypedDict):
+    """An object without properties."""
+
+
+@operation(201)
+async def create_application(request: web.Request, body: ApplicationBody) -> Answer[Nothing]:
+    """Create an application."""
+    caller = caller_of(request)
+    await services_of(request).applications.create(caller, body.application(caller.account))
+    return Answer({})
+
+
+@operation()
+async def list_applications(request: web.Request) -> Listing[Applications]:
+    """List the applications of the account by name."""
+    found = services_of(request).applications.all_of(caller_of(request))
+    return Listing("applications", found, listed)
+
+
+@operation()
+async def edit_application(request: web.Request, body: ApplicationEditBody) -> None:
+    """Change an application.
+
+    What is absent stays as it is; running sessions keep what they started with.
+    """
+    name = request.match_info["name"]
+    await services_of(request).applications.edit(caller_of(request), name, body.edit())
+
+
+@operation()
+async def enable_tag(request: web.Request, body: TagBody) -> None:
+    """Enable a tag of an application, make it the newest and have the hosts pull it."""
+    name = request.match_info["name"]
+    await services_of(request).tags.enable(caller_of(request), name, body.tag)
+
+
+@operation()
+async def list_available_tags(
+    request: web.Request, query: AvailableTagsQuery
+) -> Answer[AvailableTags]:
+    """List the tags that an application's registry has, newest version first."""
+    name, caller = request.match_info["name"], caller_of(request)
+    tags = services_of(request).tags
+    found = await tags.available(caller, name, query.page, query.pageSize)
+    return Answer({"tags": [{"version": version} for version in found]})

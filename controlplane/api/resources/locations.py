@@ -1,0 +1,68 @@
+"""Regions, the tags that they have, and where there is room."""
+
+from collections.abc import Iterable
+
+from aiohttp import web
+from typing_extensions import TypedDict
+
+from controlplane.api.operations.operation import NO_STORE, Answer, Listing, one_portion, operation
+from controlplane.api.operations.services import caller_of, services_of
+
+
+class Regions(TypedDict):
+    """The names of all regions."""
+
+    regions: list[str]
+
+
+class TagExistence(TypedDict):
+    """Whether sessions can run a tag in a region."""
+
+    exists: bool
+
+
+class Location(TypedDict):
+    """A region with room, and IPv4 addresses that answer ping."""
+
+    id: str
+    ips: list[str]
+
+
+class Locations(TypedDict):
+    """The regions that can take one more session now."""
+
+    locations: list[Location]
+
+
+@operation()
+async def list_regions(request: web.Request) -> Listing[Regions]:
+    """List the regions."""
+    found = await services_of(request).fleet_store.regions()
+    return Listing("regions", one_portion(found), str)
+
+
+@operation()
+async def tag_exists(request: web.Request) -> Answer[TagExistence]:
+    """Tell whether a healthy host of a region has an enabled tag of an application.
+
+    `image` is the application's name.
+    """
+    region, image, version = (request.match_info[key] for key in ("region", "image", "version"))
+    locations = services_of(request).locations
+    return Answer({"exists": await locations.has_tag(caller_of(request), region, image, version)})
+
+
+@operation(headers=NO_STORE)
+async def available_locations(request: web.Request) -> Listing[Locations]:
+    """List the regions that can host an application now, with addresses to ping.
+
+    `image` is the application's name. The answer changes with every session: do not keep it.
+    """
+    locations = services_of(request).locations
+    found = await locations.available(caller_of(request), request.match_info["image"])
+    return Listing("locations", one_portion(list(found.items())), _location, headers=NO_STORE)
+
+
+def _location(found: tuple[str, Iterable[str]]) -> Location:
+    region, ips = found
+    return {"id": region, "ips": list(ips)}

@@ -1,0 +1,222 @@
+"""The bodies of sessions: what is accepted, and what is shown."""
+
+from typing import Annotated, ClassVar, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from controlplane.api.operations.bodies import Body
+from controlplane.api.operations.fields import (
+    Arguments,
+    Duration,
+    Environment,
+    ExternalId,
+    Labels,
+    Name,
+    PortNumber,
+    SessionId,
+)
+from controlplane.api.operations.queries import Flag, Integer, Query, Record
+from controlplane.applications.applications import MAX_PORTS
+from controlplane.domain.contract import HostSession, Port, Protocol
+from controlplane.domain.durations import parse_duration
+from controlplane.domain.status import SessionStatus
+from controlplane.sessions.service import ShownSession
+from controlplane.sessions.start_request import Pin, StartRequest
+from controlplane.storage.tables.session_list import SessionFilter
+from controlplane.storage.tables.sessions import Session
+
+
+class PortBody(Body):
+    """A host port that the caller wants."""
+
+    container: PortNumber
+    host: PortNumber
+    type: Literal["tcp", "udp"] | None = None
+
+    def pin(self) -> Pin:
+        """Translate into the use case's terms."""
+        return Pin(self.container, self.host, Protocol(self.type) if self.type else None)
+
+
+class StartBody(Body):
+    """The body of POST /session; `null` counts as absent."""
+
+    location: Name
+    image: Name
+    id: SessionId | None = None
+    env: Environment | None = None
+    args: Arguments | None = None
+    restart: bool | None = None
+    labels: Labels | None = None
+    version: Annotated[str, Field(max_length=256)] | None = None
+    ttl: Duration | None = None
+    external_id: ExternalId | None = None
+    ports: Annotated[list[PortBody], Field(max_length=MAX_PORTS)] | None = None
+
+    def request(self) -> StartRequest:
+        """Translate into the use case's terms."""
+        return StartRequest(
+            location=self.location,
+            image=self.image,
+            id=self.id,
+            env=self.env,
+            args=tuple(self.args or ()),
+            restart=bool(self.restart),
+            labels=self.labels,
+            version=self.version or None,
+            ttl=None if self.ttl is None else parse_duration(self.ttl),
+            external_id=self.external_id or "",
+            pins=tuple(port.pin() for port in self.ports or ()),
+        )
+
+
+class PlayerBounds(Query):
+    """Bounds of a number of players, both exclusive."""
+
+    lt: Integer | None = None
+    gt: Integer | None = None
+
+
+class SessionsQuery(Query):
+    """The query of GET /session; what is absent does not filter.
+
+    `filter` is matched with the labels of the caller: exactly, and all must match.
+    """
+
+    deep: ClassVar = frozenset({"playerCount", "filter"})
+    refused: ClassVar = {"filterNot": "is not supported"}
+
+    all: Flag = False
+    location: str | None = None
+    image: str | None = None
+    tag: str | None = None
+    host: str | None = None
+    playerCount: PlayerBounds | None = None  # noqa: N815  # the interface's name
+    filter: Record | None = None
+
+    def sessions_of(self, account: str) -> SessionFilter:
+        """Translate into the use case's terms."""
+        players = self.playerCount or PlayerBounds()
+        return SessionFilter(
+            account=account,
+            ended_too=self.all,
+            location=self.location,
+            application=self.image,
+            tag=self.tag,
+            host=self.host,
+            labels=self.filter or {},
+            more_players_than=players.gt,
+            fewer_players_than=players.lt,
+        )
+
+
+class StartedPort(TypedDict):
+    """A port of the game, and the port of the host that leads to it."""
+
+    type: Literal["tcp", "udp"]
+    container: int
+    host: int
+
+
+class StartedSession(TypedDict):
+    """A session that runs, and where players reach it; ports are in the application's order."""
+
+    id: str
+    host: str
+    ports: list[StartedPort]
+
+
+class SessionLabels(TypedDict):
+    """What the service injected, and the caller's labels: two objects, each encoded as JSON."""
+
+    env: str
+    tags: str
+
+
+class SessionFields(TypedDict):
+    """What every view of a session shows; `created` in milliseconds since the epoch."""
+
+    id: str
+    image: str
+    tag: str
+    location: str
+    host: str
+    created: int
+    port: dict[str, int]
+    status: SessionStatus
+    labels: SessionLabels
+    external_id: NotRequired[str]
+
+
+class ListedSession(SessionFields):
+    """A session as lists show it."""
+
+    playerCount: int
+
+
+class Sessions(TypedDict):
+    """The sessions that match, in the order of their creation."""
+
+    sessions: list[ListedSession]
+
+
+class JoinedPlayers(TypedDict):
+    """The players who are joined, in the order of joining."""
+
+    joined: list[str]
+    joinedCount: int
+
+
+class DescribedSession(SessionFields):
+    """A session with its players."""
+
+    players: JoinedPlayers
+
+
+def started_session(session: HostSession) -> StartedSession:
+    """Show a session that was just started."""
+    return {
+        "id": session.identity.session_id,
+        "host": session.host,
+        "ports": [
+            {"type": port.protocol.value, "container": port.container, "host": port.host}
+            for port in session.ports
+        ],
+    }
+
+
+def listed_session(shown: ShownSession) -> ListedSession:
+    """Show a session as lists do."""
+    return {**_fields(shown), "playerCount": shown.session.player_count}
+
+
+def described_session(shown: ShownSession, joined: list[str]) -> DescribedSession:
+    """Show a session with its players."""
+    return {**_fields(shown), "players": {"joined": joined, "joinedCount": len(joined)}}
+
+
+def _fields(shown: ShownSession) -> SessionFields:
+    session = shown.session
+    found: SessionFields = {
+        "id": session.id,
+        "image": session.application,
+        "tag": session.tag,
+        "location": session.location,
+        "host": session.host,
+        "created": session.created_ms,
+        "port": {_port_key(port): port.host for port in session.ports},
+        "status": shown.status,
+        "labels": _labels(session),
+    }
+    if session.external_id:
+        found["external_id"] = session.external_id
+    return found
+
+
+def _labels(session: Session) -> SessionLabels:
+    return {"env": session.injected_env, "tags": session.labels}
+
+
+def _port_key(port: Port) -> str:
+    return f"{port.container}/{port.protocol}"

@@ -1,0 +1,75 @@
+"""POST, GET and DELETE of sessions."""
+
+from urllib.parse import quote
+
+from aiohttp import web
+
+from controlplane.api.operations.operation import Answer, Listing, operation
+from controlplane.api.operations.preferences import APPLIED, PREFER, WAIT_READY, ready_wait
+from controlplane.api.operations.services import SERVICES, caller_of, services_of
+from controlplane.api.resources.session_bodies import (
+    DescribedSession,
+    Sessions,
+    SessionsQuery,
+    StartBody,
+    StartedSession,
+    described_session,
+    listed_session,
+    started_session,
+)
+
+
+@operation(
+    201,
+    headers={"Location": "The path of the session."},
+    at_times={APPLIED: f"`{WAIT_READY}` when the answer waited for the session to be ready."},
+    reads={PREFER: f"`{WAIT_READY}; wait=60` has the answer wait until the ports are bound."},
+)
+async def start_session(request: web.Request, body: StartBody) -> Answer[StartedSession]:
+    """Run a session of an application in a region.
+
+    The answer comes when the container runs, within 8 s. With `Prefer: wait=ready; wait=60` it
+    comes when the ports are bound, so that players reach it; a session that is not ready so many
+    seconds (1 to 120, else 30) after the request is ended: 504. A caller that hangs up does not
+    cancel its start.
+    """
+    services, caller = services_of(request), caller_of(request)
+    wait = ready_wait(request.headers.getall(PREFER, []))
+    applied = {}
+    if wait is not None and services.ready_starts.has_room(caller.account):
+        session = await services.ready_starts.start(caller, body.request(), wait)
+        applied = {APPLIED: WAIT_READY}
+    else:
+        session = await services.starts.start(caller, body.request())
+    path = f"/session/{quote(session.identity.session_id, safe='')}"
+    return Answer(started_session(session), headers={"Location": path} | applied)
+
+
+async def end_waits(app: web.Application) -> None:
+    """Answer those who wait for a session to be ready: the server stops."""
+    app[SERVICES].ready_starts.stop_waiting()
+
+
+@operation()
+async def list_sessions(request: web.Request, query: SessionsQuery) -> Listing[Sessions]:
+    """List the sessions of the account: those that play, or `all` that are known."""
+    wanted = query.sessions_of(caller_of(request).account)
+    found = services_of(request).sessions.find(wanted)
+    return Listing("sessions", found, listed_session)
+
+
+@operation()
+async def get_session(request: web.Request) -> Answer[DescribedSession]:
+    """Describe a session."""
+    services, caller = services_of(request), caller_of(request)
+    shown, joined = await services.sessions.describe(caller, request.match_info["id"])
+    return Answer(described_session(shown, joined))
+
+
+@operation()
+async def stop_session(request: web.Request) -> None:
+    """Stop a session: SIGTERM, then SIGKILL after the host's grace period.
+
+    The answer comes when the container has ended, within 12 s.
+    """
+    await services_of(request).sessions.stop(caller_of(request), request.match_info["id"])

@@ -1,0 +1,74 @@
+"""POST /token."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
+
+from controlplane.api.operations.bodies import Body
+from controlplane.api.operations.fields import NO_CONTROLS, Duration, no_control_characters
+from controlplane.api.operations.operation import NO_STORE, Answer, operation
+from controlplane.api.operations.services import caller_of, services_of
+from controlplane.catalog.delegation import Delegated
+from controlplane.domain.durations import parse_duration
+from controlplane.domain.errors import BadRequestError
+from controlplane.domain.tokens import Scope
+
+
+def _scope(text: str) -> str:
+    if text not in set(Scope):
+        raise ValueError("is not a scope")
+    return text
+
+
+TokenName = Annotated[
+    str,
+    Field(min_length=1, max_length=128, json_schema_extra=NO_CONTROLS),
+    AfterValidator(no_control_characters),
+]
+ScopeName = Annotated[
+    str, AfterValidator(_scope), Field(json_schema_extra={"enum": sorted(Scope)})
+]
+Scopes = Annotated[list[ScopeName], Field(max_length=100)]
+
+
+class TokenBody(Body):
+    """The body of POST /token."""
+
+    max_bytes = 64 * 1024
+    misfit = BadRequestError
+
+    name: TokenName
+    scopes: Scopes
+    expires_after: Duration | None = None
+
+    def delegated(self) -> Delegated:
+        """Translate into the use case's terms."""
+        return delegated(self.name, self.scopes, self.expires_after)
+
+
+def delegated(name: str, scopes: Iterable[str], expires_after: str | None) -> Delegated:
+    """Translate what was asked for into the use case's terms."""
+    return Delegated(
+        name=name,
+        scopes=frozenset(Scope(scope) for scope in scopes),
+        lifetime=None if expires_after is None else parse_duration(expires_after),
+    )
+
+
+class MadeToken(TypedDict):
+    """A new token; its text is shown this once and stored nowhere."""
+
+    token: str
+
+
+@operation(201, headers=NO_STORE)
+async def make_token(request: web.Request, body: TokenBody) -> Answer[MadeToken]:
+    """Make a token of the caller's account.
+
+    It never has more scopes than the caller's token, nor lives longer.
+    """
+    token = await services_of(request).delegation.make(caller_of(request), body.delegated())
+    return Answer({"token": token.text}, headers=NO_STORE)

@@ -1,0 +1,106 @@
+"""PUT, GET and DELETE of warm pools."""
+
+from typing import Annotated, Literal
+
+from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from controlplane.api.operations.bodies import Body
+from controlplane.api.operations.fields import Arguments, Environment, Labels
+from controlplane.api.operations.operation import Listing, operation
+from controlplane.api.operations.services import caller_of, services_of
+from controlplane.applications.warm_pools import ShownPool
+from controlplane.storage.tables.warm_pools import WarmPool
+
+ClaimSignal = Literal["SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH"]
+"""Those that a program may take for a word to it, and that are not how a session is ended."""
+
+
+class WarmPoolBody(Body):
+    """The body of PUT /warm-pool/{image}/{location}; `null` counts as absent.
+
+    `env`, `args` and `labels` are those of every standby. A pool is `enabled` unless it says no.
+    The main process of a standby gets `claimSignal` once its session.json tells of the claim.
+    """
+
+    size: Annotated[int, Field(ge=0, le=1000)]
+    enabled: bool | None = None
+    env: Environment | None = None
+    args: Arguments | None = None
+    labels: Labels | None = None
+    claimSignal: ClaimSignal | None = None  # noqa: N815  # the name in JSON
+
+    def pool(self, account: str, application: str, location: str) -> WarmPool:
+        """Translate into the use case's terms."""
+        return WarmPool(
+            account=account,
+            application=application,
+            location=location,
+            size=self.size,
+            enabled=self.enabled is not False,
+            env=self.env or {},
+            args=tuple(self.args or ()),
+            labels=self.labels or {},
+            claim_signal=self.claimSignal or "",
+        )
+
+
+class ListedWarmPool(TypedDict):
+    """A warm pool; `size` standbys are wanted, `ready` can be claimed now."""
+
+    image: str
+    location: str
+    size: int
+    enabled: bool
+    ready: int
+    env: dict[str, str]
+    args: list[str]
+    labels: dict[str, str]
+    claimSignal: str | None
+
+
+class WarmPools(TypedDict):
+    """The warm pools of the account."""
+
+    warmPools: list[ListedWarmPool]
+
+
+@operation()
+async def set_warm_pool(request: web.Request, body: WarmPoolBody) -> None:
+    """Set the warm pool of an application in a region; it replaces the whole pool."""
+    caller = caller_of(request)
+    pool = body.pool(caller.account, *_place(request))
+    await services_of(request).warm_pools.set(caller, pool)
+
+
+@operation()
+async def list_warm_pools(request: web.Request) -> Listing[WarmPools]:
+    """List the warm pools of the account by application and region."""
+    found = services_of(request).warm_pools.all_of(caller_of(request))
+    return Listing("warmPools", found, _listed)
+
+
+@operation()
+async def remove_warm_pool(request: web.Request) -> None:
+    """Remove the warm pool of an application in a region."""
+    await services_of(request).warm_pools.remove(caller_of(request), *_place(request))
+
+
+def _place(request: web.Request) -> tuple[str, str]:
+    return request.match_info["image"], request.match_info["location"]
+
+
+def _listed(shown: ShownPool) -> ListedWarmPool:
+    pool = shown.pool
+    return {
+        "image": pool.application,
+        "location": pool.location,
+        "size": pool.size,
+        "enabled": pool.enabled,
+        "ready": shown.ready,
+        "env": dict(pool.env),
+        "args": list(pool.args),
+        "labels": dict(pool.labels),
+        "claimSignal": pool.claim_signal or None,
+    }

@@ -1,0 +1,399 @@
+"""The composition root: makes every part, starts them in order and stops them in reverse."""
+
+import asyncio
+from datetime import timedelta
+from random import Random
+
+from controlplane.agent_rpc.dialling import Dialler
+from controlplane.api import enrolling
+from controlplane.api.operations.services import Services
+from controlplane.api.routes import make_web_app
+from controlplane.app.reload import Parts, Settings
+from controlplane.applications.applications import Applications
+from controlplane.applications.locations import Locations
+from controlplane.applications.tags import Tags
+from controlplane.applications.warm_pools import WarmPools
+from controlplane.background.upkeep import Upkeep
+from controlplane.catalog.accounts import Accounts, InitialTokens
+from controlplane.catalog.delegation import Delegation
+from controlplane.catalog.open_streams import OpenStreams
+from controlplane.domain.clock import Clock
+from controlplane.domain.start_rate import StartRate
+from controlplane.domain.steps import STEPS
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.certificates import HostCertificates
+from controlplane.fleet.pinger import Pinger
+from controlplane.fleet.pools.planner import StandbyPools
+from controlplane.fleet.preload import Preloader
+from controlplane.fleet.queue import HostQueue
+from controlplane.fleet.renewal import Renewal
+from controlplane.http.certificate import ServedCertificate
+from controlplane.http.edge import Limits
+from controlplane.http.gate import Bounds
+from controlplane.http.listeners import Listeners
+from controlplane.http.turns import Turns
+from controlplane.metrics.registry import Metrics
+from controlplane.metrics_endpoint import listener as metrics_listener
+from controlplane.metrics_endpoint.live import LiveCollector, LiveParts
+from controlplane.operators.accounts import AccountAdmin
+from controlplane.operators.agents import Agents
+from controlplane.operators.enrolment import Enrolment
+from controlplane.operators.fleet import Declared, FleetAdmin
+from controlplane.operators.placement import Explanations
+from controlplane.operators.rotation import Rotation
+from controlplane.operators.sessions import AllSessions
+from controlplane.pki.issuer import Issuer
+from controlplane.pki.ticket_key import TicketKey
+from controlplane.registries.client import RegistryClient
+from controlplane.registries.logins import Logins
+from controlplane.registries.vault import Vault
+from controlplane.sessions.claims import Claims
+from controlplane.sessions.players import Players
+from controlplane.sessions.service import Sessions
+from controlplane.sessions.starts import Starts
+from controlplane.sessions.wait_ready import ReadyStarts
+from controlplane.settings.model import Config
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.stores import Stores
+from tiltyard.runtime import loop_lag
+from tiltyard.runtime.failpoints import failpoint
+from tiltyard.runtime.logging.events import get_logger
+
+_log = get_logger(__name__)
+
+DEFAULT_ACCOUNT = "default"
+
+
+class ControlPlane:
+    """The whole program but for signals and the command line."""
+
+    base_url = ""
+    """Where the API answers, once it does."""
+    enrol_url = ""
+    """Where hosts are enrolled, if anywhere."""
+    metrics_url = ""
+    """Where metrics are read, if anywhere."""
+    _certificate: ServedCertificate | None = None
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        turns: Turns | None = None,
+    ) -> None:
+        """Make the parts; nothing is opened before `start`."""
+        self._config = config
+        self._metrics = metrics = Metrics()
+        self._listeners = Listeners(limits or Limits(), metrics.http)
+        self._clock = clock = clock or Clock()
+        # Chance between equals is no secret.
+        random, reach = Random(), failpoint(config.failpoint, STEPS)  # noqa: S311
+        self._store = Store(config.database, metrics.store)
+        self._ticket_key = TicketKey(config.state_dir / "ticket.key", self._clock)
+        self._stores = stores = Stores.of(
+            self._store,
+            make_ticket=self._ticket_key.ticket,
+            is_ours=self._ticket_key.is_ours,
+            keep_ended=timedelta(days=config.ended_retention_days),
+        )
+        self._logins = Logins(stores.fleet, Vault(config.state_dir / "registry.key"))
+        self._registry = RegistryClient(
+            self._logins.endpoint_of, max_image_bytes=config.max_image_bytes
+        )
+        streams = OpenStreams(stores.accounts, clock)
+        self._accounts = Accounts(stores.accounts, clock, metrics.http)
+        self._upkeep = Upkeep(
+            sessions=stores.sessions,
+            tokens=stores.tokens,
+            audit=stores.audit,
+            accounts=stores.account_admin,
+            config=config,
+            clock=clock,
+        )
+        self._issuer = Issuer(config.state_dir / "authority.pem", clock)
+        dialler = Dialler(self._issuer, metrics.agent_calls)
+        self.fleet = Fleet(
+            stores.fleet,
+            stores.reports,
+            stores.hosts,
+            stores.claims,
+            dial=dialler.client,
+            placement_silence=config.placement_silence,
+            unreachable_after=config.unreachable_after,
+            lost_after=config.lost_after,
+            host_network_pools=frozenset(config.host_network_pools),
+            clock=clock,
+            random=random,
+            reach=reach,
+            metrics=metrics.fleet,
+        )
+        self._preloader = Preloader(
+            stores.tags, self.fleet, login_for=self._logins.login_for, clock=clock, random=random
+        )
+        self._standby_pools = StandbyPools(
+            stores.standby_orders, self.fleet, clock=clock, random=random
+        )
+        applications = Applications(
+            stores.applications,
+            stores.fleet,
+            self.fleet.node_pools.allows,
+            self._look_at_hosts,
+            clock,
+        )
+        tags = Tags(
+            applications=applications,
+            store=stores.tags,
+            fleet_store=stores.fleet,
+            fleet=self.fleet,
+            changed=self._look_at_hosts,
+            resolver=self._registry,
+            clock=clock,
+            reach=reach,
+        )
+        self._queue = queue = HostQueue(
+            self.fleet, max_waiting=config.max_waiting_starts, clock=clock
+        )
+        self._starts = Starts(
+            applications=applications,
+            tags=tags,
+            sessions=stores.sessions,
+            reports=stores.reports,
+            fleet=self.fleet,
+            queue=queue,
+            start_timeout=config.start_timeout,
+            rate=StartRate(config.start_rate, config.start_burst),
+            ticket_key=self._ticket_key,
+            claims=Claims(
+                store=stores.claims,
+                reports=stores.reports,
+                fleet=self.fleet,
+                pool_at=self._standby_pools.pool_at,
+                clock=clock,
+                reach=reach,
+            ),
+            reach=reach,
+            clock=clock,
+            metrics=metrics.starts,
+        )
+        self._stops = sessions = Sessions(
+            store=stores.sessions,
+            lists=stores.session_lists,
+            players=stores.players,
+            fleet=self.fleet,
+            starts=self._starts,
+            clock=clock,
+            reach=reach,
+        )
+        self._ready_starts = ReadyStarts(
+            starts=self._starts,
+            store=stores.sessions,
+            sessions=sessions,
+            fleet=self.fleet,
+            clock=clock,
+            metrics=metrics.starts,
+        )
+        self._enrolment = Enrolment(stores.enrolments, self.fleet, self._issuer, clock)
+        certificates = HostCertificates(
+            stores.enrolments,
+            stores.authorities,
+            issuer=self._issuer,
+            dialler=dialler,
+            clock=clock,
+            reach=reach,
+        )
+        self.renewal = Renewal(
+            certificates, self.fleet, self._issuer, dialler, clock, metrics=metrics.fleet
+        )
+        declared = Declared.in_config(config)
+        self._services = Services(
+            environment=config.environment,
+            http=metrics.http,
+            accounts=self._accounts,
+            account_admin=AccountAdmin(
+                stores.account_admin, streams, clock, removed=self._standby_pools.look
+            ),
+            delegation=Delegation(stores.tokens, streams, clock, reach),
+            streams=streams,
+            audit=stores.audit,
+            applications=applications,
+            tags=tags,
+            warm_pools=WarmPools(stores.warm_pools, self._standby_pools, clock),
+            locations=Locations(
+                applications,
+                self.fleet,
+                self._standby_pools,
+                patience=lambda: self._starts.start_timeout,
+                clock=clock,
+            ),
+            explanations=Explanations(stores.applications, tags, self.fleet, self._preloader),
+            starts=self._starts,
+            ready_starts=self._ready_starts,
+            sessions=sessions,
+            all_sessions=AllSessions(stores.session_pages, sessions),
+            players=Players(stores.players, reach),
+            fleet=self.fleet,
+            fleet_store=stores.fleet,
+            fleet_admin=FleetAdmin(stores.fleet_admin, self.fleet, self._logins, declared, clock),
+            agents=Agents(
+                stores.fleet_admin,
+                stores.enrolments,
+                stores.hosts,
+                self.fleet,
+                self._preloader,
+                standbys=self._standby_pools,
+                declared=declared.agents,
+                clock=clock,
+            ),
+            enrolment=self._enrolment,
+            rotation=Rotation(
+                stores.authorities,
+                self.fleet,
+                issuer=self._issuer,
+                dialler=dialler,
+                renewal=self.renewal,
+                clock=clock,
+                reach=reach,
+            ),
+            turns=turns or Turns(),
+        )
+        self._exposition = metrics_listener.Exposition(
+            metrics,
+            LiveCollector(
+                LiveParts(
+                    fleet=self.fleet,
+                    queue=queue,
+                    pools=self._standby_pools,
+                    preloader=self._preloader,
+                    streams=streams,
+                    audit=stores.audit,
+                    issuer=self._issuer,
+                )
+            ),
+        )
+        self.listening = asyncio.Event()
+        """Set once requests are answered at `base_url`."""
+
+    async def initialise(
+        self, names: tuple[str, ...], *, new_operator_token: bool = False
+    ) -> InitialTokens:
+        """Make the database, and the accounts and the operator's token that it lacks.
+
+        `new_operator_token` makes an operator's token in any case.
+        """
+        await self._store.open()
+        try:
+            await self._issuer.open()
+            await self._ticket_key.open()
+            return await self._accounts.initialise(names, new_operator_token=new_operator_token)
+        finally:
+            self._issuer.close()
+            await self._store.close()
+
+    async def initialise_with(self, tokens: InitialTokens) -> bool:
+        """Make the database with these tokens; False when it has others."""
+        await self._store.open()
+        try:
+            return await self._accounts.initialise_with(tokens)
+        finally:
+            await self._store.close()
+
+    async def serve(self, stopping: asyncio.Event) -> None:
+        """Serve until `stopping` is set or a process-critical loop fails."""
+        try:
+            await self._open_store()
+            lag = self._metrics.loop_lag.observe
+            async with asyncio.TaskGroup() as group:
+                loops = [
+                    group.create_task(self.fleet.run(), name="fleet"),
+                    group.create_task(self._preloader.run(), name="preloader"),
+                    group.create_task(self._standby_pools.run(), name="standby pools"),
+                    group.create_task(self._upkeep.run(), name="upkeep"),
+                    group.create_task(self.renewal.run(), name="renewal"),
+                    group.create_task(self._pinger().run(), name="pinger"),
+                    group.create_task(loop_lag.watch(lag), name="loop lag"),
+                ]
+                await self._serve_http(stopping)
+                await self._ready_starts.close()
+                await self._starts.close()
+                await self._stops.close()
+                for loop in loops:
+                    loop.cancel()
+        finally:
+            await self._close()
+
+    def take(self, settings: Settings) -> None:
+        """Go by other settings from now on, once it listens."""
+        parts = Parts(
+            fleet=self.fleet,
+            queue=self._queue,
+            starts=self._starts,
+            upkeep=self._upkeep,
+            reports=self._stores.reports,
+            registry=self._registry,
+            listeners=self._listeners,
+            certificate=self._certificate,
+        )
+        parts.take(settings)
+
+    def _look_at_hosts(self) -> None:
+        """Compare what hosts have with what applications and tags say by now."""
+        self._preloader.look_at_all()
+        self._standby_pools.look()
+
+    def _pinger(self) -> Pinger:
+        interval, metrics = self._config.latency_interval, self._metrics.fleet
+        return Pinger(self.fleet, interval=interval, clock=self._clock, metrics=metrics)
+
+    async def _open_store(self) -> None:
+        await self._store.open()
+        sealed = await self._logins.start(self._config.registries)
+        await self._stores.fleet.declare(self._config, sealed)
+        await self._stores.sessions.drop_unattempted()
+        await self._stores.enrolments.drop_starts_on_revoked(self._clock.now_ms())
+        await self._issuer.open(enrolled=await self._stores.enrolments.enrolled())
+        await self._stores.authorities.note_first(self._issuer.first.fingerprint)
+        await self._ticket_key.open()
+        await self.fleet.load()
+        await self._registry.start()
+
+    async def _serve_http(self, stopping: asyncio.Event) -> None:
+        bounds = Bounds.of_api(self._config)
+        await self._serve_metrics()
+        await self._serve_enrolment()
+        tls, address = self._config.tls_context(), self._config.listen_address()
+        self._certificate = None if tls is None else ServedCertificate(tls)
+        app = make_web_app(self._services)
+        self.base_url = await self._listeners.open("api_listen", app, bounds, address, tls)
+        _log.info("listening", address=self.base_url)
+        self.listening.set()
+        await stopping.wait()
+        await self._listeners.close()
+
+    async def _serve_metrics(self) -> None:
+        address = self._config.metrics_address()
+        if address is None:
+            return
+        app, bounds = self._exposition.make_app(), metrics_listener.BOUNDS
+        self.metrics_url = await self._listeners.open("metrics_listen", app, bounds, address)
+        _log.info("listening for scrapes", address=self.metrics_url)
+
+    async def _serve_enrolment(self) -> None:
+        address = self._config.enrol_address()
+        if address is None:
+            return
+        app = enrolling.make_enrolling_app(self._enrolment, self._metrics.http)
+        tls = await self._issuer.listener_tls(enrolling.enrolling_tls())
+        self.enrol_url = await self._listeners.open(
+            "enrol_listen", app, enrolling.BOUNDS, address, tls
+        )
+        _log.info("listening for hosts to enrol", address=self.enrol_url)
+
+    async def _close(self) -> None:
+        await self._listeners.close()
+        self._exposition.close()
+        await self.fleet.close()
+        await self._registry.stop()
+        self._logins.close()
+        self._issuer.close()
+        await self._store.close()

@@ -1,0 +1,1 @@
+"""Use cases of applications: tags, locations, warm pools."""

@@ -1,0 +1,245 @@
+"""Applications: use cases, and the rules for a repository's name."""
+
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, fields, replace
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import NetworkMode, PortRequest, Resources
+from controlplane.domain.errors import (
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    UnauthorizedError,
+    Violation,
+)
+from controlplane.registries.client import DOCKER_HUB
+from controlplane.storage.tables.accounts import AccountGone, Caller
+from controlplane.storage.tables.applications import (
+    MAX_APPLICATIONS,
+    Application,
+    ApplicationStore,
+    NameTaken,
+    TooManyApplications,
+    UnknownReferences,
+)
+from controlplane.storage.tables.fleet import FleetStore, Registry
+from controlplane.storage.tables.tags import Tag
+
+MAX_REPOSITORY = 255
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*\Z", re.ASCII)
+MAX_PORTS = 32
+"""Of an application: the engine publishes them one by one, under a lock."""
+
+MAX_REGIONS = 256
+"""Of an application."""
+
+_NO_HOST_NETWORK = Violation("networkMode", "the node pool does not allow the host's network")
+_NOT_A_REPOSITORY = Violation("repository", "is not an OCI repository name")
+
+
+AllowsNetwork = Callable[[str, NetworkMode], bool]
+"""Whether sessions of a node pool may be connected so; true for a node pool that is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationEdit:
+    """The changes of an application; None leaves a field as it is."""
+
+    registry: str | None = None
+    repository: str | None = None
+    tag_keep: int | None = None
+    network_mode: NetworkMode | None = None
+    node_pool: str | None = None
+    regions: tuple[str, ...] | None = None
+    limits: Resources | None = None
+    reservation: Resources | None = None
+    ports: tuple[PortRequest, ...] | None = None
+    disk_bytes: int | None = None
+
+    def applied_to(
+        self, current: Application, registries: Mapping[str, Registry], allows: AllowsNetwork
+    ) -> Application:
+        """Merge with what there is, and check what only the merged application shows. Pure.
+
+        Raises:
+            InvalidRequestError: The reservation would be above the limits, the repository none, or
+                the node pool does not allow the host's network.
+        """
+        wanted = {field.name: getattr(self, field.name) for field in fields(self)}
+        merged = replace(current, **{n: v for n, v in wanted.items() if v is not None})
+        violations = []
+        if not merged.reservation.fits_in(merged.limits):
+            violations.append(
+                Violation("limits", "must not be below reservation")
+                if self.reservation is None
+                else Violation("reservation", "must not be above limits")
+            )
+        if not allows(merged.node_pool, merged.network_mode):
+            violations.append(_NO_HOST_NETWORK)
+        registry = registries.get(merged.registry)
+        if registry is not None and (self.registry or self.repository):
+            local = local_repository(registry, merged.repository)
+            if local is None:
+                violations.append(_NOT_A_REPOSITORY)
+            merged = replace(merged, repository=local or merged.repository)
+        if violations:
+            raise InvalidRequestError(tuple(violations))
+        return merged
+
+
+class Applications:
+    """Use cases on applications."""
+
+    def __init__(
+        self,
+        store: ApplicationStore,
+        fleet: FleetStore,
+        allows: AllowsNetwork,
+        changed: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        """Call `changed` when hosts may have to have other images, or other standbys."""
+        self._store = store
+        self._fleet = fleet
+        self._allows = allows
+        self._changed = changed
+        self._clock = clock
+
+    async def create(self, caller: Caller, application: Application) -> None:
+        """Make an application of the caller's account.
+
+        Raises:
+            UnauthorizedError: The account was removed meanwhile.
+            InvalidRequestError: It names what no operator configured, or no OCI repository, or its
+                node pool does not allow the host's network.
+            ConflictError: The account has an application of that name, or too many.
+        """
+        wrong = []
+        if not self._allows(application.node_pool, application.network_mode):
+            wrong.append(_NO_HOST_NETWORK)
+        registry = await self._fleet.registry(application.registry)
+        if registry is not None:
+            repository = local_repository(registry, application.repository)
+            if repository is None:
+                wrong.append(_NOT_A_REPOSITORY)
+            application = replace(application, repository=repository or application.repository)
+        if wrong:
+            unknown = await self._store.unknown_references(application)
+            violations = _unknown(unknown, application.regions) if unknown else ()
+            raise InvalidRequestError((*wrong, *violations))
+        outcome = await self._store.create(application, caller.actor, self._clock.now_ms())
+        if isinstance(outcome, AccountGone):
+            raise UnauthorizedError
+        if isinstance(outcome, UnknownReferences):
+            raise InvalidRequestError(_unknown(outcome, application.regions))
+        if isinstance(outcome, NameTaken):
+            raise ConflictError(f"an application named {application.name} exists already")
+        if isinstance(outcome, TooManyApplications):
+            text = f"the account has {MAX_APPLICATIONS} applications, which is the most"
+            raise ConflictError(text)
+
+    async def edit(self, caller: Caller, name: str, edit: ApplicationEdit) -> None:
+        """Change an application of the caller's account.
+
+        Running sessions, and starts under way, keep what they began with. Enabled tags stay, and
+        each goes on naming the digest, registry and repository that it was enabled with:
+
+        - Another registry or repository is where the *next* enabling looks. Until then starts run
+          the images they ran before; enabling a tag of the same name replaces the old one.
+        - In other regions or another node pool the hosts begin to pull the enabled tags at once.
+          As with a new tag, starts there are 404 until a first host has one; regions that stay,
+          in the same node pool, are not disturbed.
+        - A region that is taken away takes its warm pool along.
+
+        Raises:
+            NotFoundError: The account has none of that name, or the edit names a registry, node
+                pool or region that no operator configured.
+            InvalidRequestError: The merged application does not fit.
+            QuotaExceededError: Its warm pools would hold more than the account's quota allows.
+        """
+        registries = await self._fleet.registries()
+        outcome = await self._store.edit(
+            (caller.account, name),
+            lambda current: edit.applied_to(current, registries, self._allows),
+            caller.actor,
+            self._clock.now_ms(),
+            then=lambda _: self._changed(),
+        )
+        if outcome is None:
+            raise NotFoundError("application", name)
+        if isinstance(outcome, UnknownReferences):
+            raise _not_found(outcome)
+
+    async def get(self, caller: Caller, name: str) -> Application:
+        """Read one application of the caller's account.
+
+        Raises:
+            NotFoundError: The account has none of that name.
+        """
+        application = await self._store.get(caller.account, name)
+        if application is None:
+            raise NotFoundError("application", name)
+        return application
+
+    async def tagged(self, caller: Caller, name: str) -> tuple[Application, tuple[Tag, ...]]:
+        """Read one of the caller's account with its enabled tags, highest priority first.
+
+        Raises:
+            NotFoundError: The account has none of that name.
+        """
+        found = await self._store.tagged(caller.account, name)
+        if found is None:
+            raise NotFoundError("application", name)
+        return found
+
+    async def startable(self, caller: Caller, name: str) -> tuple[Application, tuple[Tag, ...]]:
+        """Read what `tagged` does of an application that may start sessions.
+
+        Raises:
+            NotFoundError: The account has none of that name.
+            InvalidRequestError: Its node pool does not allow the host's network any more.
+        """
+        application, tags = await self.tagged(caller, name)
+        if not self._allows(application.node_pool, application.network_mode):
+            text = f"node pool {application.node_pool} does not allow the host's network"
+            raise InvalidRequestError((Violation("image", text),))
+        return application, tags
+
+    def all_of(self, caller: Caller) -> AsyncGenerator[list[Application], None]:
+        """Read all applications of the caller's account by name, some at a time."""
+        return self._store.all_of(caller.account)
+
+
+def local_repository(registry: Registry, repository: str) -> str | None:
+    """Give a repository's name within its registry; None when it cannot be one."""
+    for prefix in registry.prefixes:
+        if repository.startswith(f"{prefix}/"):
+            repository = repository[len(prefix) + 1 :]
+            break
+    if DOCKER_HUB.intersection(registry.prefixes) and "/" not in repository:
+        repository = f"library/{repository}"
+    fits = len(repository) <= MAX_REPOSITORY and _REPOSITORY.match(repository)
+    return repository if fits else None
+
+
+def _unknown(unknown: UnknownReferences, regions: tuple[str, ...]) -> tuple[Violation, ...]:
+    violations = [
+        Violation(f"regions[{index}]", "unknown region")
+        for index, name in enumerate(regions)
+        if name in unknown.regions
+    ]
+    if unknown.node_pool is not None:
+        violations.insert(0, Violation("nodePool", "unknown node pool"))
+    if unknown.registry is not None:
+        violations.insert(0, Violation("registry", "unknown registry"))
+    return tuple(violations)
+
+
+def _not_found(unknown: UnknownReferences) -> NotFoundError:
+    if unknown.registry is not None:
+        return NotFoundError("registry", unknown.registry)
+    if unknown.node_pool is not None:
+        return NotFoundError("node pool", unknown.node_pool)
+    return NotFoundError("region", unknown.regions[0])

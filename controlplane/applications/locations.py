@@ -1,0 +1,108 @@
+"""Where an application can be played: regions with room for it, or with a ready standby."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from controlplane.applications.applications import Applications
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import BadRequestError, NotFoundError, Violation
+from controlplane.domain.placement import Wanted
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.pools.planner import StandbyPools
+from controlplane.fleet.unreported import Place
+from controlplane.registries.client import TAG
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.applications import Application
+from controlplane.storage.tables.tags import Tag
+
+_T = TypeVar("_T")
+
+
+class Locations:
+    """Use cases on regions and the tags that their hosts have."""
+
+    def __init__(
+        self,
+        applications: Applications,
+        fleet: Fleet,
+        standbys: StandbyPools,
+        *,
+        patience: Callable[[], float],
+        clock: Clock,
+    ) -> None:
+        """Wait at most `patience` seconds for hosts that could change an answer."""
+        self._applications = applications
+        self._fleet = fleet
+        self._standbys = standbys
+        self._patience = patience
+        self._clock = clock
+
+    async def has_tag(self, caller: Caller, region: str, name: str, version: str) -> bool:
+        """Tell whether a healthy host of the region has pulled an enabled tag.
+
+        Raises:
+            BadRequestError: `version` cannot be a tag.
+            NotFoundError: The application is unknown, or not assigned to the region.
+            HostsNotReportedError: No host that has reported has it.
+        """
+        if not TAG.match(version):
+            raise BadRequestError((Violation("version", "cannot be a tag"),))
+        application, tags = await self._applications.tagged(caller, name)
+        if region not in application.regions:
+            raise NotFoundError("region", region)
+        images = [tag.image for tag in tags if tag.name == version]
+        place = (region, application.node_pool)
+
+        def is_on_a_host() -> bool:
+            found = any(self._fleet.has_image(*place, image) for image in images)
+            if images and not found:
+                self._fleet.unreported.check([place])
+            return found
+
+        return await self._when_known(is_on_a_host, [place], images)
+
+    async def available(self, caller: Caller, name: str) -> dict[str, tuple[str, ...]]:
+        """Give the regions that can take one more session now, with addresses that answer ping.
+
+        A region is among them whether or not an address of it answers: latency only ranks.
+
+        Raises:
+            NotFoundError: The application is unknown.
+            HostsNotReportedError: A host that has not reported may have room in another region.
+        """
+        application, tags = await self._applications.tagged(caller, name)
+        if not self._fleet.node_pools.allows(application.node_pool, application.network_mode):
+            return {}
+        places = [(region, application.node_pool) for region in application.regions]
+
+        def look() -> dict[str, tuple[str, ...]]:
+            found = self._with_room(caller.account, application, tags)
+            missing = [place for place in places if place[0] not in found]
+            if tags:
+                self._fleet.unreported.check(missing, taking=True)
+            return found
+
+        return await self._when_known(look, places, [tag.image for tag in tags])
+
+    async def _when_known(
+        self, look: Callable[[], _T], places: Sequence[Place], images: Sequence[str]
+    ) -> _T:
+        deadline = self._clock.monotonic() + self._patience()
+        return await self._fleet.unreported.wait_for(
+            look, places=places, images=images, deadline=deadline
+        )
+
+    def _with_room(
+        self, account: str, application: Application, tags: Sequence[Tag]
+    ) -> dict[str, tuple[str, ...]]:
+        ports = application.ports
+        found: dict[str, dict[str, None]] = {}
+        for region in application.regions:
+            for tag in tags:
+                wanted = Wanted(tag.image, application.reservation, ports)
+                links = self._fleet.hosts_with_room(region, application.node_pool, wanted)
+                for link in links:
+                    found.setdefault(region, {}).update(dict.fromkeys(link.latency.answering))
+            for link in self._standbys.ready_hosts(account, application.name, region):
+                found.setdefault(region, {}).update(dict.fromkeys(link.latency.answering))
+        return {region: tuple(addresses) for region, addresses in found.items()}

@@ -1,0 +1,191 @@
+"""Tags: enabling one, and choosing the one that a session runs."""
+
+from collections.abc import Callable, Sequence
+
+from controlplane.applications.applications import Applications
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import (
+    HostsNotReportedError,
+    ImageRefusedError,
+    InvalidRequestError,
+    NotFoundError,
+    RegistryUnavailableError,
+    TiltyardError,
+    Violation,
+)
+from controlplane.fleet.fleet import Fleet
+from controlplane.registries.client import TAG, TagResolver
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.applications import Application
+from controlplane.storage.tables.fleet import FleetStore, Registry
+from controlplane.storage.tables.tags import Tag, TagStore
+from tiltyard.runtime.failpoints import Reach, no_failpoint
+
+
+class Tags:
+    """Use cases on tags."""
+
+    def __init__(
+        self,
+        *,
+        applications: Applications,
+        store: TagStore,
+        fleet_store: FleetStore,
+        fleet: Fleet,
+        changed: Callable[[], None],
+        resolver: TagResolver,
+        clock: Clock,
+        reach: Reach = no_failpoint,
+    ) -> None:
+        """Call `changed` when hosts may have to have other images, or other standbys.
+
+        `reach` is called at the named steps of `failpoints.py`.
+        """
+        self._applications = applications
+        self._store = store
+        self._fleet_store = fleet_store
+        self._fleet = fleet
+        self._changed = changed
+        self._resolver = resolver
+        self._clock = clock
+        self._reach = reach
+
+    async def enable(self, caller: Caller, application_name: str, tag: str) -> None:
+        """Make a tag the newest of an application and have its hosts pull it.
+
+        Raises:
+            InvalidRequestError: The name cannot be a tag, or is that of what may not be pulled.
+            NotFoundError: The application is unknown or the registry has no such tag.
+            ConflictError: The account has too many enabled tags.
+            RegistryUnavailableError: The registry fails.
+            RegistryTimeoutError: The registry is silent.
+        """
+        if not TAG.match(tag):
+            raise InvalidRequestError((Violation("tag", "cannot be a tag"),))
+        for _ in range(2):
+            application, registry = await self._source(caller, application_name)
+            found = await self._resolve(registry, application.repository, tag)
+            await self._reach("tag.resolved")
+            now_ms = self._clock.now_ms()
+            key = (application.account, application.name)
+            if await self._store.enable(
+                key, found, caller.actor, now_ms, then=lambda _: self._changed()
+            ):
+                await self._reach("tag.enabled")
+                return
+            # The registry took its time, and the application's images are elsewhere now.
+        raise RegistryUnavailableError(application.registry, "it was changed meanwhile")
+
+    async def available(
+        self, caller: Caller, application_name: str, page: int, page_size: int
+    ) -> list[str]:
+        """Give one page of the tags in the application's registry, newest version first.
+
+        Raises:
+            NotFoundError: The application is unknown.
+            RegistryUnavailableError: The registry fails.
+            RegistryTimeoutError: The registry is silent.
+        """
+        application, registry = await self._source(caller, application_name)
+        tags = await self._resolver.tags(registry, application.repository)
+        first = (page - 1) * page_size
+        return list(tags[first : first + page_size])
+
+    async def choose(
+        self,
+        application: Application,
+        tags: Sequence[Tag],
+        region: str,
+        version: str | None,
+        *,
+        is_served: Callable[[], bool],
+        deadline: float,
+    ) -> tuple[Tag, TiltyardError | None]:
+        """Choose of the enabled tags for a session: the named, or the newest that a host pulled.
+
+        Waits until `deadline` for hosts that have not reported yet and could change the choice.
+        Where there is no tag but the session `is_served` without, by a standby, the error is
+        returned beside a placeholder.
+
+        Raises:
+            NotFoundError: It is not enabled, or no healthy host of the region has pulled it.
+            HostsNotReportedError: It depends on hosts that have not reported in time.
+        """
+
+        def look() -> tuple[Tag, TiltyardError | None]:
+            try:
+                return self._pulled(application, tags, region, version), None
+            except (NotFoundError, HostsNotReportedError) as error:
+                if not is_served():
+                    raise
+                return Tag(version or "", "", ""), error
+
+        return await self._fleet.unreported.wait_for(
+            look,
+            places=[(region, application.node_pool)],
+            images=[tag.image for tag in tags],
+            deadline=deadline,
+        )
+
+    def _pulled(
+        self, application: Application, tags: Sequence[Tag], region: str, version: str | None
+    ) -> Tag:
+        tag, pulled = self._choose(application, tags, region, version, is_final=True)
+        if not pulled:
+            raise NotFoundError("tag", version or "any")
+        return tag
+
+    def preferred(
+        self, application: Application, tags: Sequence[Tag], region: str, version: str | None
+    ) -> tuple[Tag, bool]:
+        """Give the tag as `choose` does, and whether a host has pulled it; else the newest one.
+
+        Hosts that have not reported yet count as hosts without it.
+
+        Raises:
+            NotFoundError: It is not enabled.
+        """
+        return self._choose(application, tags, region, version, is_final=False)
+
+    def _choose(
+        self,
+        application: Application,
+        tags: Sequence[Tag],
+        region: str,
+        version: str | None,
+        *,
+        is_final: bool,
+    ) -> tuple[Tag, bool]:
+        named = [tag for tag in tags if version in {None, tag.name}]
+        if not named:
+            raise NotFoundError("tag", version or "any")
+        place = (region, application.node_pool)
+        # A drained host that has not reported cannot run a tag, but may have it.
+        looks = ((self._fleet.can_run_image, True), (self._fleet.has_image, False))
+        for on_a_host, taking in looks:
+            for tag in named:
+                if on_a_host(*place, tag.image):
+                    return tag, True
+                if is_final:
+                    self._fleet.unreported.check([place], taking=taking)
+        return named[0], False
+
+    async def _resolve(self, registry: Registry, repository: str, name: str) -> Tag:
+        try:
+            digest = await self._resolver.resolve(registry, repository, name)
+        except ImageRefusedError as error:
+            raise InvalidRequestError((Violation("tag", f"its image {error}"),)) from None
+        if digest is None:
+            raise NotFoundError("tag", name)
+        return Tag(name, digest, f"{registry.address}/{repository}@{digest}")
+
+    async def _source(self, caller: Caller, name: str) -> tuple[Application, Registry]:
+        """Read an application, and the registry that it names."""
+        for _ in range(2):
+            application = await self._applications.get(caller, name)
+            registry = await self._fleet_store.registry(application.registry)
+            if registry is not None:
+                return application, registry
+            # Between the two reads the application was given another registry, and this one
+            # removed: whoever reads again sees that.
+        raise RegistryUnavailableError(application.registry, "it was removed")

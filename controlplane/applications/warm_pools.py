@@ -1,0 +1,69 @@
+"""Warm pools: what callers set. `fleet/standby_pools.py` has the hosts keep them."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import NotFoundError
+from controlplane.fleet.pools.planner import StandbyPools
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.warm_pools import SetOutcome, WarmPool, WarmPoolStore
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPool:
+    """A pool, and how many of its standbys can be claimed now."""
+
+    pool: WarmPool
+    ready: int
+
+
+class WarmPools:
+    """Use cases on warm pools.
+
+    A pool belongs to an application in one of its regions. When the application is taken out of
+    that region, the pool goes with it.
+    """
+
+    def __init__(self, store: WarmPoolStore, standbys: StandbyPools, clock: Clock) -> None:
+        self._store = store
+        self._standbys = standbys
+        self._clock = clock
+
+    async def set(self, caller: Caller, pool: WarmPool) -> None:
+        """Make a pool of the caller's account, or replace it whole. Idempotent.
+
+        Raises:
+            NotFoundError: The account has no such application, or it is not assigned to the
+                region.
+            ConflictError: The account has too many pools.
+            QuotaExceededError: The pool does not fit in the quota of cores or memory.
+        """
+        now_ms = self._clock.now_ms()
+        outcome = await self._store.set(pool, caller.actor, now_ms, then=self._changed)
+        match outcome:
+            case SetOutcome.NO_APPLICATION:
+                raise NotFoundError("application", pool.application)
+            case SetOutcome.NO_REGION:
+                raise NotFoundError("region", pool.location)
+
+    async def all_of(self, caller: Caller) -> AsyncGenerator[list[ShownPool], None]:
+        """Read all pools of the caller's account, a few at a time."""
+        async with aclosing(self._store.all_of(caller.account)) as portions:
+            async for pools in portions:
+                yield [ShownPool(pool, self._standbys.ready(pool.id)) for pool in pools]
+
+    async def remove(self, caller: Caller, application: str, location: str) -> None:
+        """Remove a pool of the caller's account.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        now_ms = self._clock.now_ms()
+        place = (caller.account, application, location)
+        if not await self._store.remove(place, caller.actor, now_ms, then=self._changed):
+            raise NotFoundError("warm pool", f"{application}/{location}")
+
+    def _changed(self, _: object) -> None:
+        self._standbys.look()

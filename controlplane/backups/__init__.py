@@ -1,0 +1,1 @@
+"""Backups of the control plane's state, and restoring them."""

@@ -1,0 +1,104 @@
+"""Accounts: who a request comes from, and what the first start makes."""
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import UnauthorizedError
+from controlplane.domain.tokens import mint, parse, restore
+from controlplane.metrics.http import HttpMetrics
+from controlplane.storage.engine.store import queue_as
+from controlplane.storage.tables.accounts import AccountStore, Caller
+
+
+@dataclass(slots=True)
+class InitialTokens:
+    """Fresh tokens, to be shown once: of each account that was made, and the operator's."""
+
+    accounts: dict[str, str] = field(default_factory=dict)
+    operator_token: str | None = None
+
+    def to_json(self) -> str:
+        """Write them as `init --json` prints them."""
+        return json.dumps({"accounts": self.accounts, "operator_token": self.operator_token})
+
+    def save(self, path: Path) -> None:
+        """Write them, for certain, to a file that only its owner can read."""
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(self.to_json() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    @classmethod
+    def load(cls, path: Path) -> "InitialTokens | None":
+        """Read what `save` wrote; None when there is no file or it was not finished."""
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            return cls(found["accounts"], found["operator_token"])
+        except (FileNotFoundError, ValueError):
+            return None
+
+
+def first_tokens(account: str) -> InitialTokens:
+    """Make tokens, known to nobody yet, for an account and the operator."""
+    return InitialTokens({account: mint().text}, mint().text)
+
+
+class Accounts:
+    """Use cases on accounts."""
+
+    def __init__(
+        self, store: AccountStore, clock: Clock, metrics: HttpMetrics | None = None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics or HttpMetrics()
+
+    async def authenticate(self, token: str, address: str = "") -> Caller:
+        """Find whose token this is, presented from an address.
+
+        The look-up is queued at the database under the token alone, and what this task sends
+        after it under the account.
+
+        Raises:
+            UnauthorizedError: For every kind of bad token alike.
+        """
+        presented, caller = parse(token), None
+        if presented is not None:
+            queue_as(f"token {presented.token_id}")
+            caller = await self._store.caller_of(presented, address, self._clock.now_ms())
+        if caller is None:
+            self._metrics.authentication_failures.inc()
+            raise UnauthorizedError
+        queue_as(caller.account)
+        return caller
+
+    async def initialise(
+        self, names: Iterable[str], *, new_operator_token: bool = False
+    ) -> InitialTokens:
+        """Make the accounts and the operator's token that are not there yet.
+
+        `new_operator_token` makes an operator's token in any case.
+        """
+        made = InitialTokens()
+        for name in names:
+            token = mint()
+            if await self._store.create_account(name, token, self._clock.now_ms()):
+                made.accounts[name] = token.text
+        operator, now_ms = mint(), self._clock.now_ms()
+        another = new_operator_token
+        if await self._store.create_operator_token(operator, now_ms, another=another):
+            made.operator_token = operator.text
+        return made
+
+    async def initialise_with(self, tokens: InitialTokens) -> bool:
+        """Make the accounts with these tokens; False when there are others. Idempotent."""
+        accounts = {name: restore(text) for name, text in tokens.accounts.items()}
+        operator = restore(tokens.operator_token or "")
+        return await self._store.create_first(accounts, operator, self._clock.now_ms())

@@ -1,0 +1,131 @@
+"""Delegation: tokens that callers make from their own or for others, and the end of them."""
+
+from dataclasses import dataclass
+
+from controlplane.catalog.open_streams import OpenStreams
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import (
+    CannotDelegateError,
+    ConflictError,
+    NotFoundError,
+    UnauthorizedError,
+)
+from controlplane.domain.tokens import NewToken, Scope, grants, mint
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.tokens import (
+    MAX_GOOD_TOKENS,
+    AccountUnknown,
+    MakerEnded,
+    Token,
+    TokenNameTaken,
+    TokenRequest,
+    TokenStore,
+    TooManyTokens,
+)
+from tiltyard.runtime.failpoints import Reach, no_failpoint
+
+_TAKEN = "a token of that name exists already"
+_TOO_MANY = f"there are {MAX_GOOD_TOKENS} good tokens already, which is the most"
+
+
+@dataclass(frozen=True, slots=True)
+class Delegated:
+    """What a caller wants to hand on; `lifetime` in seconds, None for as long as may be."""
+
+    name: str
+    scopes: frozenset[Scope]
+    lifetime: int | None = None
+
+
+class Delegation:
+    """Use cases on tokens made from tokens, and on tokens that operators make and end.
+
+    What is for operators does not ask: whoever calls it has checked that the caller is one.
+    """
+
+    def __init__(
+        self, store: TokenStore, streams: OpenStreams, clock: Clock, reach: Reach = no_failpoint
+    ) -> None:
+        """Call `reach` at the named steps of `failpoints.py`."""
+        self._store = store
+        self._streams = streams
+        self._clock = clock
+        self._reach = reach
+
+    async def make(self, caller: Caller, wanted: Delegated) -> NewToken:
+        """Make a token of the caller's account, whose text is stored nowhere.
+
+        It never has more scopes than the caller's token, nor lives longer: an `expires_after`
+        beyond the caller's own end is cut to it.
+
+        Raises:
+            CannotDelegateError: The caller does not hold a scope.
+            ConflictError: A good token of the account has the name, or it has too many.
+            UnauthorizedError: The caller's token was revoked meanwhile.
+        """
+        lacking = sorted(scope for scope in wanted.scopes if not grants(caller.scopes, scope))
+        if lacking:
+            raise CannotDelegateError(", ".join(lacking))
+        token, now_ms = mint(), self._clock.now_ms()
+        request = _request(wanted, now_ms)
+        match await self._store.make(caller.actor, token, request, now_ms):
+            case MakerEnded():
+                raise UnauthorizedError
+            case TokenNameTaken():
+                raise ConflictError(_TAKEN)
+            case TooManyTokens():
+                raise ConflictError(_TOO_MANY)
+        await self._reach("token.made")
+        return token
+
+    async def make_for(self, caller: Caller, account: str, wanted: Delegated) -> NewToken:
+        """Make a token of any account for an operator; its text is stored nowhere.
+
+        It is no child of the operator's token: that can be replaced and this one stays.
+
+        Raises:
+            NotFoundError: There is no such account.
+            ConflictError: A good token of the account has the name, or it has too many.
+            UnauthorizedError: The caller's token was revoked meanwhile.
+        """
+        token, now_ms = mint(), self._clock.now_ms()
+        request = _request(wanted, now_ms)
+        match await self._store.make_for(account, caller.actor, token, request, now_ms):
+            case MakerEnded():
+                raise UnauthorizedError
+            case AccountUnknown():
+                raise NotFoundError("account", account)
+            case TokenNameTaken():
+                raise ConflictError(_TAKEN)
+            case TooManyTokens():
+                raise ConflictError(_TOO_MANY)
+        return token
+
+    async def all(self, account: str | None, *, ended_too: bool) -> list[Token]:
+        """Read the tokens of an account, of operators ("") or of all (None), for an operator."""
+        return await self._store.all(account, self._clock.now_ms(), ended_too=ended_too)
+
+    async def revoke(self, caller: Caller, token_id: str) -> list[str]:
+        """End a token of any account, and all that were made from it, for an operator.
+
+        At once: their next requests are refused and their streams are broken off. Idempotent;
+        returns the ids of the tokens that this call ended.
+
+        Raises:
+            NotFoundError: There is no such token.
+        """
+        ended = await self._store.revoke(
+            token_id,
+            caller.actor,
+            self._clock.now_ms(),
+            then=lambda ids: self._streams.end_of(ids or ()),
+        )
+        if ended is None:
+            raise NotFoundError("token", token_id)
+        await self._reach("token.revoked")
+        return ended
+
+
+def _request(wanted: Delegated, now_ms: int) -> TokenRequest:
+    expire_ms = None if wanted.lifetime is None else now_ms + wanted.lifetime * 1000
+    return TokenRequest(wanted.name, wanted.scopes, expire_ms)

@@ -1,0 +1,78 @@
+"""The streams that are being sent: none outlives the token that it was opened with."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import UnauthorizedError
+from controlplane.storage.tables.accounts import AccountStore, Caller
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stream:
+    """A stream, and the timeout that ends it."""
+
+    token_id: str
+    task: asyncio.Task[object]
+    timeout: asyncio.Timeout
+
+
+class OpenStreams:
+    """Knows by which task and for which token each stream is sent."""
+
+    def __init__(self, store: AccountStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._open: set[_Stream] = set()
+
+    @property
+    def count(self) -> int:
+        """How many are being sent."""
+        return len(self._open)
+
+    @asynccontextmanager
+    async def opened(self, caller: Caller) -> AsyncIterator[None]:
+        """Send a stream within; it is ended when its token is revoked or expires.
+
+        Raises:
+            UnauthorizedError: The token has ended, before or while the stream was sent.
+        """
+        task = asyncio.current_task()
+        assert task is not None, "streams are sent by tasks"
+        timeout = asyncio.timeout(self._seconds_left(caller))
+        stream = _Stream(caller.token_id, task, timeout)
+        try:
+            async with timeout:
+                self._open.add(stream)
+                await self._check(caller)
+                yield
+        except TimeoutError:
+            if timeout.expired():
+                raise UnauthorizedError from None
+            raise
+        finally:
+            self._open.discard(stream)
+
+    def end_of(self, token_ids: Collection[str]) -> None:
+        """Break off every stream of these tokens."""
+        now, ended = asyncio.get_running_loop().time(), frozenset(token_ids)
+        for stream in self._open:
+            if stream.token_id in ended and not stream.timeout.expired():
+                stream.timeout.reschedule(now)
+
+    def end_all(self) -> None:
+        """Break off every stream, so that no follower holds up the end of the process."""
+        for stream in self._open:
+            stream.task.cancel()
+
+    async def _check(self, caller: Caller) -> None:
+        """Ask once more: an end that came before the stream was known here has passed it by."""
+        if not await self._store.is_good(caller.token_id, self._clock.now_ms()):
+            raise UnauthorizedError
+
+    def _seconds_left(self, caller: Caller) -> float | None:
+        if caller.expire_ms is None:
+            return None
+        return max(0.0, (caller.expire_ms - self._clock.now_ms()) / 1000)

@@ -1,0 +1,107 @@
+"""Placement explained: which hosts a session would go to, in which order, and why not others.
+
+Pure. It asks the same as placing does, so what is explained is what is done.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controlplane.domain.placement import (
+    HostView,
+    Obstacle,
+    ObstacleKind,
+    Strategy,
+    Wanted,
+    obstacles,
+    rank_key,
+)
+
+NANO, MEBI = 10**9, 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A host of the region and node pool, as placement sees it now.
+
+    `rank` begins at 1; None where there are `obstacles`. Hosts of one rank are chosen from by
+    chance. `view` is None where nothing is known of the host that could be used.
+    """
+
+    agent: str
+    rank: int | None
+    obstacles: tuple[Obstacle, ...]
+    view: HostView | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What placement would do: the hosts in their order, then those that do not qualify."""
+
+    strategy: Strategy
+    candidates: tuple[Candidate, ...]
+
+
+def explain(
+    shown: Mapping[str, HostView | ObstacleKind],
+    wanted: Wanted,
+    *,
+    strategy: Strategy,
+    max_silence: float,
+) -> Explanation:
+    """Explain the hosts of one region and node pool by the names of their agents.
+
+    `shown` has why there is no view where there is none.
+    """
+    found = [_candidate(name, shown[name], wanted, max_silence) for name in sorted(shown)]
+    fit = [(rank_key(c.view, strategy), c) for c in found if c.view and not c.obstacles]
+    keys = sorted(key for key, _ in fit)
+    ranked = [
+        Candidate(c.agent, bisect_left(keys, key) + 1, (), c.view)
+        for key, c in sorted(fit, key=lambda pair: pair[0])
+    ]
+    return Explanation(strategy, (*ranked, *(c for c in found if c.obstacles)))
+
+
+def _candidate(
+    agent: str, shown: HostView | ObstacleKind, wanted: Wanted, max_silence: float
+) -> Candidate:
+    if isinstance(shown, ObstacleKind):
+        return Candidate(agent, None, (Obstacle(shown),), None)
+    return Candidate(agent, None, tuple(obstacles(shown, wanted, max_silence)), shown)
+
+
+def describe(obstacle: Obstacle) -> str:
+    """Say for people what keeps a session from a host."""
+    if obstacle.kind not in _SHORT_OF:
+        return _TEXTS[obstacle.kind].format_map(obstacle._asdict())
+    unit, scale = _SHORT_OF[obstacle.kind]
+    wanted, free = obstacle.wanted / scale, max(obstacle.free, 0) / scale
+    text = f"{unit}: {wanted:g} wanted, {free:g} free"
+    if not obstacle.held:
+        return text
+    return f"{text}, {obstacle.held / scale:g} held by starts under way"
+
+
+_SHORT_OF = {
+    ObstacleKind.SESSIONS: ("sessions", 1),
+    ObstacleKind.CPU: ("cores", NANO),
+    ObstacleKind.RAM: ("MiB of memory", MEBI),
+    ObstacleKind.GPU: ("GPUs", 1),
+    ObstacleKind.TCP_PORTS: ("TCP ports", 1),
+    ObstacleKind.UDP_PORTS: ("UDP ports", 1),
+}
+_TEXTS = {
+    ObstacleKind.CONNECTING: "has not reported what runs there yet",
+    ObstacleKind.NEWER: "speaks a newer format than this control plane reads",
+    ObstacleKind.HOST_NETWORK: "the node pool does not allow the host's network",
+    ObstacleKind.SILENT: "not heard for {free:.1f} s, {wanted:g} s are allowed",
+    ObstacleKind.ENGINE_UNAVAILABLE: "its Docker Engine is away",
+    ObstacleKind.DRAINING: "is drained: it takes no new sessions",
+    ObstacleKind.DISK_FULL: "a disk that sessions need lacks room",
+    ObstacleKind.IMAGE_MISSING: "has not pulled the image",
+    ObstacleKind.TLS_MISSING: "has no certificate for a TLS port",
+    ObstacleKind.PORT_OUT_OF_RANGE: "{port.pinned}/{port.protocol} is outside its port range",
+    ObstacleKind.PORT_TAKEN: "{port.pinned}/{port.protocol} is taken",
+    ObstacleKind.BUSY: "{free:g} starts are under way, {wanted:g} at a time: the next one waits",
+}

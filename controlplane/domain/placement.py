@@ -1,0 +1,234 @@
+"""Which hosts may take a session, best first. Pure: chance is injected, time is an argument.
+
+The caller passes the hosts of one region and node pool only, so the cost does not grow with the
+rest of the fleet. What is known of a host is a hint: the agent alone admits.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from typing import NamedTuple
+
+from controlplane.domain.contract import Host, PortRequest, Protocol, Resources
+from controlplane.domain.start_failures import Owner, StartFailure
+
+_NOTHING = Resources()
+
+
+class Strategy(StrEnum):
+    """How a node pool fills its hosts."""
+
+    PACKED = "packed"
+    SPREAD = "spread"
+
+
+@dataclass(frozen=True, slots=True)
+class NodePoolRules:
+    """How a node pool fills its hosts, and whether its sessions may use their network."""
+
+    strategy: Strategy = Strategy.PACKED
+    host_network: bool = False
+
+
+def _no_ports() -> Collection[tuple[Protocol, int]]:
+    return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """A host as placement sees it at one moment.
+
+    `in_flight` counts the starts that the host's own numbers do not show yet and `held` is what
+    they hold; `starting` counts those of them that the agent has not answered. `used_ports` gives
+    the host ports known to be taken: it is called only for who pins one, within the same step of
+    the event loop, and reckoned once. `silent_seconds` is the time since the agent was last heard;
+    it is `in_doubt` when a start there had no answer since then. `failure` is that of a start
+    because of which the host is avoided.
+    """
+
+    agent: str
+    host: Host
+    silent_seconds: float
+    held: Resources = _NOTHING
+    starting: int = 0
+    in_flight: int = 0
+    used_ports: Callable[[], Collection[tuple[Protocol, int]]] = _no_ports
+    latency_ms: float | None = None
+    in_doubt: bool = False
+    failure: StartFailure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a session asks of its host; `owner` is whose failed starts count against a host."""
+
+    image: str
+    reservation: Resources
+    ports: tuple[PortRequest, ...]
+    owner: Owner = ("", "")
+
+
+class ObstacleKind(StrEnum):
+    """What keeps a session from a host. A busy one takes it as soon as a start has ended."""
+
+    CONNECTING = "connecting"
+    NEWER = "newer"
+    HOST_NETWORK = "host_network"
+    SILENT = "silent"
+    ENGINE_UNAVAILABLE = "engine_unavailable"
+    DRAINING = "draining"
+    DISK_FULL = "disk_full"
+    IMAGE_MISSING = "image_missing"
+    SESSIONS = "sessions"
+    CPU = "cpu"
+    RAM = "ram"
+    GPU = "gpu"
+    TLS_MISSING = "tls_missing"
+    TCP_PORTS = "tcp_ports"
+    UDP_PORTS = "udp_ports"
+    PORT_OUT_OF_RANGE = "port_out_of_range"
+    PORT_TAKEN = "port_taken"
+    BUSY = "busy"
+
+
+class Obstacle(NamedTuple):
+    """One thing that keeps a session from a host, with the figures that show it.
+
+    `wanted` is more than `free`; `held` is how much more would be free without the starts that
+    are under way. Cores are billionths, memory is bytes. Of a silent host: the seconds that it may
+    be silent, and that it is. Of a busy host: the starts at a time, and those under way.
+    """
+
+    kind: ObstacleKind
+    wanted: float = 0
+    free: float = 0
+    held: float = 0
+    port: PortRequest | None = None
+
+
+def obstacles(view: HostView, wanted: Wanted, max_silence: float) -> Iterator[Obstacle]:
+    """Give everything that keeps a session from a host now; nothing is what makes it a candidate.
+
+    The same is asked to place and to explain. Made as it is read: who only wants to know whether
+    there is one pays for the first.
+    """
+    yield from _lasting(view, wanted, max_silence)
+    if not has_start_slot(view):
+        yield Obstacle(ObstacleKind.BUSY, view.host.start_slots, view.starting)
+
+
+def rank_hosts(
+    views: Iterable[HostView],
+    wanted: Wanted,
+    *,
+    strategy: Strategy,
+    max_silence: float,
+    random: Random,
+) -> list[HostView]:
+    """Order the hosts in whose way nothing is: by `rank_key`, then by chance."""
+    fit = [v for v in views if has_start_slot(v) and has_room(v, wanted, max_silence)]
+    return sorted(fit, key=lambda v: (rank_key(v, strategy), random.random()))
+
+
+def rank_key(view: HostView, strategy: Strategy) -> tuple[bool, bool, float, float]:
+    """Give what hosts are ordered by, the least first.
+
+    Those in doubt come last: they may be dead, and `max_silence` has not passed yet. Before them
+    come those that are avoided because starts failed there. Packed is
+    fullest first, so that empty hosts can be given back; spread is the reverse. Then the lower
+    latency in whole milliseconds, since less is noise; one that is unknown comes last.
+    """
+    full = fullness(view)
+    latency = float("inf") if view.latency_ms is None else round(view.latency_ms)
+    filled = -full if strategy is Strategy.PACKED else full
+    return (view.in_doubt, view.failure is not None, filled, latency)
+
+
+def fullness(view: HostView) -> float:
+    """Tell how much of a host is taken, from 0 to 1: of its cores or its memory, the greater."""
+    capacity, reserved, held = view.host.capacity, view.host.reserved, view.held
+    return max(
+        (reserved.nano_cpus + held.nano_cpus) / max(capacity.nano_cpus, 1),
+        (reserved.memory_bytes + held.memory_bytes) / max(capacity.memory_bytes, 1),
+    )
+
+
+def has_start_slot(view: HostView) -> bool:
+    """Tell whether the host can begin one more start now."""
+    return view.starting < view.host.start_slots
+
+
+def is_usable(view: HostView, max_silence: float) -> bool:
+    """Tell whether the host takes sessions at all."""
+    return _none(_unusable(view, max_silence))
+
+
+def has_room(view: HostView, wanted: Wanted, max_silence: float) -> bool:
+    """Tell whether the host could take the session, if it had a start slot free."""
+    return _none(_lasting(view, wanted, max_silence))
+
+
+def _none(found: Iterator[Obstacle]) -> bool:
+    return next(found, None) is None
+
+
+def _lasting(view: HostView, wanted: Wanted, max_silence: float) -> Iterator[Obstacle]:
+    """Give what does not go away by itself within a start."""
+    yield from _unusable(view, max_silence)
+    host = view.host
+    if host.disk_full:
+        yield Obstacle(ObstacleKind.DISK_FULL)
+    if wanted.image not in host.images:
+        yield Obstacle(ObstacleKind.IMAGE_MISSING)
+    if view.in_flight >= host.free_sessions:
+        free = host.free_sessions - view.in_flight
+        yield Obstacle(ObstacleKind.SESSIONS, 1, free, view.in_flight)
+    yield from _short_of_resources(view, wanted.reservation)
+    if wanted.ports:
+        yield from _short_of_ports(view, wanted.ports)
+
+
+def _unusable(view: HostView, max_silence: float) -> Iterator[Obstacle]:
+    if view.silent_seconds > max_silence:
+        yield Obstacle(ObstacleKind.SILENT, max_silence, view.silent_seconds)
+    if not view.host.engine_available:
+        yield Obstacle(ObstacleKind.ENGINE_UNAVAILABLE)
+    if view.host.draining:
+        yield Obstacle(ObstacleKind.DRAINING)
+
+
+def _short_of_resources(view: HostView, wanted: Resources) -> Iterator[Obstacle]:
+    capacity, reserved, held = view.host.capacity, view.host.reserved, view.held
+    free = capacity.nano_cpus - reserved.nano_cpus - held.nano_cpus
+    if wanted.nano_cpus > free:
+        yield Obstacle(ObstacleKind.CPU, wanted.nano_cpus, free, held.nano_cpus)
+    free = capacity.memory_bytes - reserved.memory_bytes - held.memory_bytes
+    if wanted.memory_bytes > free:
+        yield Obstacle(ObstacleKind.RAM, wanted.memory_bytes, free, held.memory_bytes)
+    free = capacity.gpus - reserved.gpus - held.gpus
+    if wanted.gpus > free:
+        yield Obstacle(ObstacleKind.GPU, wanted.gpus, free, held.gpus)
+
+
+def _short_of_ports(view: HostView, ports: tuple[PortRequest, ...]) -> Iterator[Obstacle]:
+    host, tcp, tls, pins = view.host, 0, False, []
+    for port in ports:
+        tcp += port.protocol is Protocol.TCP
+        tls = tls or port.tls
+        if port.pinned:
+            pins.append(port)
+    if tls and not host.tls:
+        yield Obstacle(ObstacleKind.TLS_MISSING)
+    if tcp > host.free_tcp_ports:
+        yield Obstacle(ObstacleKind.TCP_PORTS, tcp, host.free_tcp_ports)
+    if len(ports) - tcp > host.free_udp_ports:
+        yield Obstacle(ObstacleKind.UDP_PORTS, len(ports) - tcp, host.free_udp_ports)
+    if not pins:
+        return
+    used = view.used_ports()
+    for pin in pins:
+        if not host.port_range_first <= pin.pinned <= host.port_range_last:
+            yield Obstacle(ObstacleKind.PORT_OUT_OF_RANGE, port=pin)
+        elif (pin.protocol, pin.pinned) in used:
+            yield Obstacle(ObstacleKind.PORT_TAKEN, port=pin)

@@ -1,0 +1,35 @@
+"""What is cut out of what other programs answer: a secret that they were sent. Pure."""
+
+import re
+from itertools import takewhile
+from urllib.parse import quote
+
+from tiltyard.runtime.logging.redaction import REDACTED
+
+_TELLTALE = 8
+"""Characters of a secret that are taken for its begin wherever they stand."""
+
+
+def cut_out(secret: str, text: str) -> str:
+    """Cut a secret out of a text in which another program may quote it. Pure.
+
+    Quoted it may be in part, in another case (in the name of a host), as bytes or in a URL. So
+    whatever follows its begin goes, too, as far as it goes on or there is no space.
+    """
+    for form in (secret, repr(secret.encode())[2:-1], quote(secret, safe="")):
+        text = _cut_form(form, text)
+    return text
+
+
+def _cut_form(form: str, text: str) -> str:
+    begin, rest = form[:_TELLTALE], form[_TELLTALE:]
+    if not begin:
+        return text
+    before, *parts = re.split(re.escape(begin), text, flags=re.IGNORECASE)
+    return before + "".join(REDACTED + _after(rest, part) for part in parts)
+
+
+def _after(rest: str, text: str) -> str:
+    pairs = zip(rest.lower(), text.lower(), strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return re.sub(r"\A[!-~]*", "", text[same:])

@@ -1,0 +1,131 @@
+"""Starts that failed on a host for a reason other than room, and for how long that avoids it.
+
+One failure does not show whether the host is at fault (a folder that its engine cannot mount) or
+the application (a configuration that no engine takes). So an application avoids a host where its
+own starts fail. All applications avoid it only when those of two accounts fail there and no start
+has succeeded in between: no account alone can have a host avoided by others.
+
+Avoided means ranked behind every other host, not left out: where no other host has room the start
+is tried there, and its success ends the back-off. Pure, time as an argument.
+"""
+
+from dataclasses import dataclass
+
+from controlplane.domain.errors import AgentReason, AgentRefusedError
+
+FIRST_PAUSE = 5.0
+"""Seconds for which the first failure avoids a host; each one after a pause doubles it."""
+
+LONGEST_PAUSE = 300.0
+
+MOST = 100
+"""Applications whose failures are remembered of one host, the newest ones."""
+
+HOST_FAULTS = frozenset(
+    {
+        AgentReason.ENGINE_ERROR,
+        AgentReason.ENGINE_TIMEOUT,
+        AgentReason.ENGINE_UNAVAILABLE,
+        AgentReason.CONTAINER_GONE,
+        AgentReason.DISK_FULL,
+        AgentReason.INTERNAL,
+    }
+)
+"""Why a start failed that another host may make."""
+
+LACK_OF_ROOM = frozenset(
+    {
+        AgentReason.NO_CAPACITY,
+        AgentReason.NO_FREE_PORT,
+        AgentReason.PORT_TAKEN,
+        AgentReason.PORT_OUT_OF_RANGE,
+        AgentReason.START_QUEUE_FULL,
+        AgentReason.NOT_RECONCILED,
+        AgentReason.DRAINING,
+    }
+)
+"""Why a host takes no more starts just now; any other reason is worth naming to the caller."""
+
+Owner = tuple[str, str]
+"""An account and its application."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailure:
+    """The newest failed start of an application on a host.
+
+    `count` failed since the last success. The host is avoided until the monotonic time `until`,
+    which is `until_ms` of the wall clock; the back-off is `pause` seconds in all.
+    """
+
+    account: str
+    application: str
+    reason: AgentReason
+    text: str
+    count: int
+    failed_ms: int
+    pause: float
+    until: float
+    until_ms: int
+
+
+class StartFailures:
+    """Owns what is remembered of one host."""
+
+    def __init__(self) -> None:
+        self._newest: dict[Owner, StartFailure] = {}
+        self._accounts: dict[str, float] = {}
+        """Those with a failure since the last success of any, and until when that counts."""
+
+    def note(
+        self, owner: Owner, error: AgentRefusedError, now: float, now_ms: int
+    ) -> StartFailure:
+        """Take in that a start failed; those that fail during a pause do not prolong it."""
+        self._forget(now)
+        before = self._newest.pop(owner, None)
+        if before is not None and now < before.until:
+            pause, until, until_ms = before.pause, before.until, before.until_ms
+        else:
+            pause = FIRST_PAUSE if before is None else min(2 * before.pause, LONGEST_PAUSE)
+            until, until_ms = now + pause, now_ms + int(pause * 1000)
+        count = 1 if before is None else before.count + 1
+        failure = StartFailure(
+            *(*owner, error.agent_reason, error.text, count, now_ms, pause, until, until_ms)
+        )
+        self._newest[owner] = failure
+        if len(self._newest) > MOST:
+            del self._newest[next(iter(self._newest))]
+        self._accounts[owner[0]] = max(until, self._accounts.get(owner[0], until))
+        return failure
+
+    def note_success(self, owner: Owner) -> None:
+        """Take in that a start succeeded: its application avoids the host no longer."""
+        self._newest.pop(owner, None)
+        self._accounts.clear()
+
+    def avoided(self, owner: Owner, now: float) -> StartFailure | None:
+        """Return the failure because of which an application avoids the host now."""
+        if not self._newest:
+            return None
+        own = self._newest.get(owner)
+        if own is not None and now < own.until:
+            return own
+        return self.known(now)[0] if self.is_failing(now) else None
+
+    def is_failing(self, now: float) -> bool:
+        """Return True while all applications avoid the host."""
+        return sum(1 for until in self._accounts.values() if now < until) > 1
+
+    def known(self, now: float) -> list[StartFailure]:
+        """Return what is remembered, the newest failure first."""
+        self._forget(now)
+        return list(reversed(self._newest.values()))
+
+    def _forget(self, now: float) -> None:
+        """Drop what has not recurred for long, so that the next failure counts as the first."""
+        for owner, failure in list(self._newest.items()):
+            if now > failure.until + LONGEST_PAUSE:
+                del self._newest[owner]
+        for account, until in list(self._accounts.items()):
+            if now >= until:
+                del self._accounts[account]

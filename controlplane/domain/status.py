@@ -1,0 +1,37 @@
+"""The status that callers see: the agent's state under two overlays. Pure.
+
+    created → running → (restarting → running)* → shuttingdown → exited | dead
+
+`draining` lies over `running` while the host is drained, `server_unreachable` over every live
+state while the host is silent.
+"""
+
+from enum import StrEnum
+
+from controlplane.domain.contract import State
+
+
+class SessionStatus(StrEnum):
+    """The interface's enumeration."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    EXITED = "exited"
+    DEAD = "dead"
+    DRAINING = "draining"
+    SHUTTINGDOWN = "shuttingdown"
+    SERVER_UNREACHABLE = "server_unreachable"
+
+
+DEFAULT_LIST = frozenset({SessionStatus.RUNNING, SessionStatus.DRAINING})
+"""What GET /session shows without `all`."""
+
+
+def shown_status(state: State, *, draining: bool, heard: bool) -> SessionStatus:
+    """Give the status of a session whose host is `draining` and was `heard` from lately."""
+    if not state.ended and not heard:
+        return SessionStatus.SERVER_UNREACHABLE
+    if state is State.RUNNING and draining:
+        return SessionStatus.DRAINING
+    return SessionStatus(state.value)

@@ -1,0 +1,1 @@
+"""One host: its link, its watch, and everything the control plane has it do."""

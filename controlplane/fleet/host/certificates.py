@@ -1,0 +1,103 @@
+"""The certificate of one host: renewed by the authority that it has, or moved to the current one.
+
+A host moves in two steps, each of which can be done again. It installs a certificate of the
+current authority and trusts both, at once; then, called with one of the current authority on a new
+connection, it drops the other. So it can be called at every moment, whatever answer was lost.
+"""
+
+from dataclasses import replace
+
+from controlplane.agent_rpc.dialling import Dialler
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import AgentReason, AgentRefusedError
+from controlplane.fleet.host.link import HostLink
+from controlplane.pki.authority import Issued
+from controlplane.pki.issuer import Issuer
+from controlplane.storage.tables.authority import AuthorityStore
+from controlplane.storage.tables.enrolment import EnrolmentStore
+from tiltyard.runtime.failpoints import Reach, no_failpoint
+from tiltyard.runtime.logging.events import get_logger
+
+_log = get_logger(__name__)
+
+OLD_AGENT = "its agent is of an older version: upgrade it, or enrol the host again"
+
+
+class HostCertificates:
+    """Orders to hosts about their certificates.
+
+    Each raises AgentRefusedError, AgentSilentError, ValueError or StoreError when it was not
+    carried out, or may not have been; it can be given again.
+    """
+
+    def __init__(
+        self,
+        enrolments: EnrolmentStore,
+        authorities: AuthorityStore,
+        *,
+        issuer: Issuer,
+        dialler: Dialler,
+        clock: Clock,
+        reach: Reach = no_failpoint,
+    ) -> None:
+        self._enrolments = enrolments
+        self._authorities = authorities
+        self._issuer = issuer
+        self._dialler = dialler
+        self._clock = clock
+        self._reach = reach
+
+    def is_moved(self, link: HostLink) -> bool:
+        """Tell whether a host trusts the current authority alone, or is not enrolled."""
+        row = link.row
+        current = self._issuer.authority.fingerprint
+        return row.id is None or (row.authority == current and not row.trusts_former)
+
+    async def renew(self, link: HostLink) -> None:
+        """Give a host another certificate of the authority that it has."""
+        asked, row = await link.client.ask_for_request(), link.row
+        assert row.id is not None, "only an enrolled agent's certificate expires"
+        issued = self._issuer.sign_agent(asked.request, row.id, row.authority)
+        await link.client.install(issued.certificate)
+        await self._note(link, issued, trusts_former=row.trusts_former)
+        _log.info("certificate renewed", agent=row.name)
+
+    async def move(self, link: HostLink) -> None:
+        """Bring a host to the current authority."""
+        if link.row.authority != self._issuer.authority.fingerprint:
+            await self._give(link)
+        if link.row.trusts_former:
+            await self._drop_former(link)
+        _log.info("moved to the current authority", agent=link.row.name)
+
+    async def _give(self, link: HostLink) -> None:
+        asked, row = await link.client.ask_for_request(), link.row
+        if not asked.takes_authorities:
+            raise AgentRefusedError(AgentReason.UNIMPLEMENTED, OLD_AGENT)
+        assert row.id is not None, "only an enrolled agent belongs to an authority"
+        authorities = self._issuer.authorities
+        issued = self._issuer.sign_agent(asked.request, row.id)
+        await link.client.install(issued.certificate, authorities.trusted)
+        await self._reach("authority.installed")
+        await self._note(link, issued, trusts_former=int(authorities.former is not None))
+        link.client.redial(self._dialler.credentials(link.row))
+        await self._reach("authority.moved")
+
+    async def _drop_former(self, link: HostLink) -> None:
+        authority, row = self._issuer.authority, link.row
+        await link.client.install(authorities=authority.certificate)
+        await self._reach("authority.dropped")
+        if row.authority == authority.fingerprint and row.id is not None:
+            await self._authorities.trusts_one(row.id)
+            link.row = replace(link.row, trusts_former=0)
+
+    async def _note(self, link: HostLink, issued: Issued, *, trusts_former: int) -> None:
+        """Write what a host has by now; what could not be written is done again."""
+        row = replace(
+            link.row,
+            certificate_expire_ms=issued.expire_ms,
+            authority=issued.authority,
+            trusts_former=trusts_former,
+        )
+        await self._enrolments.renewed(row, issued.serial, self._clock.now_ms())
+        link.row = row

@@ -1,0 +1,92 @@
+"""The claims that the database holds and a host does not know: they are made again.
+
+A control plane that died after it wrote a claim leaves such a one, and so does a host that lost
+the record of a claimed standby. The row is the truth about what was asked for.
+"""
+
+import asyncio
+from random import Random
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
+from controlplane.fleet.host.link import HostLink
+from controlplane.storage.tables.claims import ClaimStore
+from controlplane.storage.tables.reports import ReportStore
+from tiltyard.runtime.jittered_back_off import BackOff
+from tiltyard.runtime.logging.context import task_context
+from tiltyard.runtime.logging.events import get_logger
+
+_log = get_logger(__name__)
+
+TIMEOUT = 10.0
+"""A host writes the claim to its disk, and the file that tells the game."""
+
+MAX_BACK_OFF = 2.0
+
+
+class HeldClaims:
+    """Owns the claims that one host is owed."""
+
+    def __init__(
+        self,
+        link: HostLink,
+        claims: ClaimStore,
+        reports: ReportStore,
+        *,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._link = link
+        self._claims = claims
+        self._reports = reports
+        self._clock = clock
+        self._random = random
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def repeat(self, internal_id: str) -> None:
+        """Claim a standby again until it is a session, or is gone. Idempotent."""
+        if internal_id in self._tasks:
+            return
+        name = f"claim {internal_id} again on {self._link.row.name}"
+        own = task_context(agent=self._link.row.name)
+        task = asyncio.create_task(self._repeat(internal_id), name=name, context=own)
+        self._tasks[internal_id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(internal_id, None))
+
+    async def close(self) -> None:
+        """Claim nothing now."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _repeat(self, internal_id: str) -> None:
+        name, back_off, told = self._link.row.name, BackOff(self._random, MAX_BACK_OFF), ""
+        while True:
+            try:
+                if await self._is_settled(internal_id):
+                    return
+            except (AgentRefusedError, AgentSilentError, StoreError) as error:
+                if str(error) != told:
+                    told = str(error)
+                    _log.warning(
+                        "cannot claim again yet",
+                        agent=name,
+                        session=internal_id,
+                        error=str(error),
+                    )
+            await back_off.wait()
+
+    async def _is_settled(self, internal_id: str) -> bool:
+        """Make the claim once, if it is still owed; True when there is no more to be done."""
+        name, seen = self._link.row.name, self._link.session(internal_id)
+        if seen is None or not seen.is_standby or internal_id in self._link.under_way:
+            return True
+        claim = await self._claims.held(name, internal_id)
+        if claim is None:
+            return True
+        answer = await self._link.client.claim_session(claim, TIMEOUT)
+        session = self._link.answered(internal_id, answer)
+        await self._reports.settle(name, (session,), (), self._clock.now_ms())
+        _log.info("claimed again", agent=name, session=internal_id)
+        return True

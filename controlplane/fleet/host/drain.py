@@ -1,0 +1,107 @@
+"""One host's drain: orders are told until the host says that it has them, and learned from it.
+
+The order with the highest revision holds. One that was given on the host itself has the revision
+of ours before it, and holds until the next one of ours: it is learned and not undone. Where a host
+says a higher revision than ours, this database is older than its order: that is learned, too, and
+the next order goes past it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import Drain
+from controlplane.domain.errors import AgentRefusedError, AgentSilentError
+from controlplane.fleet.host.link import HostLink
+from controlplane.storage.tables.hosts import HostStore
+from tiltyard.runtime.jittered_back_off import BackOff
+from tiltyard.runtime.logging.context import task_context
+from tiltyard.runtime.logging.events import get_logger
+
+_log = get_logger(__name__)
+
+MAX_BACK_OFF = 2.0
+"""An order reaches a host so soon after its return."""
+
+
+class HostDrain:
+    """Owns what one host is told of its drain."""
+
+    def __init__(
+        self,
+        link: HostLink,
+        store: HostStore,
+        *,
+        clock: Clock,
+        random: Random,
+        changed: Callable[[HostLink], None],
+    ) -> None:
+        """Call `changed` when the host has taken an order."""
+        self._link = link
+        self._store = store
+        self._clock = clock
+        self._random = random
+        self._changed = changed
+        self._stored = link.drain
+        self._telling: asyncio.Task[None] | None = None
+
+    async def reported(self, *, anew: bool) -> None:
+        """Take note of what the host just said: learn its order, or tell it ours.
+
+        `anew` when it was reached again: a call from before may hang on a dead connection.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        learned = self._link.drain
+        if learned != self._stored:
+            await self._store.learn_drain(self._link.row.name, learned)
+            _log.info("learned of its drain", agent=self._link.row.name, draining=learned.draining)
+            if self._stored.revision <= learned.revision:  # else there was an order meanwhile
+                self._stored = learned
+        if self._link.drain_due:
+            if anew:
+                await self.close()
+            self._tell()
+
+    def order(self, drain: Drain) -> None:
+        """Tell the host an order that is in the database, however long that takes."""
+        self._stored = drain
+        self._link.order_drain(drain)
+        self._changed(self._link)
+        self._tell()
+
+    async def told(self, timeout: float) -> None:
+        """Wait until the host has taken what it is being told, at most `timeout` seconds."""
+        if self._telling is not None:
+            await asyncio.wait({self._telling}, timeout=timeout)
+
+    async def close(self) -> None:
+        """Tell it nothing now."""
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
+
+    def _tell(self) -> None:
+        if self._telling is None or self._telling.done():
+            name = f"tell the drain of {self._link.row.name}"
+            own = task_context(agent=self._link.row.name)
+            self._telling = asyncio.create_task(self._tell_until_taken(), name=name, context=own)
+
+    async def _tell_until_taken(self) -> None:
+        name, back_off, logged = self._link.row.name, BackOff(self._random, MAX_BACK_OFF), ""
+        while self._link.drain_due:
+            order = self._link.drain
+            try:
+                await self._link.client.set_drain(order, self._clock.now_ms())
+            except (AgentRefusedError, AgentSilentError) as error:
+                if str(error) != logged:
+                    logged = str(error)
+                    _log.warning("cannot tell it of its drain", agent=name, error=str(error))
+                await back_off.wait()
+            else:
+                self._link.heard_drain(order)
+                self._changed(self._link)
+                if self._link.host is None:
+                    return  # what it says when it is heard tells whether more is due

@@ -1,0 +1,234 @@
+"""The images of one host: one task that has them pulled and removed as is wanted."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from random import Random
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import RegistryLogin
+from controlplane.domain.errors import AgentReason, AgentRefusedError, AgentSilentError, StoreError
+from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.pulls import Pull, PullState, next_pulls
+from controlplane.storage.tables.tags import HostImages, TagStore
+from tiltyard.runtime.jittered_back_off import pause
+from tiltyard.runtime.logging.context import task_context
+from tiltyard.runtime.logging.events import get_logger
+
+_log = get_logger(__name__)
+
+FIRST_WAIT = 0.1
+LONGEST_WAIT = 60.0
+"""Seconds between tries of a pull that fails, or of removing an image that is still used."""
+
+REVIEW_INTERVAL = 600.0
+"""Seconds after which a host is compared anew, should nothing have been a reason to."""
+
+REPORT_WAIT = 1.0
+"""Seconds that a host may take to report an image that it has pulled."""
+
+_SHOWN = (PullState.PULLING, PullState.FAILED, PullState.QUEUED)
+_NOTHING = HostImages(frozenset(), frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What all hosts are served with; `is_heard` says whether an agent answers at all."""
+
+    tags: TagStore
+    login_for: Callable[[str], Awaitable[RegistryLogin | None]]
+    is_heard: Callable[[str], bool]
+    clock: Clock
+    random: Random
+
+
+class HostPreload:
+    """Owns the pulls and removals of one host until it is closed; `task` ends by a defect."""
+
+    def __init__(self, link: HostLink, means: Means) -> None:
+        self.link = link
+        self._means = means
+        self._images = _NOTHING
+        self._stale = True
+        self._compared_at = 0.0
+        self._waits_for_host = False
+        self._present: frozenset[str] = frozenset()
+        self._pulls: dict[str, Pull] = {}
+        self._removal_due: dict[str, tuple[float, float]] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+        self._failures = 0
+        own = task_context(agent=link.row.name)
+        self.task = asyncio.create_task(
+            self._run(), name=f"images of {link.row.name}", context=own
+        )
+
+    @property
+    def pulls(self) -> list[Pull]:
+        """The pulls that are not over: those being made first, then those that fail."""
+        present = self._now_present()
+        return sorted(
+            (pull for pull in self._pulls.values() if pull.image not in present),
+            key=lambda pull: _SHOWN.index(pull.state),
+        )
+
+    @property
+    def idle(self) -> bool:
+        """True when the host has what it shall have, as far as was compared."""
+        return not (self._stale or self._pulls or self._removal_due or self._running)
+
+    def look(self) -> None:
+        """Compare what the host has with what it shall have, soon."""
+        self._stale = True
+        self._wake.set()
+
+    def on_change(self) -> None:
+        """Take note of a report of the host, or of its return."""
+        present = self._now_present()
+        if (present ^ self._present) - self._images.wanted:
+            self.look()
+        elif present != self._present or self._waits_for_host:
+            self._wake.set()
+        self._present = present
+
+    async def close(self) -> None:
+        """End the pulls and removals."""
+        tasks = [self.task, *self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(await self._round()):
+                    await self._wake.wait()
+
+    async def _round(self) -> float:
+        """Begin what can begin; return after how many seconds to look again at the latest."""
+        link, name = self.link, self.link.row.name
+        self._waits_for_host = link.host is None or not self._means.is_heard(name)
+        if self._waits_for_host:
+            return LONGEST_WAIT
+        now = self._means.clock.monotonic()
+        if self._stale or now - self._compared_at >= REVIEW_INTERVAL:
+            try:
+                await self._compare()
+            except StoreError as error:
+                _log.warning("cannot read what images it shall have", agent=name, error=str(error))
+                self._failures += 1
+                return self._pause(self._failures)
+            self._failures, self._compared_at = 0, now
+        self._settle(now)
+        for image in next_pulls(self._pulls.values(), self._pulling(), now):
+            self._begin(image, self._pull(image))
+        for image, (due, _) in list(self._removal_due.items()):
+            if due <= now and image not in self._running:
+                self._begin(image, self._remove(image))
+        dues = [pull.due for image, pull in self._pulls.items() if image not in self._running]
+        dues += [
+            due for image, (due, _) in self._removal_due.items() if image not in self._running
+        ]
+        later = [due - now for due in dues if due > now]
+        return min([REVIEW_INTERVAL, *later])
+
+    async def _compare(self) -> None:
+        """Read what is wanted; what changes meanwhile is read again."""
+        self._stale = False
+        row = self.link.row
+        try:
+            self._images = await self._means.tags.images_of(
+                row.region, row.node_pool, self._now_present()
+            )
+        except StoreError:
+            self._stale = True
+            raise
+
+    def _settle(self, now: float) -> None:
+        """Take note of what is missing and what is surplus, and of what is not any more."""
+        present = self._now_present()
+        missing = self._images.wanted - present
+        for image in list(self._pulls):
+            if image not in missing and image not in self._running:
+                del self._pulls[image]
+        for image in sorted(missing):
+            self._pulls.setdefault(image, Pull(image, due=now))
+        surplus = self._images.surplus & present
+        self._removal_due = {
+            image: self._removal_due.get(image, (now, FIRST_WAIT)) for image in sorted(surplus)
+        }
+
+    def _begin(self, image: str, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work, name=f"image {image} on {self.link.row.name}")
+        self._running[image] = task
+        task.add_done_callback(lambda _: self._ended(image))
+
+    def _ended(self, image: str) -> None:
+        del self._running[image]
+        self._wake.set()
+
+    async def _pull(self, image: str) -> None:
+        try:
+            self._pulls[image] = replace(self._pulls[image], state=PullState.PULLING)
+            login = await self._means.login_for(image)
+            async with aclosing(self.link.client.pull_image(image, login)) as steps:
+                async for progress in steps:
+                    state = PullState.QUEUED if progress.waiting else PullState.PULLING
+                    self._pulls[image] = replace(
+                        self._pulls[image], state=state, progress=progress
+                    )
+        except (AgentRefusedError, AgentSilentError, StoreError) as error:
+            self._failed(image, str(error))
+            return
+        _log.info("image pulled", agent=self.link.row.name, image=image)
+        due = self._means.clock.monotonic() + REPORT_WAIT
+        self._pulls[image] = replace(self._pulls[image], due=due)
+
+    def _failed(self, image: str, cause: str) -> None:
+        """Note a failure; it is a warning once for each cause."""
+        pull, clock = self._pulls[image], self._means.clock
+        level = logging.DEBUG if cause == pull.cause else logging.WARNING
+        _log.log(level, "pull failed", agent=self.link.row.name, image=image, error=cause)
+        failures = pull.failures + 1
+        self._pulls[image] = replace(
+            pull,
+            state=PullState.FAILED,
+            failures=failures,
+            cause=cause,
+            failed_ms=clock.now_ms(),
+            due=clock.monotonic() + self._pause(failures),
+        )
+
+    async def _remove(self, image: str) -> None:
+        try:
+            await self.link.client.remove_image(image)
+        except (AgentRefusedError, AgentSilentError) as error:
+            level = logging.DEBUG if _is_in_use(error) else logging.WARNING
+            _log.log(
+                level,
+                "image not removed",
+                agent=self.link.row.name,
+                image=image,
+                error=str(error),
+            )
+        _, wait = self._removal_due.get(image, (0.0, FIRST_WAIT))
+        due = self._means.clock.monotonic() + wait
+        self._removal_due[image] = due, min(LONGEST_WAIT, wait * 2)
+
+    def _pulling(self) -> list[str]:
+        return [image for image in self._running if image in self._pulls]
+
+    def _now_present(self) -> frozenset[str]:
+        return frozenset() if self.link.host is None else self.link.host.images
+
+    def _pause(self, failures: int) -> float:
+        """Give the wait after so many failures, shortened by chance so that hosts do not march."""
+        random = self._means.random
+        return pause(failures, first=FIRST_WAIT, longest=LONGEST_WAIT, random=random)
+
+
+def _is_in_use(error: Exception) -> bool:
+    return isinstance(error, AgentRefusedError) and error.agent_reason is AgentReason.IMAGE_IN_USE

@@ -1,0 +1,323 @@
+"""One host in the control plane's memory: what it reported, and the starts in flight to it.
+
+Choosing a host takes the reservation, the pins and one start slot here, in the same step of the
+event loop, so that fifty callers at once do not all pick the same host. They return when the host
+refuses, or when the Watch sequence passes the started session: from then on the host's own numbers
+include it.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.contract import (
+    Answer,
+    Drain,
+    Host,
+    HostReported,
+    HostSession,
+    ImagesReported,
+    Port,
+    PortRequest,
+    Protocol,
+    Resources,
+    SessionsReported,
+    SnapshotEnd,
+    WatchMessage,
+)
+from controlplane.domain.placement import HostView, Wanted
+from controlplane.domain.start_failures import Owner, StartFailures
+from controlplane.fleet.host.latency import HostLatency
+from controlplane.fleet.host.standbys import Standbys
+from controlplane.storage.tables.fleet import AgentRow
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A session as it was last heard of, and from which incarnation."""
+
+    session: HostSession
+    incarnation: str
+
+    def older_than(self, session: HostSession, incarnation: str) -> bool:
+        return self.incarnation != incarnation or self.session.sequence <= session.sequence
+
+
+@dataclass(slots=True)
+class _InFlight:
+    """A start that the host has not reported yet; `answer` is None while it is called."""
+
+    reservation: Resources
+    ports: tuple[PortRequest, ...]
+    answer: Answer | None = None
+    is_counted: bool = False
+    """The host's own numbers include it."""
+
+
+class HostLink:
+    """The only owner of what is known of one host. Nothing here waits."""
+
+    def __init__(
+        self, row: AgentRow, client: AgentClient, standbys: Standbys | None = None
+    ) -> None:
+        """Know nothing yet of the agent in `row`, which `client` dials.
+
+        `standbys` is told of those that the host reports.
+        """
+        self.row = row
+        self.client = client
+        self._standbys = standbys or Standbys()
+        self.host: Host | None = None
+        self.incarnation = ""
+        self.sequence = 0
+        self.heard_at: float | None = None
+        self.reconciled = False
+        self.in_doubt = False
+        """True when a start there had no answer, until it is heard again."""
+        self.is_newer = False
+        """True while what it says is of a newer format than can be read here."""
+        self.drain = row.drain
+        """The newest order to drain or not, given to us or on the host."""
+        self.lost_ms = row.lost_ms
+        """When what lives on the silent host was given up; None when it was not."""
+        self.latency = HostLatency()
+        self.failures = StartFailures()
+        self.unclaimed: set[str] = set()
+        """What lives there without a valid ticket or a known account: nobody's sessions."""
+        self.ends = 0
+        """How many sessions ended here; standbys do not count, as others take their place."""
+        self._images: frozenset[str] = frozenset()
+        self._images_so_far: set[str] = set()
+        """Of a set that is being reported; it counts once it is complete."""
+        self._sessions: dict[str, _Seen] = {}
+        self._in_flight: dict[str, _InFlight] = {}
+        self._claiming: set[str] = set()
+
+    @property
+    def starting(self) -> frozenset[str]:
+        """The attempts that a task of this process is making here and has no answer to."""
+        return frozenset(i for i, start in self._in_flight.items() if start.answer is None)
+
+    @property
+    def under_way(self) -> frozenset[str]:
+        """The attempts and the claims that a task of this process makes here and is to settle."""
+        return self.starting | self._claiming
+
+    @property
+    def in_flight(self) -> int:
+        """How many starts hold a reservation here."""
+        return len(self._in_flight)
+
+    @property
+    def draining(self) -> bool:
+        """True when the host takes no new sessions, or is still to hear that it takes none."""
+        return self.drain.draining if self.host is None else self.host.draining
+
+    @property
+    def drain_due(self) -> bool:
+        """True until the host has said that it has heard the newest order."""
+        heard = Drain() if self.host is None else self.host.drain
+        return heard.revision < self.drain.revision
+
+    @property
+    def live_sessions(self) -> int:
+        """How many sessions are known to live here, those that are nobody's included."""
+        return sum(1 for _ in self.live())
+
+    def live(self) -> Iterator[HostSession]:
+        """Give the sessions that are known to live here, in the same step of the event loop."""
+        for seen in self._sessions.values():
+            if not seen.session.state.ended and not seen.session.is_standby:
+                yield seen.session
+
+    def silent_seconds(self, now: float) -> float:
+        """Tell for how long the host was not heard; for ever when it never was."""
+        return float("inf") if self.heard_at is None else now - self.heard_at
+
+    @property
+    def has_start_slot(self) -> bool:
+        """Tell whether one more start can begin here now."""
+        return self.host is not None and len(self.starting) < self.host.start_slots
+
+    def view(self, now: float, owner: Owner = ("", "")) -> HostView | None:
+        """Show the host to placement; None before it has reported, or while it is too new.
+
+        `owner` is the application that a host is wanted for.
+        """
+        if self.host is None or not self.reconciled or self.is_newer:
+            return None
+        starts = [start for start in self._in_flight.values() if not start.is_counted]
+        return HostView(
+            agent=self.row.name,
+            host=self.host,
+            silent_seconds=self.silent_seconds(now),
+            held=sum((start.reservation for start in starts), Resources()),
+            starting=len(self.starting),
+            in_flight=len(starts),
+            used_ports=cache(self._used_ports),
+            latency_ms=self.latency.ms,
+            in_doubt=self.in_doubt,
+            failure=self.failures.avoided(owner, now),
+        )
+
+    def hold(self, internal_id: str, wanted: Wanted) -> None:
+        """Take the reservation, the pins and a start slot for an attempt."""
+        self._in_flight[internal_id] = _InFlight(wanted.reservation, wanted.ports)
+
+    def begin_claim(self, internal_id: str) -> None:
+        """Leave what becomes of a standby to the task that claims it."""
+        self._claiming.add(internal_id)
+
+    def end_claim(self, internal_id: str) -> None:
+        """Take what becomes of a standby back from its task."""
+        self._claiming.discard(internal_id)
+
+    def holds_answer(self, internal_id: str) -> bool:
+        """Tell whether an attempt became a session of this host."""
+        return internal_id not in self.starting
+
+    def give_back(self, internal_id: str) -> None:
+        """Return what an attempt that came to nothing holds. Idempotent."""
+        self._in_flight.pop(internal_id, None)
+        self._sessions.pop(internal_id, None)
+
+    def answered(self, internal_id: str, answer: Answer) -> HostSession:
+        """Note the answer to an attempt; return the newest that is known of its session."""
+        start = self._in_flight.get(internal_id)
+        if start is not None:
+            start.answer = answer
+        self._remember(answer.session, answer.incarnation)
+        seen = self._sessions.get(internal_id)
+        self._release_shown()
+        return seen.session if seen is not None else answer.session
+
+    def session(self, internal_id: str) -> HostSession | None:
+        """Give what is known of a session that lives here."""
+        seen = self._sessions.get(internal_id)
+        return seen.session if seen is not None else None
+
+    def apply(self, message: WatchMessage, now: float) -> None:
+        """Take in one message of the Watch stream."""
+        if isinstance(message.event, SnapshotEnd):
+            self.is_newer = False
+        if not self.is_newer:
+            self.heard_at, self.in_doubt = now, False
+            self._standbys.heard(self.row.name)
+        self.incarnation, self.sequence = message.incarnation, message.sequence
+        if isinstance(message.event, HostReported):
+            self._take_host(message.event.host)
+        elif isinstance(message.event, ImagesReported):
+            self._take_images(message.event)
+        elif isinstance(message.event, SessionsReported):
+            for session in message.event.sessions:
+                self._remember(session, message.incarnation)
+        self._release_shown()
+
+    def order_drain(self, drain: Drain) -> None:
+        """Note an order that the host is still to hear: to drain it holds from now on."""
+        self.drain = drain
+        if self.host is not None:
+            self._take_host(self.host)
+
+    def heard_drain(self, drain: Drain) -> None:
+        """Note that the host has an order; it soon says so itself."""
+        if self.host is not None and self.host.drain.revision < drain.revision:
+            self._take_host(replace(self.host, drain=drain))
+
+    def lose(self, now_ms: int) -> None:
+        """Give up what lives there."""
+        self.lost_ms = now_ms
+        self._sessions.clear()
+        self._standbys.leave(self.row.name)
+        self.unclaimed.clear()
+
+    def forget(self, session: HostSession) -> None:
+        """Drop an ended session once it is stored, unless its start still has to hear of it."""
+        if session.internal_id not in self.under_way:
+            self.drop(session.internal_id)
+
+    def is_gone(self, internal_id: str) -> bool:
+        """Tell whether absence from the snapshot just complete means that a session is gone.
+
+        Not so for an attempt in flight, or when the host answered later than the snapshot.
+        """
+        if internal_id in self.under_way:
+            return False
+        seen = self._sessions.get(internal_id)
+        return (
+            seen is None
+            or seen.incarnation != self.incarnation
+            or seen.session.sequence <= self.sequence
+        )
+
+    def drop(self, internal_id: str) -> None:
+        """Drop a session that is gone."""
+        self._count_end(self._sessions.pop(internal_id, None))
+        self._standbys.drop(self.row.name, internal_id)
+        self.unclaimed.discard(internal_id)
+
+    def drop_absent(self, present: Collection[str]) -> None:
+        """Drop every session that is gone, given the ids in the snapshot just complete."""
+        for internal_id in list(self._sessions):
+            if internal_id not in present and self.is_gone(internal_id):
+                self.drop(internal_id)
+
+    def _take_images(self, part: ImagesReported) -> None:
+        if part.first:
+            self._images_so_far = set()
+        self._images_so_far.update(part.images)
+        if part.last:
+            self._images, self._images_so_far = frozenset(self._images_so_far), set()
+            if self.host is not None:
+                self.host = replace(self.host, images=self._images)
+
+    def _take_host(self, host: Host) -> None:
+        """Take what a host says; its order holds where ours is not newer."""
+        self.latency.announce(host.latency_addresses)
+        if host.drain.revision >= self.drain.revision:
+            self.drain = host.drain
+        for internal_id in host.starting & self._in_flight.keys():
+            self._in_flight[internal_id].is_counted = True
+        draining = host.drain.draining or self.drain.draining
+        self.host = replace(host, draining=draining, images=self._images)
+
+    def _remember(self, session: HostSession, incarnation: str) -> None:
+        seen = self._sessions.get(session.internal_id)
+        if seen is None or seen.older_than(session, incarnation):
+            if session.state.ended:
+                self._count_end(seen)
+            self._sessions[session.internal_id] = _Seen(session, incarnation)
+            self._standbys.note(self.row.name, session)
+
+    def _count_end(self, before: _Seen | None) -> None:
+        if before is None or before.session.state.ended or before.session.is_standby:
+            return
+        self.ends += 1
+
+    def _release_shown(self) -> None:
+        """Return what starts hold that the host's numbers now include.
+
+        A host that was started anew has counted afresh, so the answers of its last life are shown.
+        """
+        for internal_id, start in list(self._in_flight.items()):
+            answer = start.answer
+            if answer is not None and (
+                answer.incarnation != self.incarnation or answer.session.sequence <= self.sequence
+            ):
+                del self._in_flight[internal_id]
+
+    def _used_ports(self) -> frozenset[tuple[Protocol, int]]:
+        pinned = {
+            (port.protocol, port.pinned)
+            for start in self._in_flight.values()
+            for port in start.ports
+            if port.pinned
+        }
+        ports: list[Port] = [
+            port
+            for seen in self._sessions.values()
+            if not seen.session.state.ended
+            for port in seen.session.ports
+        ]
+        return frozenset(pinned | {(port.protocol, port.host) for port in ports})

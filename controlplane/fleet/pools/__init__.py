@@ -1,0 +1,1 @@
+"""Warm pools: which host keeps how many standbys."""

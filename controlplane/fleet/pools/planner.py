@@ -1,0 +1,352 @@
+"""Keeps warm pools: has hosts keep so many standbys of each, and tells them when that changes.
+
+What each host shall keep is planned anew whenever a pool, a tag or an application was changed,
+whenever hosts reported something, and now and then, since a host that falls silent says nothing.
+Only what changes is written, under a revision past all before it, and told until the host has it.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import PoolOnHost, Resources, SessionSpec, StandbyOrder
+from controlplane.domain.errors import StoreError
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.pool_orders import HostOrders
+from controlplane.fleet.pools.hosts import PoolHosts
+from controlplane.fleet.pools.plan import (
+    Planned,
+    PoolHost,
+    fingerprint,
+    newest_tag,
+    plan_pool,
+    standby_spec,
+    wanted_of,
+)
+from controlplane.storage.tables.standby_orders import (
+    NewOrder,
+    OrderRow,
+    StandbyOrderStore,
+    WantedPool,
+)
+from controlplane.storage.tables.tags import Tag
+from controlplane.storage.tables.warm_pools import WarmPool
+from tiltyard.runtime.jittered_back_off import BackOff
+from tiltyard.runtime.logging.events import get_logger
+
+_log = get_logger(__name__)
+
+GATHER = 0.2
+"""Seconds for which reports of hosts are gathered; what callers change is looked at at once."""
+
+REST = 4.0
+"""At least so many times as long as a round took nothing is planned, unless callers change it. At
+most MAX_BACK_OFF: it may have been the database or the machine that stood still."""
+
+REVIEW_INTERVAL = 2.0
+"""Seconds after which all is planned anew, should nothing have been a reason to."""
+
+REREAD_INTERVAL = 60.0
+"""Seconds after which the pools are read anew, should nothing have been a reason to."""
+
+PULL_GRACE = 120.0
+"""Seconds for which hosts keep older standbys while they pull the tag that another has by now."""
+
+MAX_BACK_OFF = 5.0
+
+_Key = tuple[str, str]
+"""A pool's id and the name of an agent."""
+
+_UNKNOWN = PoolOnHost(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOnHost:
+    """What a host keeps of a pool; `pool` is None for one that is gone."""
+
+    pool_id: str
+    pool: WarmPool | None
+    size: int
+    standbys: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What a host shall keep of a pool; `text` is the same for the same standbys."""
+
+    size: int = 0
+    spec: SessionSpec | None = None
+    claim_signal: str = ""
+    text: str = ""
+
+
+class StandbyPools:
+    """Owns the orders to the hosts of the fleet."""
+
+    def __init__(
+        self, store: StandbyOrderStore, fleet: Fleet, *, clock: Clock, random: Random
+    ) -> None:
+        """Listen to `fleet` for hosts that report."""
+        self._store = store
+        self._fleet = fleet
+        self._clock = clock
+        self._random = random
+        self._pool_hosts = PoolHosts(fleet)
+        self._wanted: dict[str, WantedPool] = {}
+        self._places: dict[tuple[str, str, str], WarmPool] = {}
+        self._specs: dict[tuple[str, Tag], tuple[SessionSpec, str]] = {}
+        self._rows: dict[_Key, OrderRow] | None = None
+        self._newest: dict[str, tuple[Tag | None, float]] = {}
+        self._tellers: dict[str, HostOrders] = {}
+        self._read_at = float("-inf")
+        self._wake, self._at_once = asyncio.Event(), asyncio.Event()
+        fleet.on_change(lambda _: self._wake.set())
+
+    def look(self) -> None:
+        """Read what is wanted, and have the hosts told, at once."""
+        self._read_at = float("-inf")
+        self._at_once.set()
+        self._wake.set()
+
+    def pool_at(self, account: str, application: str, location: str) -> WarmPool | None:
+        """Give the pool of an application in a region, as it was read last."""
+        return self._places.get((account, application, location))
+
+    def ready(self, pool_id: str) -> int:
+        """Count the standbys of a pool that can be claimed now."""
+        return self._fleet.standbys.ready_of(pool_id, self._fleet.takes_claims)
+
+    def sizes(self) -> list[tuple[WarmPool, int, int]]:
+        """Give each pool with how many standbys it shall have, and how many can be claimed now."""
+        return [(each.pool, each.size, self.ready(id_)) for id_, each in self._wanted.items()]
+
+    def ready_hosts(self, account: str, application: str, location: str) -> list[HostLink]:
+        """Give the hosts on which a standby of an application in a region can be claimed now."""
+        pool = self.pool_at(account, application, location)
+        agents = [] if pool is None else self._fleet.standbys.ready_agents(pool.id)
+        links = (self._fleet.link(agent) for agent in agents if self._fleet.takes_claims(agent))
+        return [link for link in links if link is not None]
+
+    def kept_on(self, agent: str) -> list[KeptOnHost]:
+        """Give the pools of which a host shall keep standbys, or has some."""
+        rows, standbys = self._rows or {}, self._fleet.standbys
+        sizes = {pool: row.size for (pool, name), row in rows.items() if name == agent}
+        kept = []
+        for pool_id in sorted({pool for pool in sizes if sizes[pool]} | standbys.pools_on(agent)):
+            wanted = self._wanted.get(pool_id)
+            there = standbys.live_on(pool_id, agent)
+            ready = len(standbys.ready_images(pool_id, agent))
+            pool = None if wanted is None else wanted.pool
+            kept.append(KeptOnHost(pool_id, pool, sizes.get(pool_id, 0), there, ready))
+        return kept
+
+    async def run(self) -> None:
+        """Keep the pools until cancelled."""
+        back_off = BackOff(self._random, MAX_BACK_OFF)
+        try:
+            while True:
+                self._wake.clear()
+                self._at_once.clear()
+                began = self._clock.monotonic()
+                try:
+                    await self._round()
+                    back_off.reset()
+                except StoreError as error:
+                    _log.warning("cannot keep the warm pools", error=str(error))
+                    await back_off.wait()
+                else:
+                    rest = min(REST * (self._clock.monotonic() - began), MAX_BACK_OFF)
+                    await _wait(self._wake, REVIEW_INTERVAL)
+                    await _wait(self._at_once, max(GATHER, rest))
+        finally:
+            for teller in self._tellers.values():
+                await teller.close()
+
+    async def _round(self) -> None:
+        if self._rows is None:
+            self._rows = {(row.pool, row.agent): row for row in await self._store.all()}
+        now = self._clock.monotonic()
+        if now - self._read_at >= REREAD_INTERVAL:
+            await self._read(now)
+        await self._leave_tellers()
+        links = {link.row.name: link for link in self._fleet.links}
+        for name in links.keys() - self._tellers.keys():
+            self._tellers[name] = HostOrders(
+                links[name], random=self._random, unable=self._wake.set
+            )
+        self._pool_hosts.look(now, self._shares(self._rows))
+        wishes: dict[_Key, _Wish | None] = {}
+        for wanted in self._wanted.values():
+            application = wanted.application
+            allowed = self._fleet.node_pools.allows(
+                application.node_pool, application.network_mode
+            )
+            if wanted.size and allowed:
+                wishes |= self._plan(self._rows, wanted)
+                await asyncio.sleep(0)  # so that many pools do not delay callers
+        new = list(_new_orders(self._rows, wishes, links))
+        if new:
+            for row in await self._store.order(new, self._clock.now_ms()):
+                self._rows[row.pool, row.agent] = row
+        self._tell(self._rows, wishes)
+        await self._forget_done(self._rows, links)
+
+    async def _read(self, now: float) -> None:
+        """Read what is wanted; what changes meanwhile is read again."""
+        self._read_at = now
+        try:
+            wanted = await self._store.wanted(self._wanted)
+        except StoreError:
+            self._read_at = float("-inf")
+            raise
+        before, self._wanted = self._wanted, {each.pool.id: each for each in wanted}
+        self._specs = {
+            (pool, tag): spec
+            for (pool, tag), spec in self._specs.items()
+            if _run_the_same(before.get(pool), self._wanted.get(pool), tag)
+        }
+        self._newest = {pool: seen for pool, seen in self._newest.items() if pool in self._wanted}
+        self._places = {
+            (each.pool.account, each.pool.application, each.pool.location): each.pool
+            for each in wanted
+            if each.size
+        }
+
+    async def _leave_tellers(self) -> None:
+        """Tell hosts nothing that are not in the fleet any more, or are in it anew."""
+        for name, teller in list(self._tellers.items()):
+            if self._fleet.link(name) is not teller.link:
+                await self._tellers.pop(name).close()
+
+    def _shares(self, rows: dict[_Key, OrderRow]) -> Iterator[tuple[str, str, int, Resources]]:
+        for (pool_id, agent), row in rows.items():
+            wanted = self._wanted.get(pool_id)
+            if wanted is not None and row.size:
+                yield pool_id, agent, row.size, wanted.application.reservation
+
+    def _plan(self, rows: dict[_Key, OrderRow], wanted: WantedPool) -> dict[_Key, _Wish | None]:
+        """Give what each host shall keep of a pool; None for what is left as it was ordered."""
+        pool_id, node_pool = wanted.pool.id, wanted.application.node_pool
+        hosts = self._pool_hosts.of(pool_id, wanted.pool.location, node_pool)
+        hosts = [host for host in hosts if self._can_keep(host.agent)]
+        held = {host.agent: self._held(rows, pool_id, host.agent) for host in hosts}
+        plan = plan_pool(
+            wanted,
+            hosts,
+            held,
+            strategy=self._fleet.node_pools.strategy(node_pool),
+            max_silence=self._fleet.placement_silence,
+            patient=self._is_patient(wanted, hosts),
+        )
+        for host in hosts:
+            planned = plan.get(host.agent)
+            if planned is not None and planned.tag is not None:
+                each = wanted_of(wanted, planned.tag.image)
+                self._pool_hosts.note(pool_id, host, planned.size, each)
+        return {(pool_id, agent): self._wish(wanted, planned) for agent, planned in plan.items()}
+
+    def _can_keep(self, agent: str) -> bool:
+        """Tell whether a host keeps standbys; one that came during this round is told later."""
+        teller = self._tellers.get(agent)
+        return teller is not None and not teller.is_unable
+
+    def _is_patient(self, wanted: WantedPool, hosts: list[PoolHost]) -> bool:
+        """Tell whether hosts that have not pulled the newest tag may still be about to."""
+        newest = newest_tag(wanted.tags, hosts, self._fleet.placement_silence)
+        now, (tag, since) = self._clock.monotonic(), self._newest.get(wanted.pool.id, (None, 0.0))
+        if tag != newest:
+            since = now
+            self._newest[wanted.pool.id] = newest, now
+        return now - since < PULL_GRACE
+
+    def _wish(self, wanted: WantedPool, planned: Planned) -> _Wish | None:
+        if planned.tag is None:
+            return None if planned.size else _Wish()
+        key, signal = (wanted.pool.id, planned.tag), wanted.pool.claim_signal
+        if key not in self._specs:
+            spec = standby_spec(wanted, planned.tag)
+            self._specs[key] = spec, fingerprint(spec, signal)
+        spec, text = self._specs[key]
+        return _Wish(planned.size, spec, signal, text)
+
+    def _held(self, rows: dict[_Key, OrderRow], pool_id: str, agent: str) -> int:
+        """Give the share of a host so far: as it says where it knows better than the database."""
+        row, link = rows.get((pool_id, agent)), self._tellers[agent].link
+        known = _known(link, pool_id)
+        if row is None or known.revision > row.revision:
+            return known.size
+        return row.size
+
+    def _tell(self, rows: dict[_Key, OrderRow], wishes: dict[_Key, _Wish | None]) -> None:
+        orders: dict[str, list[StandbyOrder]] = defaultdict(list)
+        for (pool_id, agent), row in rows.items():
+            wish = wishes.get((pool_id, agent), _Wish())
+            if wish is not None and wish.size == row.size:
+                order = StandbyOrder(pool_id, row.revision, row.size, wish.spec, wish.claim_signal)
+                orders[agent].append(order)
+        for agent, teller in self._tellers.items():
+            teller.tell(orders[agent])
+
+    async def _forget_done(self, rows: dict[_Key, OrderRow], links: dict[str, HostLink]) -> None:
+        done = [row for row in rows.values() if self._is_done(row, links.get(row.agent))]
+        if done:
+            await self._store.forget(done)
+        for row in done:
+            del rows[row.pool, row.agent]
+
+    def _is_done(self, row: OrderRow, link: HostLink | None) -> bool:
+        """Tell whether nobody needs to know of an order any more."""
+        if link is None:
+            return True
+        return row.size == 0 and self._tellers[row.agent].has_taken(row.pool, row.revision)
+
+
+def _run_the_same(before: WantedPool | None, now: WantedPool | None, tag: Tag) -> bool:
+    """Return whether standbys of a pool and a tag run what they ran before."""
+    if before is None or now is None:
+        return False
+    same_pool = before.revision == now.revision
+    return same_pool and before.application == now.application and tag in now.tags
+
+
+def _new_orders(
+    rows: dict[_Key, OrderRow],
+    wishes: dict[_Key, _Wish | None],
+    links: dict[str, HostLink],
+) -> Iterator[NewOrder]:
+    """Compare what hosts were told, and say they know, with what they shall keep."""
+    reported = {
+        (pool_id, name)
+        for name, link in links.items()
+        for pool_id, known in (link.host.warm_pools.items() if link.host else ())
+        if known.size
+    }
+    for key in sorted(rows.keys() | wishes.keys() | reported):
+        pool_id, agent = key
+        row, wish = rows.get(key), wishes.get(key, _Wish())
+        if wish is None or agent not in links:
+            continue
+        known = _known(links[agent], pool_id)
+        if row is None and not wish.size and not known.size:
+            continue
+        same = (
+            row is not None and row.size == wish.size and (not row.size or row.spec == wish.text)
+        )
+        if row is None or not same or (known.revision > row.revision and (row.size or known.size)):
+            yield NewOrder(pool_id, agent, wish.size, wish.text, known.revision)
+
+
+def _known(link: HostLink, pool_id: str) -> PoolOnHost:
+    return _UNKNOWN if link.host is None else link.host.warm_pools.get(pool_id, _UNKNOWN)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -1,0 +1,335 @@
+"""The edge of the HTTP API: what happens to a connection before, between and after its requests.
+
+aiohttp alone keeps slow clients for ever (M17 of reliability.md) and answers what its parser
+refuses in its own words, quoting the input (M18). Here every connection has deadlines and counts
+against caps (3.6), and every refusal is an ErrorResponse. The hooks are asyncio's protocol
+callbacks and the public methods of aiohttp's RequestHandler; its queue of parsed messages, read
+in one place, is the only private part.
+"""
+
+import asyncio
+import json
+import re
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import cast
+
+from aiohttp import HttpVersion10, HttpVersion11, StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
+from aiohttp.http_exceptions import BadStatusLine, InvalidHeader, InvalidURLError, LineTooLong
+
+from controlplane.http.errors import REFUSED, BrokenBodyError, error_body, identifier_of, level_of
+from controlplane.http.gate import Gate, listen
+from tiltyard.runtime.logging.context import bind
+from tiltyard.runtime.logging.events import get_logger
+
+_log = get_logger(__name__)
+
+MAX_HEADERS = 64
+"""With 8 KiB for each field a connection pins half a MiB before it has sent a request."""
+
+HEAD_KEPT = 4096
+"""Bytes of an unfinished head that are kept to name the path in a refusal."""
+
+_TARGET = re.compile(rb"[A-Za-z]+ (/[!-~]*)")
+_REFUSALS: dict[type[BaseException], str] = {
+    LineTooLong: "the request line or a header field is longer than 8190 bytes",
+    BadStatusLine: "the request line is malformed",
+    InvalidURLError: "the request's target is malformed",
+    InvalidHeader: "a header field is malformed",
+}
+_MALFORMED = "the request is not well-formed HTTP/1.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a connection may take, in seconds (3.6 of reliability.md). Tests inject shorter."""
+
+    header: float = 10.0
+    """From the connection's begin, or a later request's first byte, to the end of the headers; a
+    TLS handshake has as long."""
+    body: float = 30.0
+    """From there to the end of the body: 1 MiB, the most a body may have, at 280 kbit/s."""
+    idle: float = 75.0
+    """Between requests: longer than clients and proxies usually keep a connection (60 s)."""
+    stall: float = 120.0
+    """A reader that lets nothing more be sent for so long is gone. Slower ones, silent logs and
+    long downloads are not bounded: of their answer one chunk waits in memory."""
+    linger: float = 2.0
+    """What still comes after a refusal is dropped for so long: closed at once, the connection is
+    reset, and the reset may overtake the answer."""
+
+
+class Refusal(web.Response):
+    """An ErrorResponse from before the application; it ends the connection.
+
+    The application's signals do not run for it, so it carries all headers and sends itself.
+    """
+
+    def __init__(self, path: str, identifier: str, status: int, details: str) -> None:
+        message = {400: "bad request", 503: "service unavailable"}.get(status, "internal error")
+        body = json.dumps(error_body(path, identifier, status, message, details)).encode()
+        super().__init__(status=status, body=body, content_type="application/json")
+        self.headers["Content-Length"] = str(len(body))
+        self.headers["Connection"] = "close"
+        self.headers["X-Request-Id"] = identifier
+        self.headers["X-Content-Type-Options"] = "nosniff"
+        self.content = body
+        self.force_close()
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
+        """Send everything."""
+        writer = request.writer
+        await writer.write_headers(f"HTTP/1.1 {self.status} {self.reason}", self.headers)
+        await writer.write_eof(b"" if request.method == "HEAD" else self.content)
+        return writer
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing is left to send."""
+
+
+class Connection(web.RequestHandler):
+    """One connection: aiohttp's, with deadlines and refusals in the documented shape."""
+
+    def __init__(self, server: web.Server, limits: Limits) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # what web.AppRunner is given to have none
+            keepalive_timeout=limits.idle,
+            max_headers=MAX_HEADERS,
+            auto_decompress=False,  # bodies with a Content-Encoding are refused unread
+        )
+        self._limits = limits
+        self._wire: asyncio.Transport
+        self._deadline: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self._busy = False
+        self._broken = False
+        self._body: StreamReader | None = None
+        self._head = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Give the first request its time. What the kernel does not take counts as unread.
+
+        A high-water mark of 0 would stop asyncio's TLS with nothing left to send.
+        """
+        self._wire = cast("asyncio.Transport", transport)
+        self._wire.set_write_buffer_limits(high=1)
+        self._await_head()
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Let no deadline outlive the connection."""
+        self._disarm()
+        if self._stalled is not None:
+            self._stalled.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse. What follows malformed input is dropped; who waits for its body is told.
+
+        aiohttp tells nobody: the reader of a body with a bad chunk would wait for ever.
+        """
+        if self._broken:
+            return
+        if data and not self._busy:
+            self._head = (self._head + data)[:HEAD_KEPT]
+            if self._deadline is None:
+                self._await_head()
+        super().data_received(data)
+        if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
+            self._broken = True
+            self._break_body("the body is malformed")
+
+    def begin(self, body: StreamReader) -> None:
+        """Note the end of a request's headers, and give its body its time."""
+        self._busy, self._body = True, body
+        self._disarm()
+        if not body.is_eof():
+            late = f"the body did not come within {self._limits.body:g} s"
+            self._deadline = self._loop.call_later(self._limits.body, self._break_body, late)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send the rest of an answer. A next request has its time from its first byte on."""
+        try:
+            sent = await super().finish_response(request, resp, start_time)
+            if isinstance(resp, Refusal):
+                await self._linger()
+            return sent
+        finally:
+            self._busy, self._body, self._head = False, None, b""
+            self._disarm()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what the parser refused (M18), or what failed outside the application."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun")
+        if status == 400:
+            self._broken = True
+            sent = _TARGET.match(self._head)
+            details = next((_REFUSALS[k] for k in _REFUSALS if isinstance(exc, k)), _MALFORMED)
+            return _refuse(request, 400, details, sent[1].decode() if sent else "/")
+        _log.error("request failed at the edge", exc_info=exc)
+        return _refuse(request, 500, "the server's log has the cause", request.raw_path)
+
+    def pause_writing(self) -> None:
+        """Watch an answer that waits for its reader."""
+        super().pause_writing()
+        self._watch_reader(self._wire.get_write_buffer_size() + 1)
+
+    def resume_writing(self) -> None:
+        """Stop watching."""
+        if self._stalled is not None:
+            self._stalled.cancel()
+        super().resume_writing()
+
+    def _watch_reader(self, before: int) -> None:
+        unread = self._wire.get_write_buffer_size()
+        if unread >= before:
+            self._wire.abort()
+        else:
+            self._stalled = self._loop.call_later(self._limits.stall, self._watch_reader, unread)
+
+    def _await_head(self) -> None:
+        self._deadline = self._loop.call_later(self._limits.header, self._wire.abort)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _break_body(self, reason: str) -> None:
+        if self._body is not None and not self._body.is_eof():
+            self._body.set_exception(BrokenBodyError(reason))
+
+    async def _linger(self) -> None:
+        """Wait for the client to hang up: that ends this task."""
+        self._broken = True
+        with suppress(OSError):  # it has hung up already
+            if self._wire.can_write_eof():
+                self._wire.write_eof()
+        await asyncio.sleep(self._limits.linger)
+
+
+class Edge:
+    """Listens, and stands before the application: version, expectation, caller, caps."""
+
+    def __init__(self, gate: Gate, limits: Limits) -> None:
+        """Take the bounds; nothing is opened before `open`."""
+        self._limits = limits
+        self._gate = gate
+        self._servers: list[asyncio.Server] = []
+        self._make_request: Callable[..., web.BaseRequest]
+        self._handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+    async def open(
+        self, server: web.Server, address: tuple[str, int], tls: ssl.SSLContext | None
+    ) -> str:
+        """Listen for an application's server, and give the base address.
+
+        Raises:
+            OSError: The address cannot be listened on.
+        """
+        self._make_request, self._handle = server.request_factory, server.request_handler
+        server.request_factory = cast("Callable[..., web.BaseRequest]", self._begin)
+        server.request_handler = self._answer
+        loop = asyncio.get_running_loop()
+        for listener in await listen(*address, self._gate):
+            self._servers.append(
+                await loop.create_server(
+                    lambda: Connection(server, self._limits),
+                    sock=listener,
+                    ssl=tls,
+                    ssl_handshake_timeout=self._limits.header if tls else None,
+                    ssl_shutdown_timeout=self._limits.linger if tls else None,
+                )
+            )
+        host, port = self._servers[0].sockets[0].getsockname()[:2]
+        return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def close(self) -> None:
+        """Take no more connections."""
+        for server in self._servers:
+            server.close()
+
+    def _begin(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: Connection,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        """Make the request of complete headers; `remote` is the caller, not the proxy."""
+        protocol.begin(payload)
+        request = self._make_request(message, payload, protocol, writer, task)
+        forwarded = message.headers.getall("X-Forwarded-For", []) if message.headers else []
+        peer = request.remote or ""
+        caller = self._gate.caller(peer, forwarded) if forwarded else peer
+        return request if caller == peer else request.clone(remote=caller)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request; all that is logged meanwhile has its identifier."""
+        bind(request=identifier_of(request))  # of the task that aiohttp has for this request
+        began = time.monotonic()
+        response = await self._let_answer(request)
+        _log.debug(
+            "request answered",
+            method=request.method,
+            path=request.path,
+            status=response.status,
+            seconds=time.monotonic() - began,
+        )
+        return response
+
+    async def _let_answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Refuse what the application should not see, or let it answer.
+
+        aiohttp handles versions 0.9 and 2.0 as 1.1, and an unknown expectation outside the
+        application; a known one it answers with 100 before the handler reads the body.
+        """
+        if request.version not in {HttpVersion10, HttpVersion11}:
+            return _refuse(request, 400, "the version is neither HTTP/1.0 nor HTTP/1.1")
+        if request.headers.get("Expect", "100-continue").lower() != "100-continue":
+            return _refuse(request, 400, "the only expectation that is known is 100-continue")
+        caller, peer = request.remote or "", request.transport and _peer(request.transport)
+        if not peer or caller == peer:
+            return await self._handle(request)
+        if not self._gate.take(caller):
+            return _refuse(request, 503, "too many requests of this address are under way")
+        try:
+            return await self._handle(request)
+        finally:
+            self._gate.give(caller)
+
+
+def _refuse(
+    request: web.BaseRequest, status: int, details: str, path: str | None = None
+) -> Refusal:
+    identifier = identifier_of(request)
+    _log.log(
+        level_of(status),
+        REFUSED,
+        request=identifier,
+        address=request.remote,
+        status=status,
+        error=details,
+    )
+    return Refusal(request.raw_path if path is None else path, identifier, status, details)
+
+
+def _peer(transport: asyncio.BaseTransport) -> str:
+    return str((transport.get_extra_info("peername") or ("",))[0])

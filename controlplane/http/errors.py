@@ -1,0 +1,188 @@
+"""Errors as callers see them: one table from reason to status and code, one middleware."""
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Annotated, Any, NotRequired
+
+from aiohttp import web
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from controlplane.domain.errors import (
+    HostBusyError,
+    HostsNotReportedError,
+    InvalidRequestError,
+    NoCapacityError,
+    Reason,
+    StoreError,
+    TiltyardError,
+    TooManyRequestsError,
+)
+from tiltyard.runtime.logging.events import get_logger
+
+_log = get_logger(__name__)
+
+IDENTIFIER = web.RequestKey("identifier", str)
+"""The UUID of a request, in its answer and in every log line about it."""
+
+REFUSED = "request refused"
+"""The event of every request that was answered with an error of ours."""
+
+STATUSES: dict[Reason, tuple[int, str]] = {
+    Reason.BAD_REQUEST: (400, "INVALID_REQUEST"),
+    Reason.UNAUTHORIZED: (401, "UNAUTHORIZED"),
+    Reason.QUOTA_EXCEEDED: (402, "QUOTA_EXCEEDED"),
+    Reason.FORBIDDEN: (403, "FORBIDDEN"),
+    Reason.NOT_FOUND: (404, "RESOURCE_NOT_FOUND"),
+    Reason.CONFLICT: (409, "CONFLICT"),
+    Reason.TOO_LARGE: (413, "PAYLOAD_TOO_LARGE"),
+    Reason.CANNOT_START: (420, "CAPACITY_UNAVAILABLE"),
+    Reason.INVALID_REQUEST: (422, "INVALID_REQUEST"),
+    Reason.UNAVAILABLE: (503, "SERVICE_UNAVAILABLE"),
+    Reason.TIMEOUT: (504, "GATEWAY_TIMEOUT"),
+}
+_OWN_CODES = {405: "METHOD_NOT_ALLOWED", 500: "INTERNAL_ERROR"}
+_CODES = dict(STATUSES.values()) | _OWN_CODES
+_PHRASES = {420: "Capacity Unavailable"}
+_MAX_PATH = _MAX_DETAILS = 2048
+_RETRIED = NoCapacityError | HostBusyError | HostsNotReportedError | TooManyRequestsError
+"""The errors that say when another try is worth it."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class BrokenBodyError(TimeoutError):
+    """A body that is malformed or did not come in time; `api/edge.py` raises it in the reader.
+
+    aiohttp takes a TimeoutError, and no other, as the end of a body that nobody reads any more.
+    """
+
+
+class ShownViolation(TypedDict):
+    """One bad field of a request; `field` is a path such as `ports[0].host`."""
+
+    field: str
+    description: str
+
+
+class ErrorResponse(TypedDict):
+    """What every error answers.
+
+    `violations` lists at most 100 bad fields; `violationCount` is there when there are more.
+    """
+
+    statusCode: int
+    code: Annotated[str, Field(json_schema_extra={"enum": sorted(set(_CODES.values()))})]
+    message: str
+    details: str
+    path: str
+    timestamp: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    identifier: Annotated[str, Field(json_schema_extra={"format": "uuid"})]
+    violations: NotRequired[list[ShownViolation]]
+    violationCount: NotRequired[int]
+
+
+def error_body(
+    path: str, identifier: str, status: int, message: str, details: str, **more: Any
+) -> dict[str, Any]:
+    """Build the object of an ErrorResponse; `path` as sent, its query is left out."""
+    sent = path.partition("?")[0][:_MAX_PATH].encode("utf-8", "surrogateescape")
+    return {
+        "statusCode": status,
+        "code": _CODES.get(status, "INVALID_REQUEST"),
+        "message": message,
+        "details": details if len(details) <= _MAX_DETAILS else f"{details[:_MAX_DETAILS]}…",
+        "path": sent.decode("utf-8", "replace"),
+        "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "identifier": identifier,
+        **more,
+    }
+
+
+def error_response(
+    request: web.Request, status: int, message: str, details: str, **more: Any
+) -> web.Response:
+    """Build an ErrorResponse."""
+    identifier = identifier_of(request)
+    response = web.json_response(
+        error_body(request.raw_path, identifier, status, message, details, **more)
+    )
+    response.set_status(status, _PHRASES.get(status))
+    return response
+
+
+def level_of(status: int) -> int:
+    """Give the level at which an error is logged: what the caller did is no warning."""
+    return logging.WARNING if status >= 500 else logging.INFO
+
+
+def identifier_of(request: web.BaseRequest) -> str:
+    """Give the request's UUID, made on first use."""
+    if IDENTIFIER not in request:
+        request[IDENTIFIER] = str(uuid.uuid4())
+    return request[IDENTIFIER]
+
+
+@web.middleware
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn whatever a handler raises into an ErrorResponse; leak nothing that was not meant."""
+    try:
+        return await handler(request)
+    except TiltyardError as error:
+        return _from_ours(request, error)
+    except web.HTTPException as error:
+        return _from_aiohttp(request, error)
+    except BrokenBodyError as error:
+        return error_response(request, 400, "bad request", str(error))
+    except StoreError:
+        _log.exception("the database failed")
+        return error_response(request, 503, "service unavailable", "the database failed")
+    except Exception:  # noqa: BLE001  # the last resort of every request
+        _log.exception("request failed by a defect")
+        return error_response(request, 500, "internal error", "the server's log has the cause")
+
+
+def break_off(request: web.Request, what: str) -> None:
+    """Break the connection off while an error is handled: once the header is out, only that tells.
+
+    So nobody takes a part for all. `what` was being sent, for the log.
+    """
+    _log.warning("answer broken off", part=what, exc_info=True)
+    if request.transport is not None:
+        request.transport.abort()
+
+
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Put on every answer what every answer carries; a signal of the application."""
+    response.headers["X-Request-Id"] = identifier_of(request)
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers.pop("Server", None)
+
+
+def _from_ours(request: web.Request, error: TiltyardError) -> web.Response:
+    status, _ = STATUSES[error.reason]
+    more: dict[str, Any] = {}
+    if isinstance(error, InvalidRequestError):
+        more["violations"] = [
+            {"field": v.field, "description": v.description} for v in error.listed
+        ]
+        if len(error.violations) > len(error.listed):
+            more["violationCount"] = len(error.violations)
+    response = error_response(request, status, error.message, error.details, **more)
+    if isinstance(error, _RETRIED):
+        response.headers["Retry-After"] = str(error.retry_after)
+    if error.reason is Reason.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    _log.log(level_of(status), REFUSED, address=request.remote, status=status, error=str(error))
+    return response
+
+
+def _from_aiohttp(request: web.Request, error: web.HTTPException) -> web.Response:
+    phrase = HTTPStatus(error.status).phrase.lower()
+    response = error_response(request, error.status, phrase, phrase)
+    if "Allow" in error.headers:
+        response.headers["Allow"] = error.headers["Allow"]
+    return response

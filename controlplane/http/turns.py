@@ -1,0 +1,145 @@
+"""Turns: how many requests of one account are worked on at a time.
+
+The event loop and the database are shared by all accounts, so an account that floods the API is
+held back here: its further requests wait for one of its own to end. While several accounts call,
+fewer of each are worked on, since all that is under way delays every call a little. A request that
+waits for something else than this process, such as a host, a registry or a reader, leaves its turn
+to the next; such waits have limits of their own.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
+from weakref import WeakValueDictionary
+
+from controlplane.domain.errors import AccountBusyError
+
+AT_ONCE = 32
+"""Requests of an account that are worked on, while no other account calls."""
+
+AT_ONCE_SHARED = 4
+"""While other accounts call: theirs wait for at most these in each step on the event loop."""
+
+SHARED_FOR = 10.0
+"""Seconds for which the API counts as shared after another account has called."""
+
+MOST_WAITING = 1000
+"""Requests of an account that wait for their turn; one more is refused."""
+
+REFUSAL_DELAY = 1.0
+"""Seconds until a refusal is sent, so that a client that tries again at once costs little."""
+
+
+class _Account:
+    """What one account has under way; kept while it has anything."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self.waiting: deque[asyncio.Future[None]] = deque()
+
+    def admit(self, at_once: int) -> None:
+        """Give turns to those that wait, in the order of arrival."""
+        while self.waiting and self.under_way < at_once:
+            given = self.waiting.popleft()
+            if not given.done():
+                given.set_result(None)
+                self.under_way += 1
+
+
+class Turn:
+    """The turn of one request, until it ends or is left."""
+
+    def __init__(self, end: Callable[[], None] | None) -> None:
+        self._end = end
+
+    def end(self) -> None:
+        """Give the turn to the next request of the account. Idempotent."""
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+
+
+_turn: ContextVar[Turn | None] = ContextVar("turn", default=None)
+
+
+def leave_turn() -> None:
+    """Leave the turn of the request that this task works for, before a wait for something else.
+
+    Idempotent, and nothing happens in a task that works for no request.
+    """
+    turn = _turn.get()
+    if turn is not None:
+        turn.end()
+
+
+class Turns:
+    """Gives turns to the requests of every account, first come, first served."""
+
+    def __init__(
+        self,
+        at_once: int = AT_ONCE,
+        at_once_shared: int = AT_ONCE_SHARED,
+        most_waiting: int = MOST_WAITING,
+        refusal_delay: float = REFUSAL_DELAY,
+    ) -> None:
+        self._at_once = at_once
+        self._at_once_shared = min(at_once, at_once_shared)
+        self._most_waiting = most_waiting
+        self._refusal_delay = refusal_delay
+        self._last = ""
+        self._shared_until = float("-inf")
+        self._accounts: WeakValueDictionary[str, _Account] = WeakValueDictionary()
+
+    async def take(self, name: str) -> Turn:
+        """Wait for a turn of an account; this task and those it starts work in it.
+
+        "" stands for operators, who need not wait.
+
+        Raises:
+            AccountBusyError: Too many requests of the account wait already.
+        """
+        turn = Turn(partial(self._end, await self._admitted(name)) if name else None)
+        _turn.set(turn)
+        return turn
+
+    async def _admitted(self, name: str) -> _Account:
+        self._note(name)
+        account = self._accounts.get(name)
+        if account is None:
+            account = self._accounts[name] = _Account()
+        if not account.waiting and account.under_way < self._limit():
+            account.under_way += 1
+            return account
+        if len(account.waiting) >= self._most_waiting:
+            await asyncio.sleep(self._refusal_delay)
+            raise AccountBusyError(retry_after=1)
+        given = asyncio.get_running_loop().create_future()
+        account.waiting.append(given)
+        try:
+            await given
+        except asyncio.CancelledError:
+            if given.cancelled():
+                with suppress(ValueError):  # `admit` may have passed it over already
+                    account.waiting.remove(given)
+            else:
+                self._end(account)
+            raise
+        return account
+
+    def _end(self, account: _Account) -> None:
+        account.under_way -= 1
+        account.admit(self._limit())
+
+    def _note(self, name: str) -> None:
+        """Note which account calls; two that call alternately share the API."""
+        if name != self._last:
+            if self._last:
+                self._shared_until = asyncio.get_running_loop().time() + SHARED_FOR
+            self._last = name
+
+    def _limit(self) -> int:
+        shared = asyncio.get_running_loop().time() < self._shared_until
+        return self._at_once_shared if shared else self._at_once

@@ -1,0 +1,47 @@
+"""`GET /metrics`, on a listener of its own: no token is asked for, so it is never the API's."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from aiohttp import web
+from prometheus_client import generate_latest
+
+from controlplane.http.errors import add_headers, answer_errors
+from controlplane.http.gate import Bounds
+from controlplane.metrics.registry import Metrics
+from controlplane.metrics_endpoint.live import LiveCollector
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The one that every scraper reads."""
+
+BOUNDS = Bounds(total=32, per_address=16)
+"""A few scrapers, and who looks by hand."""
+
+
+class Exposition:
+    """Answers scrapes, one at a time; the text is made on a thread, which the loop need not."""
+
+    def __init__(self, metrics: Metrics, live: LiveCollector) -> None:
+        metrics.registry.register(live)
+        self._registry = metrics.registry
+        self._live = live
+        self._turn = asyncio.Lock()
+        self._pool = ThreadPoolExecutor(1, "metrics")
+
+    def close(self) -> None:
+        """Let the thread end. Idempotent."""
+        self._pool.shutdown(wait=False)  # what it does takes milliseconds
+
+    def make_app(self) -> web.Application:
+        """Build the application of the listener."""
+        app = web.Application(middlewares=[answer_errors])
+        app.on_response_prepare.append(add_headers)
+        app.router.add_get("/metrics", self._scrape)
+        return app
+
+    async def _scrape(self, _: web.Request) -> web.Response:
+        async with self._turn:
+            await self._live.refresh()
+            loop = asyncio.get_running_loop()
+            text = await loop.run_in_executor(self._pool, generate_latest, self._registry)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})

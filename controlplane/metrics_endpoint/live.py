@@ -1,0 +1,202 @@
+"""What is told of the fleet as it is at the moment: sessions, agents, standbys, waits.
+
+It is counted anew for every scrape, host after host, and others have their turn between two: with
+100,000 sessions nothing is held up, and nothing is counted when nobody asks. Hosts are summed by
+region and node pool, which operators name; what accounts name is bounded by `label_names.py`.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from controlplane.catalog.open_streams import OpenStreams
+from controlplane.domain.contract import State
+from controlplane.domain.errors import StoreError
+from controlplane.domain.status import shown_status
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.pulls import PullState
+from controlplane.fleet.pools.planner import StandbyPools
+from controlplane.fleet.preload import Preloader
+from controlplane.fleet.queue import HostQueue
+from controlplane.metrics.families import PLACE, Place, gauge
+from controlplane.metrics.label_names import LabelNames
+from controlplane.metrics.making import PREFIX
+from controlplane.metrics_endpoint.room import Room
+from controlplane.operators.agents import AgentState, state_of
+from controlplane.pki.issuer import Issuer
+from controlplane.storage.tables.audit import AuditStore
+from controlplane.storage.tables.warm_pools import WarmPool
+
+DATABASE_WAIT = 1.0
+"""Seconds for which a scrape waits for the database: it tells of the rest all the same."""
+
+_APPLICATION = ("region", "account", "application")
+_AGENT_STATES = tuple(s.value for s in AgentState if s is not AgentState.REVOKED)
+_STATES = tuple(state for state in State if not state.ended)
+_OVERLAYS = ((False, True), (True, True), (False, False))
+_STATUSES = sorted(
+    {
+        shown_status(state, draining=draining, heard=heard)
+        for state in _STATES
+        for draining, heard in _OVERLAYS
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveParts:
+    """Who is asked."""
+
+    fleet: Fleet
+    queue: HostQueue
+    pools: StandbyPools
+    preloader: Preloader
+    streams: OpenStreams
+    audit: AuditStore
+    issuer: Issuer
+
+
+@dataclass(slots=True)
+class _Count:
+    """One look at all hosts."""
+
+    sessions: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
+    """By region, account, application and status."""
+    unclaimed: Counter[Place] = field(default_factory=Counter)
+    agents: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    pulls: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    expiry: dict[Place, float] = field(default_factory=dict)
+    room: Room = field(default_factory=Room)
+
+
+class LiveCollector(Collector):
+    """Holds what was counted last; `refresh` counts anew."""
+
+    def __init__(self, parts: LiveParts) -> None:
+        self._parts = parts
+        self._names = LabelNames()
+        self._families: list[Metric] = []
+
+    def collect(self) -> list[Metric]:
+        """Give what was counted last."""
+        return self._families
+
+    async def refresh(self) -> None:
+        """Count."""
+        count = _Count()
+        for link in self._parts.fleet.links:
+            self._count_host(link, count)
+            await asyncio.sleep(0)
+        pools = self._parts.pools.sizes()
+        present = {(account, name) for _, account, name, _ in count.sessions}
+        self._names.keep(present | {(pool.account, pool.application) for pool, _, _ in pools})
+        waiting = dict.fromkeys(count.unclaimed, 0) | self._parts.queue.waiting()
+        self._families = [
+            self._sessions(count),
+            *self._standbys(pools),
+            *_of_hosts(count),
+            *count.room.families(),
+            gauge(
+                "starts_waiting",
+                "Starts in line for a start slot of a host.",
+                PLACE,
+                waiting,
+            ),
+            gauge("open_streams", "Streams being sent.", (), {(): self._parts.streams.count}),
+            gauge(
+                "certificate_expiry_timestamp_seconds",
+                "When the control plane's own certificates expire, in Unix time.",
+                ("certificate",),
+                {
+                    ("controlplane",): self._parts.issuer.caller.expire_ms / 1000,
+                    ("authority",): self._parts.issuer.authority.expire_ms / 1000,
+                },
+            ),
+            await self._audited(),
+        ]
+
+    def _count_host(self, link: HostLink, count: _Count) -> None:
+        fleet, place = self._parts.fleet, (link.row.region, link.row.node_pool)
+        heard = fleet.is_heard(link.row.name)
+        for state in _AGENT_STATES:
+            count.agents.setdefault((*place, state), 0)
+        count.agents[*place, state_of(fleet, link)] += 1
+        count.unclaimed[place] += len(link.unclaimed)
+        for state in PullState:
+            count.pulls.setdefault((*place, state), 0)
+        for pull in self._parts.preloader.pulls(link):
+            count.pulls[*place, pull.state] += 1
+        if link.row.certificate_expire_ms is not None:
+            expiry = link.row.certificate_expire_ms / 1000
+            count.expiry[place] = min(expiry, count.expiry.get(place, expiry))
+        count.room.add(
+            place, link.host if heard else None, fleet.view(link), fleet.placement_silence
+        )
+        status = {s: shown_status(s, draining=link.draining, heard=heard) for s in _STATES}
+        count.sessions.update(
+            (
+                place[0],
+                session.identity.account,
+                session.identity.application,
+                status[session.state],
+            )
+            for session in link.live()
+            if session.internal_id not in link.unclaimed
+        )
+
+    def _sessions(self, count: _Count) -> Metric:
+        """Show every status of each application that has sessions in a region."""
+        shown: Counter[tuple[str, ...]] = Counter()
+        for (region, account, application, status), number in count.sessions.items():
+            place = (region, *self._names.label((account, application)))
+            for each in _STATUSES:
+                shown[*place, each] += number if each == status else 0
+        text = "Sessions that live, by the status that callers see."
+        return gauge("sessions", text, (*_APPLICATION, "state"), shown)
+
+    def _standbys(self, pools: Iterable[tuple[WarmPool, int, int]]) -> Iterator[Metric]:
+        wanted: Counter[tuple[str, ...]] = Counter()
+        ready: Counter[tuple[str, ...]] = Counter()
+        for pool, size, count in pools:
+            place = (pool.location, *self._names.label((pool.account, pool.application)))
+            wanted[place] += size
+            ready[place] += count
+        yield gauge("standbys_wanted", "Standbys that warm pools want.", _APPLICATION, wanted)
+        yield gauge("standbys_ready", "Standbys that can be claimed now.", _APPLICATION, ready)
+
+    async def _audited(self) -> Metric:
+        """Show how much was ever written; nothing while the database does not answer."""
+        events = CounterMetricFamily(f"{PREFIX}_audit_events", "Lines written to the audit, ever.")
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(DATABASE_WAIT):
+                events.add_metric([], await self._parts.audit.written())
+        return events
+
+
+def _of_hosts(count: _Count) -> Iterator[Metric]:
+    yield gauge("agents", "Agents by state.", (*PLACE, "state"), count.agents)
+    yield gauge(
+        "unclaimed_sessions",
+        "What lives on hosts without a valid ticket or a known account: nobody's sessions.",
+        PLACE,
+        count.unclaimed,
+    )
+    yield gauge(
+        "image_pulls",
+        "Pulls of images to hosts that are not over: waiting, made, or to be tried again.",
+        (*PLACE, "state"),
+        count.pulls,
+    )
+    yield gauge(
+        "agent_certificate_expiry_timestamp_seconds",
+        "When the first of the agents' certificates expires, in Unix time.",
+        PLACE,
+        count.expiry,
+    )

@@ -1,0 +1,1 @@
+"""Use cases of operators: accounts, hosts, regions, placement, enrolment, rotation."""

@@ -1,0 +1,79 @@
+"""Accounts as operators make, limit and remove them."""
+
+from collections.abc import Callable
+
+from controlplane.catalog.open_streams import OpenStreams
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import ConflictError, NotFoundError
+from controlplane.domain.quotas import Quota
+from controlplane.domain.tokens import NewToken, mint
+from controlplane.storage.tables.account_admin import (
+    Account,
+    AccountAdminStore,
+    AccountInUse,
+    AccountRemoved,
+    Removal,
+)
+from controlplane.storage.tables.accounts import Caller
+
+
+class AccountAdmin:
+    """Use cases on whole accounts; whoever calls them has checked that the caller may."""
+
+    def __init__(
+        self,
+        store: AccountAdminStore,
+        streams: OpenStreams,
+        clock: Clock,
+        *,
+        removed: Callable[[], object],
+    ) -> None:
+        """Call `removed` when an account is gone with its warm pools."""
+        self._removed = removed
+        self._store = store
+        self._streams = streams
+        self._clock = clock
+
+    async def all(self) -> list[Account]:
+        """Read all accounts with what they may hold and what they do."""
+        return await self._store.all()
+
+    async def create(self, caller: Caller, name: str, quota: Quota) -> NewToken:
+        """Make an account and return its first token, whose text is stored nowhere.
+
+        Raises:
+            ConflictError: There is an account of that name.
+        """
+        token, now_ms = mint(), self._clock.now_ms()
+        if not await self._store.create(name, quota, token, caller.actor, now_ms):
+            raise ConflictError("an account of that name exists already")
+        return token
+
+    async def replace_quota(self, caller: Caller, name: str, quota: Quota) -> None:
+        """Set what an account may hold; what it holds already stays.
+
+        Raises:
+            NotFoundError: There is no such account.
+        """
+        now_ms = self._clock.now_ms()
+        if not await self._store.replace_quota(name, quota, caller.actor, now_ms):
+            raise NotFoundError("account", name)
+
+    async def remove(self, caller: Caller, name: str) -> None:
+        """Remove an account with all that is its own; its tokens end at once.
+
+        Raises:
+            NotFoundError: There is no such account.
+            ConflictError: A session of it lives.
+        """
+        now_ms = self._clock.now_ms()
+        match await self._store.remove(name, caller.actor, now_ms, self._end_streams):
+            case None:
+                raise NotFoundError("account", name)
+            case AccountInUse():
+                raise ConflictError("a session of the account lives")
+
+    def _end_streams(self, outcome: Removal) -> None:
+        if isinstance(outcome, AccountRemoved):
+            self._streams.end_of(outcome.token_ids)
+            self._removed()

@@ -1,0 +1,244 @@
+"""Agents as operators see and remove them."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import Drain, Host
+from controlplane.domain.errors import ConflictError, NotFoundError
+from controlplane.domain.start_failures import StartFailure
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.pulls import Pull
+from controlplane.fleet.pools.planner import KeptOnHost, StandbyPools
+from controlplane.fleet.preload import Preloader
+from controlplane.operators.fleet import check_removed, check_undeclared
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.enrolment import EnrolmentStore, RevokedAgent
+from controlplane.storage.tables.fleet import AgentRow
+from controlplane.storage.tables.fleet_admin import FleetAdminStore, Removal, Removed
+from controlplane.storage.tables.hosts import DrainOrder, DrainOutcome, HostStore, NotTrusted
+
+TOLD_WAIT = 2.0
+"""Seconds for which an order to drain waits until its host has it; it is told all the same."""
+
+
+class AgentState(StrEnum):
+    """How the control plane stands with an agent: ready, or why its host gets no sessions.
+
+    One that is failing gets those that no other host has room for.
+    """
+
+    CONNECTING = "connecting"
+    READY = "ready"
+    SILENT = "silent"
+    DRAINING = "draining"
+    ENGINE_UNAVAILABLE = "engine_unavailable"
+    DISK_FULL = "disk_full"
+    UNREACHABLE = "unreachable"
+    LOST = "lost"
+    NEWER = "newer"
+    FAILING = "failing"
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownAgent:
+    """An agent as the control plane knows it now.
+
+    `host` is None before it has reported; `heard_ms` is the wall time at which it was last heard,
+    exact to a minute where that was before this control plane started. `drain` is the newest order
+    to drain its host or not, which is `drain_due` until the host has said that it has it.
+    """
+
+    row: AgentRow
+    declared: bool
+    state: AgentState
+    host: Host | None
+    live_sessions: int
+    heard_ms: int | None
+    drain: Drain
+    draining: bool
+    drain_due: bool
+    pulls: list[Pull]
+    warm_pools: list[KeptOnHost]
+    """Those of which it shall keep standbys, or has some."""
+    latency_ms: float | None = None
+    silent_addresses: list[str] = field(default_factory=list)
+    """Latency addresses that do not answer."""
+    unclaimed: list[str] = field(default_factory=list)
+    """Internal ids of what lives there without a valid ticket or a known account, in order."""
+    start_failures: list[StartFailure] = field(default_factory=list)
+    """Failed starts that were not followed by a success, by application, the newest first."""
+    lost_ms: int | None = None
+    revoked_ms: int | None = None
+
+
+class Agents:
+    """Use cases on agents; whoever calls them has checked that one may."""
+
+    def __init__(
+        self,
+        store: FleetAdminStore,
+        enrolments: EnrolmentStore,
+        hosts: HostStore,
+        fleet: Fleet,
+        preloader: Preloader,
+        *,
+        standbys: StandbyPools,
+        declared: frozenset[str],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._enrolments = enrolments
+        self._hosts = hosts
+        self._fleet = fleet
+        self._preloader = preloader
+        self._standbys = standbys
+        self._declared = declared
+        self._clock = clock
+
+    async def all(self) -> list[ShownAgent]:
+        """Show all agents by name, also those that were revoked."""
+        revoked = await self._enrolments.revoked()
+        shown = {agent.row.name: self._revoked(agent) for agent in revoked}
+        shown |= {link.row.name: self._shown(link) for link in self._fleet.links}
+        return [shown[name] for name in sorted(shown)]
+
+    async def get(self, name: str) -> ShownAgent:
+        """Show one agent.
+
+        Raises:
+            NotFoundError: There is none of that name.
+        """
+        link = self._fleet.link(name)
+        if link is not None:
+            return self._shown(link)
+        for agent in await self._enrolments.revoked():
+            if agent.row.name == name:
+                return self._revoked(agent)
+        raise NotFoundError("agent", name)
+
+    async def drain(self, caller: Caller, name: str, seconds: int | None) -> ShownAgent:
+        """Have a host take no new sessions, and stop what it still has after so many seconds.
+
+        Placement goes by it at once; the host is told, now or when it is heard again.
+
+        Raises:
+            NotFoundError: There is no agent of that name.
+            ConflictError: It was revoked.
+        """
+        now_ms = self._clock.now_ms()
+        deadline_ms = None if seconds is None else now_ms + seconds * 1000
+        return await self._order(caller, name, draining=True, deadline_ms=deadline_ms)
+
+    async def undrain(self, caller: Caller, name: str) -> ShownAgent:
+        """Have a host take sessions again, wherever its drain was ordered. Raises as `drain`."""
+        return await self._order(caller, name, draining=False, deadline_ms=None)
+
+    async def _order(
+        self, caller: Caller, name: str, *, draining: bool, deadline_ms: int | None
+    ) -> ShownAgent:
+        def tell(outcome: DrainOutcome) -> None:
+            if isinstance(outcome, Drain):
+                self._fleet.order_drain(name, outcome)
+
+        link = self._fleet.link(name)
+        known_revision = 0 if link is None else link.drain.revision
+        order = DrainOrder(name, draining, deadline_ms, known_revision)
+        outcome = await self._hosts.order_drain(order, caller.actor, self._clock.now_ms(), tell)
+        if outcome is None:
+            raise NotFoundError("agent", name)
+        if isinstance(outcome, NotTrusted):
+            raise ConflictError(f"the agent {name!r} was revoked: nobody tells it anything")
+        await self._fleet.drain_told(name, TOLD_WAIT)
+        return await self.get(name)
+
+    async def remove(self, caller: Caller, name: str) -> None:
+        """Remove an agent: no session is placed on it from now on, and nobody dials it.
+
+        Its ended sessions stay listed; their logs and files are with it, out of reach.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: The settings file declares it, or it has live sessions, starts whose
+                end is unknown, or standbys, which nobody would end.
+        """
+        check_undeclared("agent", name, self._declared)
+        if self._fleet.is_heard(name) and any(
+            pool.standbys for pool in self._standbys.kept_on(name)
+        ):
+            raise ConflictError(f"the agent {name!r} keeps standbys: drain its host first")
+
+        def forget(removal: Removal) -> None:
+            if isinstance(removal, Removed):
+                self._fleet.remove(name)
+
+        now_ms = self._clock.now_ms()
+        removal = await self._store.remove_agent(name, caller.actor, now_ms, forget)
+        check_removed("agent", name, removal)
+
+    def _shown(self, link: HostLink) -> ShownAgent:
+        silent = self._fleet.silent_seconds(link)
+        heard_ms = link.row.heard_ms
+        if link.heard_at is not None:
+            heard_ms = self._clock.now_ms() - int(silent * 1000)
+        return ShownAgent(
+            row=link.row,
+            declared=link.row.name in self._declared,
+            state=state_of(self._fleet, link),
+            host=link.host,
+            live_sessions=link.live_sessions,
+            heard_ms=heard_ms,
+            drain=link.drain,
+            draining=link.draining,
+            drain_due=link.drain_due,
+            lost_ms=link.lost_ms,
+            pulls=self._preloader.pulls(link),
+            warm_pools=self._standbys.kept_on(link.row.name),
+            latency_ms=link.latency.ms,
+            silent_addresses=list(link.latency.silent),
+            unclaimed=sorted(link.unclaimed),
+            start_failures=link.failures.known(self._fleet.now()),
+        )
+
+    def _revoked(self, agent: RevokedAgent) -> ShownAgent:
+        return ShownAgent(
+            row=agent.row,
+            declared=False,
+            state=AgentState.REVOKED,
+            host=None,
+            live_sessions=0,
+            heard_ms=agent.row.heard_ms,
+            drain=agent.row.drain,
+            draining=agent.row.drain.draining,
+            drain_due=False,
+            pulls=[],
+            warm_pools=[],
+            revoked_ms=agent.revoked_ms,
+        )
+
+
+def state_of(fleet: Fleet, link: HostLink) -> AgentState:
+    """Tell how the control plane stands with an agent that it follows."""
+    if link.is_newer:
+        return AgentState.NEWER
+    if link.lost_ms is not None:
+        return AgentState.LOST
+    if not link.reconciled or link.host is None:
+        return AgentState.CONNECTING
+    if not fleet.is_heard(link.row.name):
+        return AgentState.UNREACHABLE
+    if fleet.silent_seconds(link) > fleet.placement_silence:
+        return AgentState.SILENT
+    return _state_of_host(link.host, is_failing=link.failures.is_failing(fleet.now()))
+
+
+def _state_of_host(host: Host, *, is_failing: bool) -> AgentState:
+    if host.draining:
+        return AgentState.DRAINING
+    if not host.engine_available:
+        return AgentState.ENGINE_UNAVAILABLE
+    if host.disk_full:
+        return AgentState.DISK_FULL
+    return AgentState.FAILING if is_failing else AgentState.READY

@@ -1,0 +1,210 @@
+"""Enrolling hosts: tokens for one host each, and certificates for those that bring one.
+
+The text of a token goes on with the fingerprint of the authority, by which the host knows to whom
+it may tell the rest.
+"""
+
+import uuid
+from dataclasses import dataclass
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import (
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    Violation,
+)
+from controlplane.domain.names import NAME_RULE, is_name
+from controlplane.domain.start_rate import StartRate
+from controlplane.domain.tokens import mint, parse
+from controlplane.fleet.fleet import Fleet
+from controlplane.pki.authority import Issued, UnfitRequestError
+from controlplane.pki.issuer import Issuer
+from controlplane.settings.model import NOT_AGENTS
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.enrolment import (
+    BadToken,
+    EnrolmentStore,
+    NameTaken,
+    Newcomer,
+    NotEnrolled,
+    Place,
+    RevokedAgent,
+    WrongPlace,
+)
+from controlplane.storage.tables.fleet import AgentRow
+from tiltyard.runtime.logging.events import get_logger
+
+_log = get_logger(__name__)
+
+TOKEN_LIFE_MS = 15 * 60 * 1000
+TRIES_PER_SECOND, TRIES_AT_ONCE = 1.0, 20
+"""Of one address: a rack that is set up in one go, and nobody who guesses."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolmentToken:
+    """A token for one host; `text` is shown once."""
+
+    text: str
+    id: str
+    expire_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolmentRequest:
+    """What a host sends: its token, a signing request as PEM text, and who it wants to be.
+
+    `address` is where it will be dialled, `region` and `node_pool` where it believes to belong.
+    """
+
+    token: str
+    request: str
+    name: str
+    address: str
+    region: str | None = None
+    node_pool: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """An agent and its certificate."""
+
+    row: AgentRow
+    issued: Issued
+
+
+class Enrolment:
+    """Use cases of operators, who have been checked, and of hosts, who have not."""
+
+    def __init__(self, store: EnrolmentStore, fleet: Fleet, issuer: Issuer, clock: Clock) -> None:
+        self._store = store
+        self._fleet = fleet
+        self._issuer = issuer
+        self._clock = clock
+        self._rate = StartRate(TRIES_PER_SECOND, TRIES_AT_ONCE)
+
+    @property
+    def authority(self) -> bytes:
+        """The authority's certificate as PEM text."""
+        return self._issuer.authority.certificate
+
+    async def make_token(self, caller: Caller, place: Place) -> EnrolmentToken:
+        """Make a token that enrols one new host of a region and node pool.
+
+        Raises:
+            NotFoundError: There is no such region or node pool.
+        """
+        token, now_ms = mint(), self._clock.now_ms()
+        expire_ms = now_ms + TOKEN_LIFE_MS
+        unknown = await self._store.make_token(token, place, caller.actor, now_ms, expire_ms)
+        if unknown is not None:
+            raise NotFoundError(unknown.kind, unknown.name)
+        text = f"{token.text}.{self._issuer.authority.fingerprint}"
+        return EnrolmentToken(text, token.token_id, expire_ms)
+
+    async def make_token_again(self, caller: Caller, agent: str) -> EnrolmentToken:
+        """Make a token with which an agent enrols again, where it belongs, by its name.
+
+        Raises:
+            NotFoundError: No such agent is enrolled.
+        """
+        place = await self._store.place_of(agent)
+        if place is None:
+            raise NotFoundError("agent", agent)
+        return await self.make_token(caller, place)
+
+    async def enrol(self, wanted: EnrolmentRequest, address: str) -> Enrolled:
+        """Enrol a host, whose request came from an address, and dial it from now on.
+
+        Raises:
+            TooManyRequestsError: Of this address.
+            UnauthorizedError: For every kind of bad token alike; the log has which.
+            InvalidRequestError: What it asks for is not what the token is for, or not signed.
+            ConflictError: Another agent has its name.
+        """
+        retry_after = self._rate.take(address, "", self._clock.monotonic())
+        if retry_after is not None:
+            raise TooManyRequestsError(retry_after)
+        presented = parse(wanted.token)
+        if presented is None:
+            raise self._refused(address, BadToken("it is none"))
+        agent_id = str(uuid.uuid4())
+        issued = self._signed(wanted, agent_id, address)
+        newcomer = Newcomer(
+            name=wanted.name,
+            address=wanted.address,
+            region=wanted.region,
+            node_pool=wanted.node_pool,
+            id=agent_id,
+            serial=issued.serial,
+            expire_ms=issued.expire_ms,
+            authority=issued.authority,
+        )
+        now_ms = self._clock.now_ms()
+        outcome = await self._store.enrol(presented, newcomer, address, now_ms, self._follow)
+        if not isinstance(outcome, AgentRow):
+            raise self._refused(address, outcome)
+        _log.info("agent enrolled", agent=outcome.name, address=address)
+        return Enrolled(outcome, issued)
+
+    async def revoke(self, caller: Caller, name: str) -> None:
+        """Trust an agent no more: hang up on it, and take what runs there for lost. Idempotent.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: It has no certificate.
+        """
+        now_ms = self._clock.now_ms()
+        outcome = await self._store.revoke(name, caller.actor, now_ms, self._hang_up)
+        if outcome is None:
+            raise NotFoundError("agent", name)
+        if isinstance(outcome, NotEnrolled):
+            raise ConflictError(
+                f"the agent {name!r} has no certificate: the settings file declares it"
+            )
+
+    def _signed(self, wanted: EnrolmentRequest, agent_id: str, address: str) -> Issued:
+        violations = []
+        if not is_name(wanted.name):
+            violations.append(Violation("name", NAME_RULE))
+        elif wanted.name in NOT_AGENTS:
+            violations.append(Violation("name", "is a name of the product itself: take another"))
+        if not wanted.address:
+            violations.append(Violation("address", "must be given"))
+        try:
+            issued = self._issuer.sign_agent(wanted.request.encode(), agent_id)
+        except UnfitRequestError as error:
+            violations.append(Violation("request", str(error)))
+        if violations:
+            told = InvalidRequestError(tuple(violations))
+            _log.warning("refused to enrol a host", address=address, error=told.details)
+            raise told
+        return issued
+
+    def _refused(
+        self, address: str, outcome: BadToken | WrongPlace | NameTaken
+    ) -> UnauthorizedError | InvalidRequestError | ConflictError:
+        told: UnauthorizedError | InvalidRequestError | ConflictError
+        match outcome:
+            case BadToken(why):
+                told = UnauthorizedError()
+            case WrongPlace(field, meant):
+                why = f"the token is for {meant}"
+                told = InvalidRequestError((Violation(field, why),))
+            case NameTaken():
+                why = "there is an agent of this name: give another one, or a token for this one"
+                told = ConflictError(why)
+        _log.warning("refused to enrol a host: its token or name", address=address, error=why)
+        return told
+
+    def _follow(self, outcome: AgentRow | BadToken | WrongPlace | NameTaken) -> None:
+        if isinstance(outcome, AgentRow):
+            self._fleet.remove(outcome.name)  # it may enrol again
+            self._fleet.add(outcome)
+
+    def _hang_up(self, outcome: object) -> None:
+        if isinstance(outcome, RevokedAgent):
+            self._fleet.remove(outcome.row.name)

@@ -1,0 +1,190 @@
+"""Regions, node pools and registries as operators make, change and remove them.
+
+What the settings file declares is there after every start, so only the file can take it away.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import ConflictError, InvalidRequestError, NotFoundError, Violation
+from controlplane.domain.names import NAME_RULE, is_name
+from controlplane.domain.placement import NodePoolRules
+from controlplane.fleet.fleet import Fleet
+from controlplane.registries.logins import Logins
+from controlplane.settings.model import Config
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.fleet import Registry
+from controlplane.storage.tables.fleet_admin import (
+    CountedRegistry,
+    FleetAdminStore,
+    InUse,
+    NodePool,
+    NoPassword,
+    Region,
+    Removal,
+    Removed,
+)
+
+_NOT_KEPT = "must be given: none is kept for this username, address, authHosts, private and ca"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The names that the settings file declares."""
+
+    regions: frozenset[str]
+    node_pools: frozenset[str]
+    registries: frozenset[str]
+    agents: frozenset[str]
+
+    @classmethod
+    def in_config(cls, config: Config) -> Self:
+        """Read them off the settings."""
+        return cls(
+            frozenset(config.regions),
+            frozenset(config.node_pools),
+            frozenset(registry.name for registry in config.registries),
+            frozenset(agent.name for agent in config.agents),
+        )
+
+
+class FleetAdmin:
+    """Use cases on what the fleet is made of; whoever calls them has checked that one may."""
+
+    def __init__(
+        self,
+        store: FleetAdminStore,
+        fleet: Fleet,
+        logins: Logins,
+        declared: Declared,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._fleet = fleet
+        self._logins = logins
+        self.declared = declared
+        self._clock = clock
+
+    async def regions(self) -> list[Region]:
+        """Read all regions by name."""
+        return await self._store.regions()
+
+    async def create_region(self, caller: Caller, name: str) -> None:
+        """Make a region. Idempotent.
+
+        Raises:
+            InvalidRequestError: Nothing may be called so.
+        """
+        _check_name("region", name)
+        await self._store.create_region(name, caller.actor, self._clock.now_ms())
+
+    async def remove_region(self, caller: Caller, name: str) -> None:
+        """Remove a region.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: The settings file declares it, or an agent or application uses it.
+        """
+        check_undeclared("region", name, self.declared.regions)
+        now_ms = self._clock.now_ms()
+        check_removed("region", name, await self._store.remove_region(name, caller.actor, now_ms))
+
+    async def node_pools(self) -> list[NodePool]:
+        """Read all node pools by name."""
+        return await self._store.node_pools()
+
+    async def set_node_pool(self, caller: Caller, name: str, rules: NodePoolRules) -> None:
+        """Make a node pool, or change its rules from the next start on. Idempotent.
+
+        The settings file may allow the host's network, whatever these rules say.
+
+        Raises:
+            InvalidRequestError: Nothing may be called so.
+        """
+        _check_name("nodePool", name)
+        then = partial(self._fleet.node_pools.set, name)
+        await self._store.set_node_pool(name, rules, caller.actor, self._clock.now_ms(), then)
+
+    async def remove_node_pool(self, caller: Caller, name: str) -> None:
+        """Remove a node pool.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: The settings file declares it, or an agent or application uses it.
+        """
+        check_undeclared("node pool", name, self.declared.node_pools)
+
+        def forget(removal: Removal) -> None:
+            if isinstance(removal, Removed):
+                self._fleet.node_pools.drop(name)
+
+        now_ms = self._clock.now_ms()
+        removal = await self._store.remove_node_pool(name, caller.actor, now_ms, forget)
+        check_removed("node pool", name, removal)
+
+    async def registries(self) -> list[CountedRegistry]:
+        """Read all registries by name."""
+        return await self._store.registries()
+
+    async def set_registry(self, caller: Caller, wanted: Registry, password: str | None) -> None:
+        """Make or replace a registry. Idempotent.
+
+        With a user name and no password it keeps the one that it has, if that was given for the
+        same user, address and certificates, for every host where tokens are made, and for
+        addresses that are not public if it may go there.
+
+        Raises:
+            InvalidRequestError: Nothing may be called so, its certificates are none, or there is
+                no such password.
+            ConflictError: The settings file declares it, or another registry claims its address
+                or one of its aliases.
+        """
+        _check_name("registry", wanted.name)
+        check_undeclared("registry", wanted.name, self.declared.registries)
+        ready = await self._logins.ready(wanted, password)
+        outcome = await self._store.set_registry(ready, caller.actor, self._clock.now_ms())
+        if isinstance(outcome, NoPassword):
+            raise InvalidRequestError((Violation("password", _NOT_KEPT),))
+        if outcome is not None:
+            raise ConflictError(f"registry {outcome.by!r} claims {outcome.address} already")
+
+    async def remove_registry(self, caller: Caller, name: str) -> None:
+        """Remove a registry.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: The settings file declares it, or an application uses it.
+        """
+        check_undeclared("registry", name, self.declared.registries)
+        removal = await self._store.remove_registry(name, caller.actor, self._clock.now_ms())
+        check_removed("registry", name, removal)
+
+
+def check_undeclared(kind: str, name: str, declared: frozenset[str]) -> None:
+    """Refuse to change what the next start would bring back.
+
+    Raises:
+        ConflictError: The settings file declares it.
+    """
+    if name in declared:
+        raise ConflictError(f"the settings file declares the {kind} {name!r}: change it there")
+
+
+def check_removed(kind: str, name: str, removal: Removal) -> None:
+    """Say why something was not removed.
+
+    Raises:
+        NotFoundError: There is none of that name.
+        ConflictError: It is in use.
+    """
+    if removal is None:
+        raise NotFoundError(kind, name)
+    if isinstance(removal, InUse):
+        raise ConflictError(f"the {kind} {name!r} is in use by {', '.join(removal.by)}")
+
+
+def _check_name(field: str, name: str) -> None:
+    if not is_name(name):
+        raise InvalidRequestError((Violation(field, NAME_RULE),))

@@ -1,0 +1,90 @@
+"""Placement explained to operators: where a session of an application would go now, and why."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controlplane.applications.tags import Tags
+from controlplane.domain.errors import NotFoundError
+from controlplane.domain.explanation import Explanation
+from controlplane.domain.placement import Wanted
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.pulls import Pull
+from controlplane.fleet.preload import Preloader
+from controlplane.sessions.start_request import Pin, pinned_ports
+from controlplane.storage.tables.applications import Application, ApplicationStore
+from controlplane.storage.tables.tags import Tag
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedPlacement:
+    """What a start would run, and what placement would make of each host.
+
+    `pulls` has what became of the image so far on hosts that do not have it, by agent.
+    """
+
+    application: Application
+    location: str
+    tag: Tag
+    explanation: Explanation
+    pulls: Mapping[str, Pull]
+
+
+class Explanations:
+    """Use cases on why sessions are placed where they are."""
+
+    def __init__(
+        self, applications: ApplicationStore, tags: Tags, fleet: Fleet, preloader: Preloader
+    ) -> None:
+        self._applications = applications
+        self._tags = tags
+        self._fleet = fleet
+        self._preloader = preloader
+
+    async def explain(
+        self,
+        account: str,
+        name: str,
+        location: str,
+        version: str | None,
+        pins: Mapping[str, Pin],
+    ) -> ExplainedPlacement:
+        """Explain where a session would be placed now; nothing is reserved.
+
+        The tag is that of a start, or the newest one where no host has pulled any. `pins` are by
+        their names in the request.
+
+        Raises:
+            NotFoundError: The account has no such application, it is not assigned to the region,
+                or the tag is not enabled.
+            InvalidRequestError: A pin does not fit the application.
+        """
+        found = await self._applications.tagged(account, name)
+        if found is None:
+            raise NotFoundError("application", name)
+        application, tags = found
+        ports = pinned_ports(application.ports, tuple(pins.values()), tuple(pins))
+        if location not in application.regions:
+            raise NotFoundError("region", location)
+        tag, _ = self._tags.preferred(application, tags, location, version)
+        owner = (account, name)
+        wanted = Wanted(tag.image, application.reservation, ports, owner)
+        explanation = self._fleet.explain(
+            location, application.node_pool, wanted, application.network_mode
+        )
+        return ExplainedPlacement(
+            application=application,
+            location=location,
+            tag=tag,
+            explanation=explanation,
+            pulls=self._pulls_of(tag.image, explanation),
+        )
+
+    def _pulls_of(self, image: str, explanation: Explanation) -> dict[str, Pull]:
+        links = (self._fleet.link(candidate.agent) for candidate in explanation.candidates)
+        return {
+            link.row.name: pull
+            for link in links
+            if link is not None
+            for pull in self._preloader.pulls(link)
+            if pull.image == image
+        }

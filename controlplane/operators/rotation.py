@@ -1,0 +1,174 @@
+"""Replacing the authority of a deployment while its hosts play.
+
+A rotation makes a new authority, and both are trusted while hosts move (`fleet/renewal.py`); it is
+finished when the former one is dropped. What was begun is in the file of the authorities, and
+which host has moved in the database, so that a control plane that was killed goes on.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+
+from controlplane.agent_rpc.dialling import Dialler
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import ConflictError
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.renewal import Renewal
+from controlplane.pki.authorities import Authorities
+from controlplane.pki.authority import Authority
+from controlplane.pki.issuer import Issuer
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.authority import AuthorityStore
+from tiltyard.runtime.failpoints import Reach, no_failpoint
+from tiltyard.runtime.logging.events import get_logger
+
+_log = get_logger(__name__)
+
+ENROL_AGAIN = "its certificate is of an authority that is trusted no more: enrol it again"
+EXPIRED = "its certificate has expired: enrol it again"
+SILENT = "it is silent, and moves when it is heard"
+MOVING = "it is moving"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A host that is not with the current authority alone, and why."""
+
+    link: HostLink
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RotationStatus:
+    """The authorities, and which of the enrolled hosts have not moved."""
+
+    current: Authority
+    former: Authority | None
+    enrolled: int
+    waiting: list[Waiting]
+
+
+class Rotation:
+    """Use cases on the authority; whoever calls them has checked that one may."""
+
+    def __init__(
+        self,
+        store: AuthorityStore,
+        fleet: Fleet,
+        *,
+        issuer: Issuer,
+        dialler: Dialler,
+        renewal: Renewal,
+        clock: Clock,
+        reach: Reach = no_failpoint,
+    ) -> None:
+        self._store = store
+        self._fleet = fleet
+        self._issuer = issuer
+        self._dialler = dialler
+        self._renewal = renewal
+        self._clock = clock
+        self._reach = reach
+        self._turn = asyncio.Lock()
+        self._changes: set[asyncio.Task[None]] = set()
+
+    def status(self) -> RotationStatus:
+        """Tell how far the hosts have come."""
+        waiting = [Waiting(link, self._why(link)) for link in self._renewal.unmoved()]
+        enrolled = sum(link.row.id is not None for link in self._fleet.links)
+        authorities = self._issuer.authorities
+        return RotationStatus(authorities.current, authorities.former, enrolled, waiting)
+
+    async def rotate(self, caller: Caller, *, compromised: bool) -> RotationStatus:
+        """Have a new authority sign, and hosts move to it. One that is under way goes on.
+
+        A compromised one is trusted no more from now on: every host is hung up on, and must enrol
+        again.
+
+        Raises:
+            StoreError: The new one cannot be kept; nothing has changed.
+        """
+        await self._to_the_end(self._rotate(caller, compromised=compromised))
+        return self.status()
+
+    async def finish(self, caller: Caller, *, force: bool) -> RotationStatus:
+        """Trust the current authority alone. Idempotent.
+
+        Raises:
+            ConflictError: Hosts have not moved, and would have to enrol again; with `force` they
+                have to.
+            StoreError: It cannot be kept; nothing has changed.
+        """
+        await self._to_the_end(self._give_up_former(caller, force=force))
+        return self.status()
+
+    async def _to_the_end(self, work: Coroutine[None, None, None]) -> None:
+        """Do something whole, also when the caller goes meanwhile."""
+        task = asyncio.create_task(work, name="change of the authority")
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        await asyncio.shield(task)
+
+    async def _rotate(self, caller: Caller, *, compromised: bool) -> None:
+        async with self._turn:
+            authorities = self._issuer.authorities
+            if authorities.former is None or compromised:
+                made = authorities.rotated(self._clock.now_ms())
+                await self._begin(made.finished() if compromised else made, caller)
+
+    async def _give_up_former(self, caller: Caller, *, force: bool) -> None:
+        async with self._turn:
+            authorities = self._issuer.authorities
+            if authorities.former is not None:
+                left = self._renewal.unmoved()
+                if left and not force:
+                    raise ConflictError(
+                        f"{len(left)} hosts have not moved to the new authority, the first of"
+                        f" them {left[0].row.name!r}: wait for them, or force it and enrol them"
+                        " again"
+                    )
+                await self._finish(authorities.finished(), caller, left)
+
+    async def _begin(self, made: Authorities, caller: Caller) -> None:
+        compromised, now_ms = made.former is None, self._clock.now_ms()
+        fingerprint = made.current.fingerprint
+        await self._store.rotated(fingerprint, caller.actor, now_ms, compromised=compromised)
+        await self._issuer.trust(made)
+        if compromised:
+            self._hang_up([link for link in self._fleet.links if link.row.id is not None])
+        else:
+            self._renewal.redial()
+        self._renewal.look_again()
+        await self._reach("authority.rotated")
+        await self._issuer.show_current()
+
+    async def _finish(self, kept: Authorities, caller: Caller, left: list[HostLink]) -> None:
+        names = [link.row.name for link in left]
+        fingerprint, now_ms = kept.current.fingerprint, self._clock.now_ms()
+        await self._store.finished(fingerprint, caller.actor, now_ms, names)
+        await self._issuer.trust(kept)
+        self._renewal.redial()
+        self._hang_up(left)
+        await self._reach("authority.finished")
+        await self._issuer.show_current()
+
+    def _hang_up(self, links: list[HostLink]) -> None:
+        """End what goes on with hosts that are no longer believed to be who they were.
+
+        In the step in which that is so: a thief who is the host would be signed for by the next.
+        """
+        if links:
+            _log.warning("hosts are not trusted any more, and must enrol again", count=len(links))
+        for link in links:
+            link.client.hang_up(self._dialler.credentials(link.row))
+
+    def _why(self, link: HostLink) -> str:
+        trusted = {authority.fingerprint for authority in self._issuer.authorities}
+        if link.row.authority not in trusted:
+            return ENROL_AGAIN
+        if (link.row.certificate_expire_ms or 0) <= self._clock.now_ms():
+            return EXPIRED
+        if self._fleet.silent_seconds(link) > self._fleet.unreachable_after:
+            return SILENT
+        return self._renewal.cause(link) or MOVING

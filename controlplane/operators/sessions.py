@@ -1,0 +1,39 @@
+"""The sessions of every account, as operators look at them and stop them."""
+
+from dataclasses import dataclass, replace
+
+from controlplane.sessions.service import Sessions, ShownSession
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.session_page import PageFilter, SessionPageStore
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPage:
+    """Sessions, newest first; `next_before` is None when there are no more."""
+
+    sessions: list[ShownSession]
+    next_before: int | None
+
+
+class AllSessions:
+    """Use cases on sessions of any account; whoever calls them has checked that he may."""
+
+    def __init__(self, store: SessionPageStore, sessions: Sessions) -> None:
+        self._store = store
+        self._sessions = sessions
+
+    async def page(self, wanted: PageFilter) -> ShownPage:
+        """Read a page of sessions: all that have not ended, and on demand those that have."""
+        page = await self._store.page(wanted)
+        shown = [self._sessions.shown(session) for session in page.sessions]
+        return ShownPage(shown, page.next_before)
+
+    async def stop(self, caller: Caller, account: str, session_id: str) -> None:
+        """End a session of an account as its own caller would; the audit names the operator.
+
+        Raises:
+            NotFoundError: The account has none of that id.
+            ConflictError: It has ended.
+            HostUnavailableError: Its host does not answer; the stop is remembered.
+        """
+        await self._sessions.stop(replace(caller, account=account), session_id)

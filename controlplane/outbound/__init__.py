@@ -1,0 +1,1 @@
+"""Name resolution for HTTP requests to the outside."""

@@ -1,0 +1,1 @@
+"""Keys and certificates: the authority of a deployment, and tickets for starts."""

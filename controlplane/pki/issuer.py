@@ -1,0 +1,170 @@
+"""The authorities of this deployment at work: kept in a file, used by the program that serves."""
+
+import asyncio
+import os
+import ssl
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.errors import StoreError
+from controlplane.pki.authorities import Authorities
+from controlplane.pki.authority import Authority, Identity, Issued
+from controlplane.state_dir.private_files import read_or_create, write_private
+from tiltyard.runtime.logging.events import get_logger
+
+_log = get_logger(__name__)
+_T = TypeVar("_T")
+
+MAX_FILE_BYTES = 16384
+"""More than two keys and certificates have."""
+
+
+class Issuer:
+    """Owns the authorities, our own certificates, and the thread on which files are read."""
+
+    authorities: Authorities
+    caller: Identity
+    """What agents are called with."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        """Name the authorities' file; nothing is read before `open`."""
+        self._path = path
+        self._clock = clock
+        self._pool = ThreadPoolExecutor(1, "authority")
+        self._listener: Identity
+        self._former_caller: Identity | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._shown: Identity | None = None
+
+    @property
+    def authority(self) -> Authority:
+        """The one that signs."""
+        return self.authorities.current
+
+    @property
+    def first(self) -> Authority:
+        """The one that signed before, where there are two."""
+        return self.authorities.former or self.authorities.current
+
+    async def open(self, *, enrolled: int = 0) -> None:
+        """Read the authorities, or make one where no agent was `enrolled` with one that is gone.
+
+        Raises:
+            StoreError: It can be neither read nor made, or was lost.
+        """
+        self.authorities = await self._run(lambda: self._open(enrolled))
+        self._make_own(self._clock.now_ms())
+
+    def close(self) -> None:
+        """Let the thread end. Idempotent."""
+        self._pool.shutdown(wait=False)  # what it does takes milliseconds
+
+    def sign_agent(self, request: bytes, agent_id: str, authority: str | None = None) -> Issued:
+        """Sign for an agent, by the authority of a fingerprint where that one is still trusted.
+
+        Raises as `Authority.sign_agent`.
+        """
+        signer = self.authorities.of(authority)
+        return signer.sign_agent(request, agent_id, self._clock.now_ms())
+
+    def caller_of(self, authority: str | None) -> Identity:
+        """Give what an agent is called with whose certificate is of this authority."""
+        of_former = self.authorities.of(authority) is self.authorities.former
+        return self._former_caller if of_former and self._former_caller else self.caller
+
+    async def trust(self, authorities: Authorities) -> None:
+        """Have others from now on: signed by, trusted and called with. Kept for certain.
+
+        It ends with the change: nothing else runs before the caller goes on, who has those called
+        anew that were called with the others, and then the listener `show_current`.
+
+        Raises:
+            StoreError: They cannot be kept; nothing has changed.
+        """
+        try:
+            await self._run(lambda: write_private(self._path, authorities.to_pem()))
+        except OSError as error:
+            raise StoreError(f"cannot write {self._path}: because {error.strerror}") from error
+        self.authorities = authorities
+        self._make_own(self._clock.now_ms())
+
+    async def show_current(self) -> None:
+        """Have the enrolment listener show a certificate of the authority that signs now."""
+        try:
+            if self._tls is not None:
+                await self._show_listener(self._tls)
+        except OSError as error:  # the next look at what is due does it
+            _log.error("the enrolment listener shows its last certificate", error=str(error))
+
+    async def listener_tls(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        """Have a context serve as the enrolment listener, from now on and after renewals."""
+        await self._show_listener(context)
+        self._tls = context
+        return context
+
+    async def renew_own(self) -> bool:
+        """Make our own certificates anew when they are due; tell whether that was so.
+
+        Connections that are open go on with what they began with.
+
+        Raises:
+            OSError: The disk is full.
+            ValueError: The authority has ended, or the clock is wrong: they stay as they are.
+        """
+        now_ms = self._clock.now_ms()
+        if self.authority.is_due(self.caller.expire_ms, now_ms):
+            if self.authority.expire_ms <= now_ms:
+                raise ValueError("the authority has ended: `authority rotate` makes another")
+            self._make_own(now_ms)
+        elif self._tls is None or self._shown is self._listener:
+            return False
+        if self._tls is not None:
+            await self._show_listener(self._tls)
+        _log.info("the control plane has renewed its own certificates")
+        return True
+
+    def _make_own(self, now_ms: int) -> None:
+        current, former = self.authorities.current, self.authorities.former
+        self._former_caller = None if former is None else former.caller(now_ms)
+        self.caller, self._listener = current.caller(now_ms), current.listener(now_ms)
+
+    async def _show_listener(self, context: ssl.SSLContext) -> None:
+        listener = self._listener
+        await self._run(lambda: _load(context, listener, self._path.parent))
+        self._shown = listener
+
+    def _open(self, enrolled: int) -> Authorities:
+        try:
+            text = read_or_create(
+                self._path, MAX_FILE_BYTES, lambda: self._made(enrolled), what="authority"
+            )
+            return Authorities.from_pem(text)
+        except OSError as error:
+            raise StoreError(f"cannot use {self._path}: because {error.strerror}") from error
+        except ValueError as error:
+            raise StoreError(f"cannot use {self._path}: because it is damaged: {error}") from error
+
+    def _made(self, enrolled: int) -> bytes:
+        if enrolled:
+            raise StoreError(
+                f"cannot open {self._path}: because it is gone, and {enrolled} agents were"
+                " enrolled with it: put a copy of it back, or run `init`, which makes another, and"
+                " enrol every host again"
+            )
+        return Authority.create(self._clock.now_ms()).to_pem()
+
+    async def _run(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _load(context: ssl.SSLContext, identity: Identity, folder: Path) -> None:
+    """Give a context its certificate; the ssl module takes it from a file alone."""
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".listener-") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(identity.key + identity.certificate)
+        file.flush()
+        context.load_cert_chain(file.name)

@@ -1,0 +1,1 @@
+"""Use cases of sessions: start, claim, read, stop, players."""

@@ -1,0 +1,63 @@
+"""Players: who has joined a session."""
+
+from collections.abc import Sequence
+
+from controlplane.domain.errors import InvalidRequestError, NotFoundError, Violation
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.players import (
+    MAX_PLAYERS,
+    MAX_PLAYERS_BYTES,
+    PlayerStore,
+    SessionFull,
+)
+from tiltyard.runtime.failpoints import Reach, no_failpoint
+
+
+class Players:
+    """Use cases on players. Each is one transaction, so calls at the same time add up."""
+
+    def __init__(self, store: PlayerStore, reach: Reach = no_failpoint) -> None:
+        """Call `reach` at the named steps of `failpoints.py`."""
+        self._store = store
+        self._reach = reach
+
+    async def join(self, caller: Caller, session_id: str, players: Sequence[str]) -> list[str]:
+        """Join players to a session and return all who are joined, in the order of joining.
+
+        Idempotent: who is joined already keeps the place.
+
+        Raises:
+            NotFoundError: The account has no session of that id that has not ended.
+            InvalidRequestError: It would have too many players; none of these joined.
+        """
+        joined = await self._store.join(caller.account, session_id, players)
+        if joined is None:
+            raise NotFoundError("session", session_id)
+        if isinstance(joined, SessionFull):
+            text = (
+                f"a session has at most {MAX_PLAYERS} players, with ids of at most"
+                f" {MAX_PLAYERS_BYTES} bytes as JSON"
+            )
+            raise InvalidRequestError((Violation("players", text),))
+        await self._reach("players.joined")
+        return joined
+
+    async def leave(self, caller: Caller, session_id: str | None, players: Sequence[str]) -> int:
+        """Take players out of a session and return how many are left in it. Idempotent.
+
+        The session may have ended, while it is known. Without one they leave every live session
+        of the account, and the count is of those that they left.
+
+        Raises:
+            NotFoundError: The account has no such session; or, without one, none of the players
+                is joined to a live session.
+        """
+        if session_id is None:
+            left = await self._store.leave_all(caller.account, players)
+        else:
+            left = await self._store.leave(caller.account, session_id, players)
+        if left is None:
+            kind, name = ("player", players[0]) if session_id is None else ("session", session_id)
+            raise NotFoundError(kind, name)
+        await self._reach("players.left")
+        return left

@@ -1,0 +1,328 @@
+"""Sessions: reading, stopping, logs, reports and artifacts. Starting is `starts.py`."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import State
+from controlplane.domain.errors import (
+    AgentReason,
+    AgentRefusedError,
+    AgentSilentError,
+    ArtifactTooLargeError,
+    ConflictError,
+    HostBusyError,
+    HostUnavailableError,
+    NotFoundError,
+    TiltyardError,
+)
+from controlplane.domain.session_report import SessionReport
+from controlplane.domain.status import DEFAULT_LIST, SessionStatus, shown_status
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.link import HostLink
+from controlplane.http.turns import leave_turn
+from controlplane.sessions.pending_start import PendingStart
+from controlplane.sessions.starts import Starts
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.players import PlayerStore
+from controlplane.storage.tables.session_list import SessionFilter, SessionListStore
+from controlplane.storage.tables.sessions import Session, SessionStore
+from tiltyard.runtime.failpoints import Reach, no_failpoint
+from tiltyard.runtime.logging.events import get_logger
+
+_log = get_logger(__name__)
+
+STOP_WAIT = 11.0
+"""DELETE answers within 12 s; the rest is for the commit and the answer."""
+
+BUSY_RETRY_AFTER = 10
+"""Seconds until it is worth to ask a busy host again: so long it had the caller wait already."""
+
+AT_ONCE = 500
+"""Sessions of a long list that are shown before others have their turn: some 10 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSession:
+    """A session with the status that callers see."""
+
+    session: Session
+    status: SessionStatus
+
+
+class Sessions:
+    """Use cases on sessions that are there."""
+
+    def __init__(
+        self,
+        *,
+        store: SessionStore,
+        lists: SessionListStore,
+        players: PlayerStore,
+        fleet: Fleet,
+        starts: Starts,
+        clock: Clock,
+        stop_wait: float = STOP_WAIT,
+        reach: Reach = no_failpoint,
+    ) -> None:
+        """Call `reach` at the named steps of `failpoints.py`."""
+        self._store = store
+        self._lists = lists
+        self._players = players
+        self._fleet = fleet
+        self._starts = starts
+        self._clock = clock
+        self._stop_wait = stop_wait
+        self._reach = reach
+        self._stops: set[asyncio.Task[None]] = set()
+
+    async def get(self, caller: Caller, session_id: str) -> ShownSession:
+        """Read one session of the caller's account.
+
+        Raises:
+            NotFoundError: The account has none of that id.
+        """
+        session = await self._store.get(caller.account, session_id)
+        if session is None:
+            raise NotFoundError("session", session_id)
+        return self.shown(session)
+
+    async def describe(self, caller: Caller, session_id: str) -> tuple[ShownSession, list[str]]:
+        """Read one session of the caller's account, and its players in the order of joining.
+
+        Raises:
+            NotFoundError: The account has none of that id.
+        """
+        found = await self._players.described(caller.account, session_id)
+        if found is None:
+            raise NotFoundError("session", session_id)
+        session, players = found
+        return self.shown(session), players
+
+    async def find(self, wanted: SessionFilter) -> AsyncGenerator[list[ShownSession], None]:
+        """Read sessions, at most AT_ONCE at a time; without `ended_too` only those that play."""
+        async with aclosing(self._lists.find(wanted)) as portions:
+            async for portion in portions:
+                for first in range(0, len(portion), AT_ONCE):
+                    shown = map(self.shown, portion[first : first + AT_ONCE])
+                    yield [s for s in shown if wanted.ended_too or s.status in DEFAULT_LIST]
+
+    async def stop(self, caller: Caller, session_id: str) -> None:
+        """End a session and wait for its end, or for the host to have begun it.
+
+        A start of that id which is under way is waited for; what came of it is stopped.
+
+        Raises:
+            NotFoundError: The account has none of that id.
+            ConflictError: It has ended.
+            HostUnavailableError: Its host does not answer; the stop is remembered.
+        """
+        # A caller that hangs up must not leave half a stop: the work is a task of its own.
+        stop = asyncio.create_task(
+            self._stop(caller, session_id), name=f"stop {caller.account}/{session_id!r}"
+        )
+        self._stops.add(stop)
+        stop.add_done_callback(self._stops.discard)
+        await asyncio.shield(stop)
+
+    async def close(self) -> None:
+        """Wait for the stops under way; STOP_WAIT bounds them."""
+        await asyncio.gather(*self._stops, return_exceptions=True)
+
+    async def _stop(self, caller: Caller, name: str) -> None:
+        deadline = self._clock.monotonic() + self._stop_wait
+        start = self._starts.under_way.get(caller.account, name)
+        has_arrived = start is not None
+        if start is not None:
+            self._starts.call_off(start)
+            await self._until(start.decided, deadline)
+        if start is None or not start.has_row:
+            found = await self._store.get(caller.account, name)
+            if found is None and has_arrived:
+                return  # nothing came of the start
+            if found is None:
+                raise NotFoundError("session", name)
+            if found.state.ended:
+                raise ConflictError("the session has ended")
+            # One under way all the same: it is known by its alias, or its id was asked for again.
+            name, start = found.id, self._starts.under_way.of_row(found)
+        session = await (
+            self._mark(caller, name)
+            if start is None
+            else self._stop_start(caller, start, deadline)
+        )
+        if session is None:
+            return
+        await self._reach("stop.requested")
+        if session.internal_id is None:
+            raise HostUnavailableError("the session is being started; the stop is remembered")
+        if self.shown(session).status is SessionStatus.SERVER_UNREACHABLE:
+            raise HostUnavailableError("the host is out of reach; the stop is remembered")
+        await self._stop_on_host(session, deadline)
+
+    async def _stop_start(
+        self, caller: Caller, start: PendingStart, deadline: float
+    ) -> Session | None:
+        """Mark the row of a start, wait for its end, and return the live session it became."""
+        marked = None
+        if not start.settled.is_set():
+            marked = await self._mark(caller, start.id)
+            start.is_stopped |= marked is not None
+            self._starts.call_off(start)
+            await self._until(start.settled, deadline)
+        if start.outcome is None:
+            return None
+        if marked is None:
+            return await self._mark(caller, start.id)
+        session = await self._store.get(caller.account, start.id)
+        return None if session is None or session.state.ended else session
+
+    async def _mark(self, caller: Caller, name: str) -> Session | None:
+        now_ms = self._clock.now_ms()
+        return await self._store.request_stop(caller.account, name, caller.actor, now_ms)
+
+    async def _until(self, reached: asyncio.Event, deadline: float) -> None:
+        """Wait for a step of a start.
+
+        Raises:
+            HostUnavailableError: It was not reached by the deadline.
+        """
+        leave_turn()
+        try:
+            async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
+                await reached.wait()
+        except TimeoutError as error:
+            why = "the session is still being started; what comes of it is stopped"
+            raise HostUnavailableError(why) from error
+
+    async def logs(
+        self, caller: Caller, session_id: str, *, follow: bool
+    ) -> AsyncGenerator[bytes, None]:
+        """Open the log of a session, from its beginning. Closing the iterator hangs up.
+
+        Raises:
+            NotFoundError: The account has none of that id, or the log is gone.
+        """
+        found = await self.get(caller, session_id)
+        link, internal_id = self._where(found, "log")
+        return _translated(link.client.stream_logs(internal_id, follow=follow), session_id)
+
+    async def report(self, found: ShownSession) -> SessionReport:
+        """Read how a session ended.
+
+        Raises:
+            NotFoundError: Its host is gone, or has forgotten it.
+            ConflictError: It has not ended.
+            HostUnavailableError: Its host does not answer.
+        """
+        session = found.session
+        link, internal_id = self._where(found, "report")
+        if not session.state.ended:
+            raise ConflictError("the session has not ended")
+        with _translation(session.id):
+            return await link.client.get_report(internal_id)
+
+    async def artifact(
+        self, caller: Caller, session_id: str, path: str
+    ) -> AsyncGenerator[bytes, None]:
+        """Open a .tar.gz of a file or folder of an ended session.
+
+        Raises:
+            NotFoundError: The account has none of that id, or the container is gone.
+            ConflictError: It has not ended.
+        """
+        found = await self.get(caller, session_id)
+        link, internal_id = self._where(found, "artifact")
+        if not found.session.state.ended:
+            raise ConflictError("the session has not ended")
+        return _translated(link.client.fetch_artifact(internal_id, path), session_id)
+
+    async def _stop_on_host(self, session: Session, deadline: float) -> None:
+        """Join the fleet's stop of a session; it goes on when nobody waits any more."""
+        link, internal_id = self._where(self.shown(session), "host")
+        stop = self._fleet.stop_session(link.row.name, internal_id)
+        left = max(0.0, deadline - self._clock.monotonic())
+        leave_turn()
+        done, _ = await asyncio.wait({stop}, timeout=left)
+        if not done:
+            await self._check_stopping(session)
+        elif stop.cancelled() or not stop.result():
+            raise HostUnavailableError("the process does not end, not even by SIGKILL")
+        _log.info(
+            "session stopped",
+            session=internal_id,
+            id=session.id,
+            account=session.account,
+            agent=link.row.name,
+        )
+
+    async def _check_stopping(self, session: Session) -> None:
+        """Let a stop pass whose grace period is longer than we wait."""
+        newest = await self._store.get(session.account, session.id)
+        stopping = newest is None or newest.state.ended or newest.state is State.SHUTTINGDOWN
+        if not stopping:
+            raise HostUnavailableError("the host does not answer; the stop is remembered")
+
+    def _where(self, found: ShownSession, what: str) -> tuple[HostLink, str]:
+        session = found.session
+        if session.internal_id is None or session.agent is None:
+            raise NotFoundError(what, session.id)
+        link = self._fleet.link(session.agent)
+        if link is None:
+            raise NotFoundError(what, session.id)  # its host was removed and took it along
+        if found.status is SessionStatus.SERVER_UNREACHABLE:
+            raise HostUnavailableError("the host is out of reach")
+        return link, session.internal_id
+
+    def shown(self, session: Session) -> ShownSession:
+        """Put the status over a session that callers see now."""
+        status = shown_status(
+            session.state,
+            draining=self._fleet.is_draining(session.agent),
+            heard=self._fleet.is_heard(session.agent),
+        )
+        return ShownSession(session, status)
+
+
+async def _translated(
+    chunks: AsyncGenerator[bytes, None], session_id: str
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(chunks):
+        with _translation(session_id):
+            async for chunk in chunks:
+                yield chunk
+
+
+@contextmanager
+def _translation(session_id: str) -> Iterator[None]:
+    """Say to a caller what came of asking an agent."""
+    try:
+        yield
+    except AgentRefusedError as error:
+        raise _told(error, session_id) from error
+    except AgentSilentError as error:
+        raise HostUnavailableError(f"the host does not answer: {error}") from error
+
+
+_GONE = {
+    AgentReason.SESSION_NOT_FOUND: "session",
+    AgentReason.CONTAINER_GONE: "session",
+    AgentReason.LOG_GONE: "log",
+    AgentReason.PATH_NOT_FOUND: "path",
+}
+
+
+def _told(error: AgentRefusedError, session_id: str) -> TiltyardError:
+    """Say to a caller what an agent refused."""
+    if (what := _GONE.get(error.agent_reason)) is not None:
+        return NotFoundError(what, session_id)
+    match error.agent_reason:
+        case AgentReason.SESSION_LIVE:
+            return ConflictError("the session has not ended")
+        case AgentReason.ARTIFACT_TOO_LARGE:
+            return ArtifactTooLargeError(error.text)
+        case AgentReason.NO_CAPACITY:
+            return HostBusyError(error.text, retry_after=BUSY_RETRY_AFTER)
+    return HostUnavailableError(f"the host cannot: {error}")

@@ -1,0 +1,117 @@
+"""What a caller asks for when it starts a session, and the spec that comes of it. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from controlplane.domain.contract import Identity, PortRequest, Protocol, SessionSpec
+from controlplane.domain.errors import InvalidRequestError, Violation
+from controlplane.storage.tables.applications import Application
+from controlplane.storage.tables.tags import Tag
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A host port that the caller wants for a container port; any protocol when None."""
+
+    container: int
+    host: int
+    protocol: Protocol | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """What a caller asks for; `ttl` in seconds."""
+
+    location: str
+    image: str
+    id: str | None = None
+    env: Mapping[str, str] | None = None
+    args: tuple[str, ...] = ()
+    restart: bool = False
+    labels: Mapping[str, str] | None = None
+    version: str | None = None
+    ttl: int | None = None
+    external_id: str = ""
+    pins: tuple[Pin, ...] = ()
+
+
+def pinned_ports(
+    declared: Sequence[PortRequest], pins: Sequence[Pin], fields: Sequence[str] = ()
+) -> tuple[PortRequest, ...]:
+    """Lay the caller's pins over the application's ports, in the application's order.
+
+    `fields` are the pins' names in the request, if it is no body of POST /session.
+
+    Raises:
+        InvalidRequestError: A pin names no declared port, an ambiguous one, or one twice.
+    """
+    ports = list(declared)
+    violations: list[Violation] = []
+    taken: set[int] = set()
+    for number, pin in enumerate(pins):
+        found = [
+            index
+            for index, port in enumerate(declared)
+            if port.container == pin.container and pin.protocol in {None, port.protocol}
+        ]
+        if not found:
+            text = "the application declares no such port"
+        elif len(found) > 1:
+            text = "declared for both protocols: type is needed"
+        elif found[0] in taken:
+            text = "another entry pins this port"
+        else:
+            taken.add(found[0])
+            ports[found[0]] = replace(declared[found[0]], pinned=pin.host)
+            continue
+        field = fields[number] if fields else f"ports[{number}].container"
+        violations.append(Violation(field, text))
+    if violations:
+        raise InvalidRequestError(tuple(violations))
+    return tuple(ports)
+
+
+def ignored_of_a_claim(request: StartRequest) -> str:
+    """Write what a ready standby cannot be given any more, as JSON: the game may read it."""
+    fields = {
+        "env": request.env,
+        "args": request.args,
+        "restart": request.restart,
+        "labels": request.labels,
+        "version": request.version,
+    }
+    given = {name: value for name, value in fields.items() if value}
+    return json.dumps(given, default=dict)
+
+
+def session_spec(
+    application: Application,
+    tag: Tag,
+    request: StartRequest,
+    session_id: str,
+    ports: tuple[PortRequest, ...],
+) -> SessionSpec:
+    """Make the spec that the host is given."""
+    identity = Identity(
+        account=application.account,
+        session_id=session_id,
+        application=application.name,
+        tag=tag.name,
+        location=request.location,
+        labels=request.labels or {},
+        external_id=request.external_id,
+    )
+    return SessionSpec(
+        identity=identity,
+        image=tag.image,
+        args=request.args,
+        env=request.env or {},
+        restart=request.restart,
+        ttl=request.ttl,
+        network_mode=application.network_mode,
+        reservation=application.reservation,
+        limits=application.limits,
+        ports=ports,
+        disk_bytes=application.disk_bytes,
+    )

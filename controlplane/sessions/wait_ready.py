@@ -1,0 +1,151 @@
+"""Starts that are answered once players can reach the session (`Prefer: wait=ready`).
+
+The start is as any other; the answer waits for what the host reports. A session that is not ready
+in time is ended. Both are one task: a caller that hangs up changes nothing of it.
+"""
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+
+from controlplane.domain.clock import Clock
+from controlplane.domain.contract import HostSession, State
+from controlplane.domain.errors import (
+    ConflictError,
+    HostUnavailableError,
+    NotFoundError,
+    SessionNotReadyError,
+    StoppingError,
+)
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.link import HostLink
+from controlplane.metrics.starts import StartMetrics
+from controlplane.sessions.service import Sessions
+from controlplane.sessions.start_request import StartRequest
+from controlplane.sessions.starts import Starts
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.sessions import Session, SessionStore
+
+MOST_AT_ONCE = 2000
+"""Waits under way; as many as a full host and another could have."""
+
+MOST_OF_AN_ACCOUNT = 1000
+"""Of these, so that no account takes all."""
+
+_MAY_BECOME_READY = frozenset({State.RUNNING, State.RESTARTING})
+
+
+class ReadyStarts:
+    """Owns the waits under way; the Watch wakes those of a host that reports something."""
+
+    def __init__(
+        self,
+        *,
+        starts: Starts,
+        store: SessionStore,
+        sessions: Sessions,
+        fleet: Fleet,
+        clock: Clock,
+        metrics: StartMetrics | None = None,
+    ) -> None:
+        self._starts = starts
+        self._store = store
+        self._sessions = sessions
+        self._fleet = fleet
+        self._clock = clock
+        self._metrics = metrics or StartMetrics()
+        self._tasks: set[asyncio.Task[HostSession]] = set()
+        self._waiting: Counter[str] = Counter()
+        self._reported: dict[str, asyncio.Event] = {}
+        self._stopping = False
+        fleet.on_change(self._wake)
+
+    def has_room(self, account: str) -> bool:
+        """Return whether one more start of an account may wait."""
+        return len(self._tasks) < MOST_AT_ONCE and self._waiting[account] < MOST_OF_AN_ACCOUNT
+
+    async def start(self, caller: Caller, request: StartRequest, seconds: float) -> HostSession:
+        """Start a session and return it once all its ports are bound.
+
+        Raises:
+            SessionNotReadyError: They were not, `seconds` after the call, or it ended before.
+            StoppingError: The control plane stops; the session goes on.
+            TiltyardError: What `Starts.start` raises.
+        """
+        deadline = self._clock.monotonic() + seconds
+        work = self._start(caller, request, deadline)
+        task = asyncio.create_task(work, name=f"ready start of {caller.account}")
+        self._tasks.add(task)
+        self._waiting[caller.account] += 1
+        task.add_done_callback(lambda _: self._forget(task, caller.account))
+        return await asyncio.shield(task)
+
+    def _forget(self, task: asyncio.Task[HostSession], account: str) -> None:
+        self._tasks.discard(task)
+        self._waiting[account] -= 1
+        if not self._waiting[account]:
+            del self._waiting[account]
+
+    def stop_waiting(self) -> None:
+        """Have every wait end, since the control plane stops; the sessions go on."""
+        self._stopping = True
+        for reported in self._reported.values():
+            reported.set()
+
+    async def close(self) -> None:
+        """Wait for the starts and the stops under way, which are bounded."""
+        self.stop_waiting()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _start(self, caller: Caller, request: StartRequest, deadline: float) -> HostSession:
+        session = await self._starts.start(caller, request)
+        began = self._clock.monotonic()
+        why_not = await self._wait(caller, session, deadline)
+        result = "not_ready" if why_not else "ready"
+        self._metrics.ready_wait.labels(result).observe(self._clock.monotonic() - began)
+        if why_not:
+            await self._end(caller, session)
+            raise SessionNotReadyError(session.identity.session_id, why_not)
+        return session
+
+    async def _wait(self, caller: Caller, started: HostSession, deadline: float) -> str:
+        """Wait until a session is ready; return why it is not, or nothing."""
+        row = await self._row(caller, started)
+        agent = (row and row.agent) or ""
+        while True:
+            reported = self._reported.setdefault(agent, asyncio.Event())
+            session = self._fleet.session(agent, started.internal_id)
+            # Of a host that is dialled anew nothing is known for a moment: the database decides.
+            if session is None:
+                row = await self._row(caller, started)
+                may_become_ready = row is not None and not row.state.ended
+            else:
+                may_become_ready = session.state in _MAY_BECOME_READY
+            if not may_become_ready:
+                return "it ended before its ports were bound"
+            if session is not None and session.is_ready:
+                return ""
+            if self._stopping:
+                raise StoppingError("the session goes on, ready or not")
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                return "its ports were not bound in time"
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await reported.wait()
+
+    async def _end(self, caller: Caller, session: HostSession) -> None:
+        """Stop a session as its caller would, unless its id has become another's."""
+        if await self._row(caller, session) is not None:
+            with suppress(ConflictError, NotFoundError, HostUnavailableError):
+                await self._sessions.stop(caller, session.identity.session_id)
+
+    async def _row(self, caller: Caller, session: HostSession) -> Session | None:
+        """Read a session as it is stored; None when its id has become another's, or nobody's."""
+        row = await self._store.get(caller.account, session.identity.session_id)
+        return row if row is not None and row.internal_id == session.internal_id else None
+
+    def _wake(self, link: HostLink) -> None:
+        reported = self._reported.pop(link.row.name, None)
+        if reported is not None:
+            reported.set()

@@ -1,0 +1,1 @@
+"""The state directory: its lock, its owner, files that hold secrets."""

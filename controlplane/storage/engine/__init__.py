@@ -1,0 +1,1 @@
+"""The database engine: connection, transactions, migrations, copies."""

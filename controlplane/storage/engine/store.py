@@ -1,0 +1,394 @@
+"""The database: one thread that owns the connection, and whole transactions sent to it.
+
+A transaction is a function of the database. It is run to its end even when the task that sent it
+is cancelled, so no cancellation can leave a transaction open. Functions that wait at the same time
+are committed together, each in a savepoint of its own: one `fsync` for all of them, and a function
+that fails undoes only itself. A future resolves after the COMMIT. What only reads waits for none
+of that: the write-ahead log lets it read while others write. Looks at a few rows have a thread and
+a connection of their own, and so has what reads much. In the queue of each thread accounts take
+turns, so an account that sends hundreds of transactions delays another's by one of them.
+
+Only this module, `migrations.py` and the `*_store.py` modules know SQLite.
+"""
+
+import asyncio
+import json
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlite_utils import Database
+
+from controlplane.domain.errors import StoreError
+from controlplane.domain.fair_queue import FairLine
+from controlplane.metrics.store import StoreMetrics
+from controlplane.storage.engine.migrations import migrate
+from tiltyard.runtime.logging.events import get_logger
+
+_log = get_logger(__name__)
+_T = TypeVar("_T")
+
+BUSY_TIMEOUT = 5.0
+"""Seconds to wait for another process, such as `init` or a backup, to let go of the database."""
+
+_PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "foreign_keys=ON",
+    f"journal_size_limit={64 * 1024 * 1024}",
+)
+
+MAX_BATCH = 256
+"""Functions in one commit at most, so that the first of them does not wait for ever."""
+
+_account: ContextVar[str] = ContextVar("account", default="")
+
+
+def queue_as(account: str) -> None:
+    """Queue what this task and those it starts send from now on among an account's own.
+
+    The program's own work, and an operator's, is queued as that of the account "".
+    """
+    _account.set(account)
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """Something to be done with the database, and what came of it."""
+
+    function: Callable[[Database], Any]
+    future: "asyncio.Future[Any]"
+    outcome: Any = None
+    failure: BaseException | None = None
+
+    def run(self, db: Database) -> None:
+        """Keep what comes of it; raises what must undo the savepoint."""
+        try:
+            self.outcome = self.function(db)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def resolve(self) -> None:
+        """Hand over what came of it, on the event loop."""
+        if isinstance(self.failure, sqlite3.Error):
+            self.future.set_exception(StoreError(f"the database failed: {self.failure}"))
+        elif self.failure is not None:
+            self.future.set_exception(self.failure)
+        else:
+            self.future.set_result(self.outcome)
+
+
+class _Thread:
+    """A thread with a queue of jobs, in which accounts take turns.
+
+    At most `at_once` that wait together are taken together.
+    """
+
+    def __init__(self, name: str, at_once: int) -> None:
+        self._name = name
+        self._at_once = at_once
+        self._sent: queue.SimpleQueue[tuple[str, _Job] | None] = queue.SimpleQueue()
+        self._waiting: FairLine[_Job] = FairLine()  # filled and emptied by the thread alone
+        self._closing = False
+        self._loop: asyncio.AbstractEventLoop
+        self._closed: asyncio.Future[None]
+        self._thread: threading.Thread | None = None
+
+    def waiting(self) -> int:
+        """Tell how many jobs nobody has begun with."""
+        return self._sent.qsize() + len(self._waiting)
+
+    async def open(
+        self, connect: Callable[[], Database], do: Callable[[Database, list[_Job]], None]
+    ) -> None:
+        """Connect; `do` is what is done with jobs, and raises nothing.
+
+        Raises:
+            StoreError: The file cannot be used.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._closed, opened = self._loop.create_future(), self._loop.create_future()
+        serve = partial(self._serve, connect, do, opened)
+        thread = threading.Thread(target=serve, name=self._name)
+        thread.start()
+        try:
+            await asyncio.shield(opened)
+        except StoreError:
+            thread.join()  # at once: that was its last step
+            raise
+        self._thread = thread
+
+    async def close(self) -> None:
+        """Finish what was sent, then close. Idempotent."""
+        if self._thread is None:
+            return
+        thread, self._thread = self._thread, None
+        self._sent.put(None)
+        await asyncio.shield(self._closed)
+        thread.join()  # at once: that was its last step
+
+    def send(self, function: Callable[[Database], _T]) -> "asyncio.Future[_T]":
+        """Have something done; the future is the caller's alone, and not to be cancelled.
+
+        Raises:
+            StoreError: The database is not open.
+        """
+        if self._thread is None:
+            raise StoreError("the database is not open")
+        future: asyncio.Future[_T] = self._loop.create_future()
+        self._sent.put((_account.get(), _Job(function, future)))
+        return future
+
+    def _serve(
+        self,
+        connect: Callable[[], Database],
+        do: Callable[[Database, list[_Job]], None],
+        opened: "asyncio.Future[None]",
+    ) -> None:
+        try:
+            db = connect()
+        except StoreError as error:
+            self._loop.call_soon_threadsafe(opened.set_exception, error)
+            return
+        self._loop.call_soon_threadsafe(opened.set_result, None)
+        try:
+            while batch := self._next_batch():
+                do(db, batch)
+                # One wake-up of the loop for all of them.
+                self._loop.call_soon_threadsafe(_resolve, batch)
+        finally:
+            db.close()
+            self._loop.call_soon_threadsafe(self._closed.set_result, None)
+
+    def _next_batch(self) -> list[_Job]:
+        """Wait for jobs and take those whose turn it is; none once all is done and closed."""
+        while not self._sent.empty() or not (self._waiting or self._closing):
+            match self._sent.get():
+                case None:
+                    self._closing = True
+                case account, job:
+                    self._waiting.join(account, job)
+        count = min(self._at_once, len(self._waiting))
+        return [self._waiting.pop() for _ in range(count)]
+
+
+class Store:
+    """The threads, and what is sent to them."""
+
+    def __init__(self, path: Path, metrics: StoreMetrics | None = None) -> None:
+        """Name the file; nothing is opened before `open`."""
+        self._path = path
+        self._metrics = metrics or StoreMetrics()
+        self._writer = _Thread("store", MAX_BATCH)
+        self._looker = _Thread("store looks", MAX_BATCH)
+        self._reader = _Thread("store reader", 1)
+        self._metrics.follow(path, self._writer.waiting)
+
+    async def open(self) -> None:
+        """Open, check and migrate the database, making it when it is missing.
+
+        Raises:
+            StoreError: The file cannot be used.
+        """
+        commit = partial(_commit, metrics=self._metrics)
+        await self._writer.open(partial(_open, _connect, self._path), commit)
+        try:
+            for thread in (self._looker, self._reader):
+                await thread.open(partial(_open, _connect_reader, self._path), _look)
+        except StoreError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Finish what was sent, then close. Idempotent."""
+        for thread in (self._writer, self._looker, self._reader):
+            await thread.close()
+
+    async def run(
+        self, transaction: Callable[[Database], _T], then: Callable[[_T], None] | None = None
+    ) -> _T:
+        """Run one transaction and return what it returned, after the COMMIT.
+
+        `then` is called with it even when the task that sent the transaction is cancelled.
+
+        Raises:
+            StoreError: The database failed, or is not open; nothing was changed.
+        """
+        committed = self._writer.send(transaction)
+        if then is not None:
+            committed.add_done_callback(partial(_go_on, then))
+        with self._metrics.transaction_seconds.time():
+            return await asyncio.shield(committed)
+
+    async def look(self, at: Callable[[Database], _T]) -> _T:
+        """Run SELECTs of a few rows beside the transactions, and return what was made of them.
+
+        They see, as of one moment, what every transaction wrote that resolved before this call.
+
+        Raises:
+            StoreError: The database failed, or is not open.
+        """
+        with self._metrics.look_seconds.time():
+            return await asyncio.shield(self._looker.send(at))
+
+    async def read(self, sql: str, values: Sequence[Any], make: Callable[[Any], _T]) -> list[_T]:
+        """Run one SELECT beside the transactions, holding up none, and make something of each row.
+
+        It sees what every transaction wrote that resolved before this call.
+
+        Raises:
+            StoreError: The database failed, or is not open.
+        """
+        return await self.read_as_one(
+            lambda db: [make(row) for row in db.execute(sql, values)],
+        )
+
+    async def read_as_one(self, at: Callable[[Database], _T]) -> _T:
+        """Run long SELECTs as `read` does, all as of one moment.
+
+        Raises:
+            StoreError: The database failed, or is not open.
+        """
+        with self._metrics.read_seconds.time():
+            return await asyncio.shield(self._reader.send(at))
+
+
+def _go_on(then: Callable[[_T], None], committed: "asyncio.Future[_T]") -> None:
+    if not committed.cancelled() and committed.exception() is None:
+        then(committed.result())
+
+
+def _resolve(batch: list[_Job]) -> None:
+    for job in batch:
+        job.resolve()
+
+
+def _look(db: Database, batch: list[_Job]) -> None:
+    try:
+        db.execute("BEGIN")  # what looks more than once sees one moment
+        for job in batch:
+            with suppress(Exception):  # it is kept
+                job.run(db)
+        db.commit()
+    except sqlite3.Error as error:
+        _fail(batch, error)
+        db.rollback()
+
+
+def _fail(batch: list[_Job], failure: BaseException) -> None:
+    for job in batch:
+        job.failure = failure
+
+
+def _commit(db: Database, batch: list[_Job], *, metrics: StoreMetrics) -> None:
+    metrics.commit_size.observe(len(batch))
+    try:
+        with metrics.commit_seconds.time():
+            db.execute("BEGIN IMMEDIATE")
+            for job in batch:
+                _run_in_savepoint(db, job)
+            db.commit()
+    except Exception as error:  # noqa: BLE001  # every future must learn of it
+        _log.exception("cannot commit transactions", count=len(batch))
+        metrics.commit_failures.inc()
+        _fail(batch, error)
+        db.rollback()
+
+
+def _run_in_savepoint(db: Database, job: _Job) -> None:
+    db.execute("SAVEPOINT job")
+    try:
+        job.run(db)
+    except Exception:
+        if not db.conn.in_transaction:  # the failure ended the whole transaction
+            raise
+        db.execute("ROLLBACK TO job")
+        _log.debug("a transaction failed and was undone", exc_info=True)
+    db.execute("RELEASE job")
+
+
+def _open(connect: Callable[[Path], Database], path: Path) -> Database:
+    try:
+        return connect(path)
+    except (OSError, sqlite3.Error, StoreError) as error:
+        raise StoreError(f"cannot open {path}: because {error}") from error
+
+
+def _connect(path: Path) -> Database:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # SQLite gives -wal and -shm the mode of the database: set it before the first byte.
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT)
+    try:
+        db = Database(connection)
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+        _check_integrity(connection)
+        migrate(db)
+    except BaseException:
+        connection.close()
+        raise
+    return db
+
+
+def _connect_reader(path: Path) -> Database:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT)
+    connection.execute("PRAGMA query_only=ON")
+    return Database(connection)
+
+
+def _check_integrity(connection: sqlite3.Connection) -> None:
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise StoreError(f"it is damaged: {found}")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who makes a change: a token's id, and the address that its request came from.
+
+    A part of the product is named by itself or by its agent, and comes from nowhere.
+    """
+
+    name: str
+    address: str = ""
+
+
+ITSELF = Actor("controlplane")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the audit: who did what to what."""
+
+    time_ms: int
+    kind: str
+    account: str
+    actor: Actor
+    object: str
+
+
+def record_event(db: Database, event: Event, data: Mapping[str, Any] | None = None) -> None:
+    """Append to the audit, within the transaction that makes the change."""
+    db.execute(
+        "INSERT INTO event(time_ms, kind, account, actor, address, object, data)"
+        " VALUES (?,?,?,?,?,?,?)",
+        (
+            event.time_ms,
+            event.kind,
+            event.account,
+            event.actor.name,
+            event.actor.address,
+            event.object,
+            json.dumps(data or {}),
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Transactions, one module per group of tables."""

@@ -1,0 +1,164 @@
+"""Accounts as operators see and change them, in the database."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlite_utils import Database
+
+from controlplane.domain.quotas import Quota, Usage
+from controlplane.domain.tokens import NewToken
+from controlplane.storage.engine.store import Actor, Event, Store, record_event
+from controlplane.storage.tables.accounts import GOOD, create_account, has_account
+from controlplane.storage.tables.quota_use import POOLS
+from controlplane.storage.tables.session_removal import PORTION, remove_sessions
+from controlplane.storage.tables.tokens import remove_tokens
+
+_OF_AN_ACCOUNT = ("session", "warm_pool", "tag", "application", "token")
+"""Tables whose rows go with their account, each before those that it refers to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account, what it may hold and what its live sessions hold."""
+
+    name: str
+    created_ms: int
+    quota: Quota
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRemoved:
+    """The account is gone, and these of its tokens are good no more."""
+
+    token_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AccountInUse:
+    """A session of the account lives, or is about to."""
+
+
+Removal = AccountRemoved | AccountInUse | None
+
+
+class AccountAdminStore:
+    """Transactions on whole accounts."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def all(self) -> list[Account]:
+        """Read all accounts by name."""
+        sql = (
+            "SELECT name, account.created_ms, quota_sessions, quota_nano_cpus, quota_memory_bytes,"  # noqa: S608
+            " count(id), coalesce(sum(nano_cpus), 0), coalesce(sum(memory_bytes), 0),"
+            f" (SELECT nano_cpus FROM ({POOLS}account.name)),"
+            f" (SELECT memory_bytes FROM ({POOLS}account.name))"
+            " FROM account LEFT JOIN session ON session.account = name AND ended_ms IS NULL"
+            " WHERE removed_ms IS NULL GROUP BY name ORDER BY name"
+        )
+        return await self._store.read(sql, (), _account)
+
+    async def create(
+        self, name: str, quota: Quota, token: NewToken, actor: Actor, now_ms: int
+    ) -> bool:
+        """Make an account with its first token; False when the name is taken.
+
+        What is left of a removed account of the name goes first.
+        """
+        await self._clear(name)
+        return await self._store.run(
+            lambda db: create_account(db, name, token, actor, now_ms, quota=quota)
+        )
+
+    async def replace_quota(self, name: str, quota: Quota, actor: Actor, now_ms: int) -> bool:
+        """Set what an account may hold from its next start on; False when there is none."""
+
+        def transaction(db: Database) -> bool:
+            changed = db.execute(
+                "UPDATE account SET quota_sessions=?, quota_nano_cpus=?, quota_memory_bytes=?"
+                " WHERE name=? AND removed_ms IS NULL",
+                (quota.sessions, quota.nano_cpus, quota.memory_bytes, name),
+            )
+            if changed.rowcount:
+                event = Event(now_ms, "account.changed", name, actor, name)
+                record_event(db, event, {"quota": asdict(quota)})
+            return changed.rowcount > 0
+
+        return await self._store.run(transaction)
+
+    async def remove(
+        self, name: str, actor: Actor, now_ms: int, then: Callable[[Removal], None]
+    ) -> Removal:
+        """Remove an account and all that is its own, but for its lines in the audit.
+
+        It is gone for everybody at once; what was its own follows in portions, so that others
+        have their turn. When that breaks off, `finish_removals` goes on.
+
+        None when there is no such account. `then` is told the outcome once it is so, even when
+        the caller is gone.
+        """
+        removal = await self._store.run(lambda db: _remove(db, name, actor, now_ms), then)
+        if isinstance(removal, AccountRemoved):
+            await self._clear(name)
+        return removal
+
+    async def finish_removals(self, before_ms: int) -> None:
+        """Remove what is left of accounts that were removed before a time."""
+        sql = "SELECT name FROM account WHERE removed_ms <= ?"
+        for name in await self._store.read(sql, (before_ms,), lambda row: str(row[0])):
+            await self._clear(name)
+
+    async def _clear(self, name: str) -> None:
+        while await self._store.run(lambda db: _clear_portion(db, name)):
+            pass
+
+
+def _account(row: tuple[Any, ...]) -> Account:
+    return Account(
+        row[0], row[1], Quota(*row[2:5]), Usage(row[5], row[6] + row[8], row[7] + row[9])
+    )
+
+
+def _remove(db: Database, name: str, actor: Actor, now_ms: int) -> Removal:
+    if not has_account(db, name):
+        return None
+    # A start under way holds a row: what is counted here cannot come to run later.
+    live = "SELECT 1 FROM session WHERE account=? AND ended_ms IS NULL LIMIT 1"
+    if db.execute(live, (name,)).fetchone():
+        return AccountInUse()
+    ended = db.execute(
+        f"UPDATE token SET revoked_ms=?2 WHERE account=?1 AND {GOOD} RETURNING id",  # noqa: S608
+        (name, now_ms),
+    ).fetchall()
+    db.execute("UPDATE account SET removed_ms=? WHERE name=?", (now_ms, name))
+    event = Event(now_ms, "account.removed", name, actor, name)
+    record_event(db, event, {"tokens": len(ended)})
+    return AccountRemoved(tuple(token_id for (token_id,) in ended))
+
+
+def _clear_portion(db: Database, name: str) -> bool:
+    """Remove a portion of what a removed account left, and at last its row; False after that.
+
+    Each portion begins with the first table again: a call that was let in before the removal may
+    have added to it.
+    """
+    removed = "SELECT 1 FROM account WHERE name=? AND removed_ms IS NOT NULL"
+    if not db.execute(removed, (name,)).fetchone():
+        return False
+    if any(_remove_rows(db, table, name) for table in _OF_AN_ACCOUNT):
+        return True
+    db.execute("DELETE FROM account WHERE name=?", (name,))
+    return False
+
+
+def _remove_rows(db: Database, table: str, account: str) -> int:
+    if table == "session":
+        return remove_sessions(db, "account = ?", account)
+    if table == "token":
+        return remove_tokens(db, "account = ?1", account)
+    chosen = f"SELECT rowid FROM {table} WHERE account=? LIMIT ?"  # noqa: S608
+    sql = f"DELETE FROM {table} WHERE rowid IN ({chosen})"  # noqa: S608
+    return db.execute(sql, (account, PORTION)).rowcount

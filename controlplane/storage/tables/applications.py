@@ -1,0 +1,262 @@
+"""Applications in the database. Their tags are `tag_store.py`."""
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import asdict, dataclass
+
+from sqlite_utils import Database
+
+from controlplane.domain.contract import NetworkMode, PortRequest, Protocol, Resources
+from controlplane.storage.engine.store import Actor, Event, Store, record_event
+from controlplane.storage.tables.accounts import AccountGone, has_account
+from controlplane.storage.tables.quota_use import bounded_pools
+from controlplane.storage.tables.tags import Tag, enabled_tags, withdraw_old_tags
+from controlplane.storage.tables.warm_pools import remove_pools_elsewhere
+
+MAX_APPLICATIONS = 1000
+"""Of one account."""
+
+PORTION = 20
+"""Applications of a list that are read at once."""
+
+_COLUMNS = (
+    "account, name, registry, repository, tag_keep, network_mode, node_pool, regions, limits,"
+    " reservation, ports, disk_bytes"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What an account runs: an image's repository and how a session of it is made.
+
+    `disk_bytes` is what a session may write, 0 for the limit of its host.
+    """
+
+    account: str
+    name: str
+    registry: str
+    repository: str
+    tag_keep: int
+    network_mode: NetworkMode
+    node_pool: str
+    regions: tuple[str, ...]
+    limits: Resources
+    reservation: Resources
+    ports: tuple[PortRequest, ...]
+    disk_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownReferences:
+    """Names in an application that no operator configured."""
+
+    registry: str | None
+    node_pool: str | None
+    regions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The application was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameTaken:
+    """The account has an application of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyApplications:
+    """The account has as many applications as it may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """The application is as was asked."""
+
+
+class ApplicationStore:
+    """Transactions on applications."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def create(
+        self, application: Application, actor: Actor, now_ms: int
+    ) -> Created | NameTaken | TooManyApplications | UnknownReferences | AccountGone:
+        """Make an application if its name is free and everything that it names is known."""
+        return await self._store.run(lambda db: _create(db, application, actor, now_ms))
+
+    async def unknown_references(self, application: Application) -> UnknownReferences | None:
+        """Read which names in an application no operator configured; None when all are known."""
+        return await self._store.run(lambda db: _unknown(db, application))
+
+    async def get(self, account: str, name: str) -> Application | None:
+        """Read one application of an account."""
+        return await self._store.look(lambda db: _read(db, account, name))
+
+    async def tagged(self, account: str, name: str) -> tuple[Application, tuple[Tag, ...]] | None:
+        """Read one application of an account, and its enabled tags, highest priority first."""
+
+        def look(db: Database) -> tuple[Application, tuple[Tag, ...]] | None:
+            application = _read(db, account, name)
+            return None if application is None else (application, enabled_tags(db, account, name))
+
+        return await self._store.look(look)
+
+    async def edit(
+        self,
+        key: tuple[str, str],
+        change: Callable[[Application], Application],
+        actor: Actor,
+        now_ms: int,
+        then: Callable[[object], None],
+    ) -> Edited | UnknownReferences | None:
+        """Change the application of an account and name, if all that it names then is known.
+
+        `change` is pure and runs within the transaction; what it raises leaves everything as it
+        was and is raised here. None when there is no such application. `then` is called after the
+        commit, even when the caller is gone.
+        """
+        return await self._store.run(lambda db: _edit(db, key, change, actor, now_ms), then)
+
+    async def all_of(self, account: str) -> AsyncGenerator[list[Application], None]:
+        """Read all applications of an account by name, at most PORTION at a time."""
+        sql = (
+            f"SELECT {_COLUMNS} FROM application"  # noqa: S608
+            " WHERE account=? AND name > ? ORDER BY name LIMIT ?"
+        )
+        after = ""
+        while True:
+            found = await self._store.read(sql, (account, after, PORTION), _application)
+            yield found
+            if len(found) < PORTION:
+                return
+            after = found[-1].name
+
+
+def all_applications(
+    db: Database, keys: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], Application]:
+    """Read applications by account and name, within a transaction; those that there are."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM application WHERE (account, name) IN"  # noqa: S608
+        " (SELECT value->>0, value->>1 FROM json_each(?))"
+    )
+    found = [_application(row) for row in db.execute(sql, (json.dumps(sorted(keys)),))]
+    return {(one.account, one.name): one for one in found}
+
+
+def _create(
+    db: Database, application: Application, actor: Actor, now_ms: int
+) -> Created | NameTaken | TooManyApplications | UnknownReferences | AccountGone:
+    if not has_account(db, application.account):
+        return AccountGone()
+    unknown = _unknown(db, application)
+    if unknown is not None:
+        return unknown
+    if _read(db, application.account, application.name) is not None:
+        return NameTaken()
+    sql = "SELECT count(*) FROM application WHERE account=?"
+    if db.execute(sql, (application.account,)).fetchone()[0] >= MAX_APPLICATIONS:
+        return TooManyApplications()
+    db.execute(
+        f"INSERT INTO application({_COLUMNS}, created_ms)"  # noqa: S608
+        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        (*_row(application), now_ms),
+    )
+    event = Event(now_ms, "application.created", application.account, actor, application.name)
+    record_event(db, event)
+    return Created()
+
+
+def _edit(
+    db: Database,
+    key: tuple[str, str],
+    change: Callable[[Application], Application],
+    actor: Actor,
+    now_ms: int,
+) -> Edited | UnknownReferences | None:
+    current = _read(db, *key)
+    if current is None:
+        return None
+    changed = change(current)
+    unknown = _unknown(db, changed)
+    if unknown is not None:
+        return unknown
+    fields = [name for name, value in asdict(changed).items() if value != asdict(current)[name]]
+    if fields:
+        with bounded_pools(db, key[0]):
+            db.execute(
+                f"UPDATE application SET ({_COLUMNS}) = (?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
+                " WHERE account=? AND name=?",
+                (*_row(changed), *key),
+            )
+            remove_pools_elsewhere(db, key, changed.regions, actor, now_ms)
+        event = Event(now_ms, "application.edited", key[0], actor, key[1])
+        record_event(db, event, {"fields": fields})
+        withdraw_old_tags(db, key, changed.tag_keep, actor, now_ms)
+    return Edited()
+
+
+def _read(db: Database, account: str, name: str) -> Application | None:
+    sql = f"SELECT {_COLUMNS} FROM application WHERE account=? AND name=?"  # noqa: S608
+    row = db.execute(sql, (account, name)).fetchone()
+    return _application(row) if row else None
+
+
+def _unknown(db: Database, application: Application) -> UnknownReferences | None:
+    unknown = UnknownReferences(
+        None if _known(db, "registry", application.registry) else application.registry,
+        None if _known(db, "node_pool", application.node_pool) else application.node_pool,
+        tuple(name for name in application.regions if not _known(db, "region", name)),
+    )
+    return None if unknown == UnknownReferences(None, None, ()) else unknown
+
+
+def _known(db: Database, table: str, name: str) -> bool:
+    sql = f"SELECT 1 FROM {table} WHERE name=?"  # noqa: S608  # one of three constants
+    return db.execute(sql, (name,)).fetchone() is not None
+
+
+def _row(application: Application) -> tuple[str | int, ...]:
+    """Give the values of `_COLUMNS`."""
+    return (
+        application.account,
+        application.name,
+        application.registry,
+        application.repository,
+        application.tag_keep,
+        application.network_mode,
+        application.node_pool,
+        json.dumps(application.regions),
+        json.dumps(asdict(application.limits)),
+        json.dumps(asdict(application.reservation)),
+        json.dumps([asdict(port) for port in application.ports]),
+        application.disk_bytes,
+    )
+
+
+def _application(
+    row: tuple[str, str, str, str, int, str, str, str, str, str, str, int],
+) -> Application:
+    account, name, registry, repository, tag_keep, network_mode, node_pool = row[:7]
+    regions, limits, reservation, ports = (json.loads(text) for text in row[7:11])
+    return Application(
+        account,
+        name,
+        registry,
+        repository,
+        tag_keep,
+        NetworkMode(network_mode),
+        node_pool,
+        tuple(regions),
+        Resources(**limits),
+        Resources(**reservation),
+        tuple(_port(port) for port in ports),
+        row[11],
+    )
+
+
+def _port(fields: dict[str, object]) -> PortRequest:
+    return PortRequest(**{**fields, "protocol": Protocol(fields["protocol"])})  # type: ignore[arg-type]

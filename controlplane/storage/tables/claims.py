@@ -1,0 +1,178 @@
+"""Claims of standbys in the database: committed before the call, and kept to be made again."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from sqlite_utils import Database
+
+from controlplane.domain.contract import Claim, Identity
+from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
+from controlplane.storage.tables.session_ends import abandon_attempt
+from controlplane.storage.tables.sessions import Attempt
+
+IN_USE = (
+    "SELECT 1 FROM session WHERE account=?1 AND id=?2"
+    " UNION ALL SELECT 1 FROM session WHERE account=?1 AND alias=?2"
+    " UNION ALL SELECT 1 FROM session WHERE internal_id=?2"
+    " UNION ALL SELECT 1 FROM abandoned WHERE internal_id=?2 LIMIT 1"
+)
+"""Finds whether an account has such a name; an OR in it would look at all of its sessions."""
+
+MakeTicket = Callable[[str, str, Identity], bytes]
+"""Makes the ticket of a session on the host of an agent, by its internal id and identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guise:
+    """What a claim changes of the row: its id, and what the pool says in the caller's place."""
+
+    id: str
+    tag: str
+    labels: Mapping[str, str]
+
+
+class Begun(Enum):
+    """Whether a claim is a session's attempt."""
+
+    YES = auto()
+    NAME_TAKEN = auto()
+    """The standby's id is a name of something else: it can be nobody's session."""
+    NO = auto()
+    """This session cannot take it, as it is to be stopped, or its agent was removed or revoked."""
+
+
+class ClaimStore:
+    """Transactions on claims."""
+
+    def __init__(self, store: Store, make_ticket: MakeTicket) -> None:
+        self._store = store
+        self._make_ticket = make_ticket
+
+    async def begin(
+        self,
+        key: tuple[str, str],
+        attempt: Attempt,
+        claim: Claim,
+        now_ms: int,
+        *,
+        first_of: Actor | None,
+    ) -> Begun:
+        """Commit a claim as the attempt of a session before its call.
+
+        The session has the identity of the claim from now on. Its alias is the standby's id where
+        that is another, else the id that it had. `first_of` is who started the session, given
+        until the audit has it.
+        """
+        return await self._store.run(
+            lambda db: _begin(db, key, attempt, claim, first_of=first_of, now_ms=now_ms)
+        )
+
+    async def end(
+        self,
+        key: tuple[str, str],
+        attempt: Attempt,
+        before: Guise,
+        now_ms: int,
+        *,
+        abandon: bool,
+    ) -> None:
+        """Take a failed claim off its session, which is again what it was `before`.
+
+        `abandon` writes it to the ledger: something may have come of it. A session that loses the
+        id that it had of the standby leaves the audit under that id.
+        """
+
+        def transaction(db: Database) -> None:
+            account, session_id = key
+            if abandon:
+                abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
+            renamed = before.id != session_id
+            if renamed:  # nobody was told of it; who joined it all the same has joined nothing
+                sql = "DELETE FROM player WHERE account=? AND session=?"
+                db.execute(sql, key)
+            undone = db.execute(
+                "UPDATE session SET id=?, alias=NULL, tag=?, labels=?, claim=NULL, host='',"
+                " internal_id=NULL, agent=NULL, player_count=player_count * ?"
+                " WHERE account=? AND id=? AND internal_id=?",
+                (
+                    *(before.id, before.tag, json.dumps(dict(before.labels)), not renamed),
+                    *(account, session_id, attempt.internal_id),
+                ),
+            )
+            if renamed and undone.rowcount:
+                event = Event(now_ms, "session.not_started", account, ITSELF, session_id)
+                record_event(db, event, {"why": "the standby was not to be had"})
+
+        await self._store.run(transaction)
+
+    async def held(self, agent: str, internal_id: str) -> Claim | None:
+        """Read the claim of a standby that a live session holds, to make it again."""
+
+        def transaction(db: Database) -> Claim | None:
+            row = db.execute(
+                "SELECT account, id, application, tag, location, labels, external_id, claim"
+                " FROM session WHERE internal_id=? AND agent=? AND ended_ms IS NULL"
+                " AND stop_requested_ms IS NULL AND claim IS NOT NULL",
+                (internal_id, agent),
+            ).fetchone()
+            if row is None:
+                return None
+            account, session_id, application, tag, location, labels, external_id, text = row
+            identity = Identity(
+                account=account,
+                session_id=session_id,
+                application=application,
+                tag=tag,
+                location=location,
+                labels=json.loads(labels),
+                external_id=external_id,
+            )
+            asked = json.loads(text)
+            return Claim(internal_id, identity, asked["ttl"], asked["request"], again=True)
+
+        claim = await self._store.run(transaction)
+        return claim and self.with_ticket(agent, claim)
+
+    def with_ticket(self, agent: str, claim: Claim) -> Claim:
+        """Give a claim its ticket for the host of an agent."""
+        ticket = self._make_ticket(agent, claim.internal_id, claim.identity)
+        return replace(claim, identity=replace(claim.identity, ticket=ticket))
+
+
+def _begin(
+    db: Database,
+    key: tuple[str, str],
+    attempt: Attempt,
+    claim: Claim,
+    *,
+    first_of: Actor | None,
+    now_ms: int,
+) -> Begun:
+    account, session_id = key
+    identity, standby = claim.identity, claim.internal_id
+    # The row that is to take the name has neither yet.
+    if db.execute(IN_USE, (account, standby)).fetchone():
+        return Begun.NAME_TAKEN
+    # Who joins an id that nobody was told of, between its reserving and this, keeps it there.
+    joined = "SELECT 1 FROM player WHERE account=? AND session=? LIMIT 1"
+    if session_id != identity.session_id and db.execute(joined, key).fetchone():
+        return Begun.NO
+    begun = db.execute(
+        "UPDATE session SET id=?, alias=?, internal_id=?, agent=?, host=?, tag=?, labels=?,"
+        " claim=? WHERE account=? AND id=? AND stop_requested_ms IS NULL"
+        " AND EXISTS (SELECT 1 FROM agent WHERE name=? AND removed_ms IS NULL"
+        " AND revoked_ms IS NULL)",
+        (
+            *(identity.session_id, session_id if identity.session_id == standby else standby),
+            *(standby, attempt.agent, attempt.host, identity.tag),
+            json.dumps(dict(identity.labels)),
+            json.dumps({"ttl": claim.ttl, "request": claim.request}),
+            *(account, session_id, attempt.agent),
+        ),
+    )
+    if begun.rowcount and first_of is not None:
+        event = Event(now_ms, "session.reserved", account, first_of, identity.session_id)
+        record_event(db, event)
+    return Begun.YES if begun.rowcount else Begun.NO

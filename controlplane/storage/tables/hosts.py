@@ -1,0 +1,111 @@
+"""What is kept of hosts beyond a restart: their drains, and when they were last heard."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from sqlite_utils import Database
+
+from controlplane.domain.contract import Drain
+from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
+from controlplane.storage.tables.session_ends import give_up_sessions
+
+
+@dataclass(frozen=True, slots=True)
+class NotTrusted:
+    """The agent was revoked: it is told nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOrder:
+    """What an operator wants of a host, and the newest revision that the host is known to have."""
+
+    agent: str
+    draining: bool
+    deadline_ms: int | None
+    known_revision: int
+
+
+DrainOutcome = Drain | NotTrusted | None
+"""What came of an order; None when there is no such agent."""
+
+
+class HostStore:
+    """Transactions on what is known of hosts."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def order_drain(
+        self, order: DrainOrder, actor: Actor, now_ms: int, then: Callable[[DrainOutcome], None]
+    ) -> DrainOutcome:
+        """Write an order under a new revision. `then` is told the outcome once it is so.
+
+        The revision is the wall time where that is higher than those before: so it is past those
+        that a database had which was lost, also of a host that is not heard now.
+        """
+        return await self._store.run(lambda db: _order_drain(db, order, actor, now_ms), then)
+
+    async def learn_drain(self, agent: str, drain: Drain) -> None:
+        """Write what a host says of its drain, unless there was a newer order."""
+        await self._store.run(
+            lambda db: db.execute(
+                "UPDATE agent SET drain_revision=?1, draining=?2, drain_deadline_ms=?3"
+                " WHERE name=?4 AND drain_revision<=?1",
+                (drain.revision, drain.draining, drain.deadline_ms, agent),
+            )
+        )
+
+    async def note_heard(self, agent: str, now_ms: int) -> None:
+        """Write that a host is not silent."""
+        await self._store.run(
+            lambda db: db.execute(
+                "UPDATE agent SET heard_ms=?, silent_ms=0, lost_ms=NULL WHERE name=?",
+                (now_ms, agent),
+            )
+        )
+
+    async def count_silence(self, agent: str, silent_ms: int) -> None:
+        """Write for how long a host has been silent."""
+        sql = "UPDATE agent SET silent_ms=? WHERE name=?"
+        await self._store.run(lambda db: db.execute(sql, (silent_ms, agent)))
+
+    async def lose(self, agent: str, starting: Collection[str], now_ms: int) -> None:
+        """Give up a silent host's sessions; the attempts in `starting` are their tasks' to settle.
+
+        Once it is back, what is left of them is stopped.
+        """
+
+        def transaction(db: Database) -> None:
+            lost = db.execute(
+                "UPDATE agent SET lost_ms=? WHERE name=? AND lost_ms IS NULL"
+                " AND removed_ms IS NULL AND revoked_ms IS NULL",
+                (now_ms, agent),
+            )
+            if lost.rowcount:
+                record_event(db, Event(now_ms, "agent.lost", "", ITSELF, agent))
+                give_up_sessions(db, agent, starting, now_ms)
+
+        await self._store.run(transaction)
+
+
+def _order_drain(db: Database, order: DrainOrder, actor: Actor, now_ms: int) -> DrainOutcome:
+    found = db.execute(
+        "SELECT drain_revision, revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL",
+        (order.agent,),
+    ).fetchone()
+    if found is None:
+        return None
+    revision, revoked_ms = found
+    if revoked_ms is not None:
+        return NotTrusted()
+    revision = max(revision + 1, order.known_revision + 1, now_ms)
+    db.execute(
+        "UPDATE agent SET drain_revision=?, draining=?, drain_deadline_ms=? WHERE name=?",
+        (revision, order.draining, order.deadline_ms, order.agent),
+    )
+    if order.draining:
+        event = Event(now_ms, "agent.drained", "", actor, order.agent)
+        record_event(db, event, {"deadline": order.deadline_ms})
+    else:
+        record_event(db, Event(now_ms, "agent.undrained", "", actor, order.agent))
+    return Drain(revision, order.draining, order.deadline_ms)

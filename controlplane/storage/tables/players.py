@@ -1,0 +1,200 @@
+"""Players in the database. A session that is forgotten takes its players with it."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlite_utils import Database
+
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.session_ids import own_id
+from controlplane.storage.tables.sessions import Session, read_session
+
+MAX_PLAYERS = 2000
+"""Of one session: every join answers with all of them."""
+
+MAX_PLAYERS_BYTES = 512 * 1024
+"""Of the ids of a session, and of a call, as JSON. MAX_PLAYERS ids of 256 ASCII characters fit."""
+
+_MAX_ID_BYTES = 256 * len(r"\ud83c\udfae") + len('"", ')
+"""Of one id as JSON."""
+
+FEW = 100
+"""Players that are read where others wait: some 0.1 ms. More are read beside those."""
+
+_LIVE = "SELECT id FROM session WHERE account=?1 AND ended_ms IS NULL"
+_JOINED = "SELECT sequence, player FROM player WHERE account=?1 AND session=?2"
+_IN_ORDER = f"{_JOINED} ORDER BY sequence"
+_NAMED = "player IN (SELECT value FROM json_each(?3))"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFull:
+    """So many players would be more than a session may have; none of them joined."""
+
+
+class _Joined(NamedTuple):
+    """The number of the last player of all, and the players of a call with theirs."""
+
+    last: int
+    named: list[tuple[int, str]]
+
+
+class PlayerStore:
+    """Transactions on the players of sessions."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def joined(self, account: str, session_id: str) -> list[str]:
+        """Read the players of a session in the order of joining."""
+        return await self._store.read(_IN_ORDER, (account, session_id), _player)
+
+    async def described(self, account: str, session_id: str) -> tuple[Session, list[str]] | None:
+        """Read a session by its id or alias, with its players in the order of joining.
+
+        Few players are those of the moment as of which the session is read.
+        """
+
+        def look(db: Database) -> tuple[Session, list[str] | None] | None:
+            session = read_session(db, account, session_id)
+            if session is None:
+                return None
+            return session, _few(db, account, session.id, session.player_count)
+
+        found = await self._store.look(look)
+        if found is None:
+            return None
+        session, players = found
+        return session, await self.joined(account, session.id) if players is None else players
+
+    async def join(
+        self, account: str, session_id: str, players: Sequence[str]
+    ) -> list[str] | SessionFull | None:
+        """Add players that are not joined yet; return all that are; None when nothing lives."""
+
+        def transaction(db: Database) -> _Joined | list[str] | SessionFull | None:
+            nonlocal session_id
+            session_id = own_id(db, account, session_id)
+            return _join(db, account, session_id, players)
+
+        added = await self._store.run(transaction)
+        if not isinstance(added, _Joined):
+            return added
+        # All of them are read beside the transactions. Who joined later is left out, and who of
+        # this call has left again stays in: the answer tells what the call made.
+        last, named = added
+        sql = f"{_JOINED} AND sequence <= ?3"
+        found = await self._store.read(sql, (account, session_id, last), _numbered)
+        return [player for _, player in sorted({*found, *named})]
+
+    async def leave(self, account: str, session_id: str, players: Sequence[str]) -> int | None:
+        """Remove players from a session; return how many are left; None when it is unknown."""
+
+        def transaction(db: Database) -> int | None:
+            name = own_id(db, account, session_id)
+            removed = db.execute(
+                "DELETE FROM player WHERE account=? AND session=?"
+                " AND player IN (SELECT value FROM json_each(?))",
+                (account, name, json.dumps(players)),
+            )
+            _count(db, account, name, -removed.rowcount)
+            return _left(db, account, [name])
+
+        return await self._store.run(transaction)
+
+    async def leave_all(self, account: str, players: Sequence[str]) -> int | None:
+        """Remove players from every live session; return how many are left in those they left.
+
+        None when no live session had any of them.
+        """
+
+        def transaction(db: Database) -> int | None:
+            rows = db.execute(
+                f"DELETE FROM player WHERE account=?1 AND session IN ({_LIVE})"  # noqa: S608
+                " AND player IN (SELECT value FROM json_each(?2)) RETURNING session",
+                (account, json.dumps(players)),
+            ).fetchall()
+            removed = Counter(session_id for (session_id,) in rows)
+            for session_id, count in removed.items():
+                _count(db, account, session_id, -count)
+            return _left(db, account, list(removed))
+
+        return await self._store.run(transaction)
+
+
+def _join(
+    db: Database, account: str, session_id: str, players: Sequence[str]
+) -> _Joined | list[str] | SessionFull | None:
+    """Add players, and return all that are joined where these are few."""
+    live = db.execute(
+        "SELECT player_count FROM session WHERE account=? AND id=? AND ended_ms IS NULL",
+        (account, session_id),
+    ).fetchone()
+    if live is None:
+        return None
+    values = (account, session_id, json.dumps(players))
+    before = db.execute(f"{_JOINED} AND {_NAMED}", values).fetchall()
+    new = len(set(players)) - len(before)
+    if new and not _have_room(db, account, session_id, live[0] + new, players):
+        return SessionFull()
+    inserted = db.execute(
+        "INSERT OR IGNORE INTO player(account, session, player)"
+        " SELECT ?1, ?2, value FROM json_each(?3) ORDER BY key",
+        values,
+    )
+    _count(db, account, session_id, inserted.rowcount)
+    few = _few(db, account, session_id, live[0] + inserted.rowcount)
+    if few is not None:
+        return few
+    named = [_numbered(row) for row in db.execute(f"{_JOINED} AND {_NAMED}", values)]
+    last = db.execute("SELECT max(sequence) FROM player").fetchone()[0]
+    return _Joined(int(last), named)
+
+
+def _have_room(
+    db: Database, account: str, session_id: str, count: int, players: Sequence[str]
+) -> bool:
+    """Return whether a session may have `count` players once these have joined it."""
+    if count > MAX_PLAYERS:
+        return False
+    if count * _MAX_ID_BYTES <= MAX_PLAYERS_BYTES:
+        return True
+    joined = [_player(row) for row in db.execute(_IN_ORDER, (account, session_id))]
+    return len(json.dumps(list({*joined, *players}))) <= MAX_PLAYERS_BYTES
+
+
+def _few(db: Database, account: str, session_id: str, count: int) -> list[str] | None:
+    """Read `count` players in the order of joining; None where they are not few."""
+    if count > FEW:
+        return None
+    return [_player(row) for row in db.execute(_IN_ORDER, (account, session_id))] if count else []
+
+
+def _player(row: tuple[int, str]) -> str:
+    return row[1]
+
+
+def _numbered(row: tuple[int, str]) -> tuple[int, str]:
+    return row[0], row[1]
+
+
+def _left(db: Database, account: str, session_ids: Sequence[str]) -> int | None:
+    """Sum up the players of sessions; None when none is known."""
+    sql = (
+        "SELECT sum(player_count) FROM session"
+        " WHERE account=? AND id IN (SELECT value FROM json_each(?))"
+    )
+    row = db.execute(sql, (account, json.dumps(session_ids))).fetchone()
+    return None if row[0] is None else int(row[0])
+
+
+def _count(db: Database, account: str, session_id: str, change: int) -> None:
+    """Add to the number of players of a session; no audit line, since games call all the time."""
+    if change:
+        db.execute(
+            "UPDATE session SET player_count = player_count + ? WHERE account=? AND id=?",
+            (change, account, session_id),
+        )

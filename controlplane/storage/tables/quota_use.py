@@ -1,0 +1,69 @@
+"""What an account holds of its quota, within a transaction: live sessions, and warm pools by size.
+
+A claimed standby is replaced at once, so a pool always holds its whole size, in addition to the
+sessions that came of it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlite_utils import Database
+
+from controlplane.domain.errors import QuotaExceededError
+from controlplane.domain.quotas import Quota, Usage, exceeded_limit
+
+_SESSIONS = (
+    "SELECT count(*), coalesce(sum(nano_cpus), 0), coalesce(sum(memory_bytes), 0)"
+    " FROM session WHERE account=? AND ended_ms IS NULL"
+)
+POOLS = (
+    "SELECT coalesce(sum(size * (reservation->>'nano_cpus')), 0) AS nano_cpus,"
+    " coalesce(sum(size * (reservation->>'memory_bytes')), 0) AS memory_bytes"
+    " FROM warm_pool JOIN application ON application.account = warm_pool.account"
+    " AND application.name = warm_pool.application WHERE enabled AND warm_pool.account="
+)
+"""What the pools of an account hold; the account follows."""
+
+
+def quota_of(db: Database, account: str) -> Quota | None:
+    """Read the quota of an account; None when there is no such account."""
+    row = db.execute(
+        "SELECT quota_sessions, quota_nano_cpus, quota_memory_bytes FROM account"
+        " WHERE name=? AND removed_ms IS NULL",
+        (account,),
+    ).fetchone()
+    return None if row is None else Quota(*row)
+
+
+def passed_limit(db: Database, account: str, quota: Quota) -> str | None:
+    """Name the first limit that is below what the account holds, None when there is none."""
+    if quota.unlimited:
+        return None
+    sessions, *held = db.execute(_SESSIONS, (account,)).fetchone()
+    if quota.limits_resources:
+        pools = db.execute(f"{POOLS}?", (account,)).fetchone()
+        held = [one + other for one, other in zip(held, pools, strict=True)]
+    return exceeded_limit(quota, Usage(sessions, *held))
+
+
+@contextmanager
+def bounded_pools(db: Database, account: str) -> Iterator[None]:
+    """Let what is done within not have the pools of an account hold more than its quota allows.
+
+    Raises:
+        QuotaExceededError: They would hold more of something than before, and it does not fit.
+    """
+    quota = quota_of(db, account)
+    if quota is None or not quota.limits_resources:
+        yield
+        return
+    cpus, memory = db.execute(f"{POOLS}?", (account,)).fetchone()
+    yield
+    new_cpus, new_memory = db.execute(f"{POOLS}?", (account,)).fetchone()
+    grown = Quota(
+        nano_cpus=quota.nano_cpus if new_cpus > cpus else None,
+        memory_bytes=quota.memory_bytes if new_memory > memory else None,
+    )
+    limit = passed_limit(db, account, grown)
+    if limit is not None:
+        raise QuotaExceededError(limit, "keep the warm pool")

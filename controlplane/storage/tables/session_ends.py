@@ -1,0 +1,92 @@
+"""Ends of sessions that no host reports, within a transaction."""
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlite_utils import Database
+
+from controlplane.domain.contract import EndReason, State
+from controlplane.storage.engine.store import ITSELF, Actor, Event, record_event
+
+
+def end_session(
+    db: Database, agent: str, internal_id: str, *, state: State, reason: EndReason, now_ms: int
+) -> None:
+    """End a session of an agent. Idempotent."""
+    row = db.execute(
+        "UPDATE session SET state=?, ended_ms=?, end_reason=?, claim=NULL"
+        " WHERE internal_id=? AND agent=?"
+        " AND ended_ms IS NULL RETURNING account, id",
+        (state, now_ms, reason, internal_id, agent),
+    ).fetchone()
+    if row is not None:
+        record(db, "session.ended", ITSELF, row, now_ms, reason=reason)
+
+
+def end_missing(db: Database, agent: str, internal_id: str, now_ms: int) -> None:
+    """End a session that its host no longer has; one that never ran is freed instead."""
+    row = db.execute(
+        "SELECT account, id FROM session WHERE internal_id=? AND agent=? AND NOT confirmed",
+        (internal_id, agent),
+    ).fetchone()
+    if row is None:
+        reason = EndReason.ENGINE_ERROR
+        end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now_ms=now_ms)
+        return
+    # A start whose control plane died before the answer: should it still come, it is stopped.
+    abandon_attempt(db, agent, internal_id, now_ms)
+    db.execute("DELETE FROM session WHERE internal_id=?", (internal_id,))
+    record(db, "session.not_started", ITSELF, row, now_ms)
+
+
+def lose_sessions(db: Database, agent: str, now_ms: int) -> None:
+    """End what runs on a host that nobody will ask again.
+
+    A start under way there is its task's to settle.
+    """
+    live = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL AND confirmed"
+    for (internal_id,) in db.execute(live, (agent,)).fetchall():
+        reason = EndReason.HOST_LOST
+        end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now_ms=now_ms)
+    db.execute(
+        "UPDATE abandoned SET stopped_ms=? WHERE agent=? AND stopped_ms IS NULL", (now_ms, agent)
+    )
+
+
+def give_up_sessions(db: Database, agent: str, starting: Collection[str], now_ms: int) -> None:
+    """End what runs on a host that is silent, and have it stopped should the host come back.
+
+    The attempts in `starting` are left to the tasks that make them.
+    """
+    live = "SELECT internal_id, confirmed FROM session WHERE agent=? AND ended_ms IS NULL"
+    for internal_id, confirmed in db.execute(live, (agent,)).fetchall():
+        if internal_id in starting:
+            continue
+        if confirmed:
+            abandon_attempt(db, agent, internal_id, now_ms)
+            reason = EndReason.HOST_LOST
+            end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now_ms=now_ms)
+        else:
+            end_missing(db, agent, internal_id, now_ms)
+
+
+def drop_starts(db: Database, agent: str, now_ms: int) -> None:
+    """Free the starts on a host that no task makes any more."""
+    begun = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL AND NOT confirmed"
+    for (internal_id,) in db.execute(begun, (agent,)).fetchall():
+        end_missing(db, agent, internal_id, now_ms)
+
+
+def abandon_attempt(db: Database, agent: str, internal_id: str, now_ms: int) -> None:
+    """Write to the ledger that whatever comes of an attempt is to be stopped. Idempotent."""
+    db.execute(
+        "INSERT OR IGNORE INTO abandoned(internal_id, agent, created_ms) VALUES (?,?,?)",
+        (internal_id, agent, now_ms),
+    )
+
+
+def record(
+    db: Database, kind: str, actor: Actor, key: tuple[str, str], now_ms: int, **data: Any
+) -> None:
+    """Append what became of the session of this account and id to the audit."""
+    record_event(db, Event(now_ms, kind, key[0], actor, key[1]), data)

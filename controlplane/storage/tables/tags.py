@@ -1,0 +1,128 @@
+"""The tags of applications in the database, and the images that they stand for."""
+
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from sqlite_utils import Database
+
+from controlplane.domain.errors import ConflictError
+from controlplane.storage.engine.store import Actor, Event, Store, record_event
+
+MAX_ENABLED_TAGS = 1000
+"""Of an account: a host may have to keep as many images of it."""
+
+_WANTED = (
+    "SELECT tag.image FROM tag JOIN application ON application.account = tag.account"
+    " AND application.name = tag.application WHERE tag.enabled AND node_pool = ?1"
+    " AND EXISTS (SELECT 1 FROM json_each(regions) WHERE json_each.value = ?2)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """An enabled tag; `image` is the reference by digest that agents are given."""
+
+    name: str
+    digest: str
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostImages:
+    """What a host shall have, and what it has of us and need not have any more."""
+
+    wanted: frozenset[str]
+    surplus: frozenset[str]
+
+
+class TagStore:
+    """Transactions on tags."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def enable(
+        self,
+        key: tuple[str, str],
+        tag: Tag,
+        actor: Actor,
+        now_ms: int,
+        then: Callable[[bool], None],
+    ) -> bool:
+        """Make a tag of an account's application the newest; older ones may be withdrawn.
+
+        It gets the digest that it has now. False when the application is gone, or has its images
+        elsewhere than `tag` says by now. `then` is called with the outcome after the commit, even
+        when the caller is gone.
+
+        Raises:
+            ConflictError: The account would have more than MAX_ENABLED_TAGS enabled tags.
+        """
+        return await self._store.run(lambda db: _enable(db, key, tag, actor, now_ms), then)
+
+    async def images_of(self, region: str, node_pool: str, present: Collection[str]) -> HostImages:
+        """Compare the images on a host of a region and node pool with the enabled tags.
+
+        Surplus is only what once stood for a tag: what else is on a host is nobody's business.
+        """
+
+        def transaction(db: Database) -> HostImages:
+            wanted = frozenset(row[0] for row in db.execute(_WANTED, (node_pool, region)))
+            known = db.execute(
+                "SELECT reference FROM image WHERE reference IN (SELECT value FROM json_each(?))",
+                (json.dumps(sorted(present)),),
+            )
+            return HostImages(wanted, frozenset(row[0] for row in known) - wanted)
+
+        return await self._store.run(transaction)
+
+
+def enabled_tags(db: Database, account: str, application: str) -> tuple[Tag, ...]:
+    """Read the enabled tags of an application within a transaction, highest priority first."""
+    sql = (
+        "SELECT name, digest, image FROM tag WHERE account=? AND application=?"
+        " AND enabled ORDER BY priority DESC"
+    )
+    return tuple(Tag(*row) for row in db.execute(sql, (account, application)))
+
+
+def withdraw_old_tags(
+    db: Database, key: tuple[str, str], keep: int, actor: Actor, now_ms: int
+) -> None:
+    """Withdraw all but the newest tags of an application, within the caller's transaction."""
+    withdrawn = db.execute(
+        "UPDATE tag SET enabled=0 WHERE account=?1 AND application=?2 AND enabled AND name NOT IN"
+        " (SELECT name FROM tag WHERE account=?1 AND application=?2 AND enabled"
+        " ORDER BY priority DESC LIMIT ?3) RETURNING name",
+        (*key, keep),
+    ).fetchall()
+    for (name,) in withdrawn:
+        event = Event(now_ms, "tag.withdrawn", key[0], actor, f"{key[1]}:{name}")
+        record_event(db, event, {"tagKeep": keep})
+
+
+def _enable(db: Database, key: tuple[str, str], tag: Tag, actor: Actor, now_ms: int) -> bool:
+    sql = (
+        "SELECT tag_keep FROM application JOIN registry ON registry.name = application.registry"
+        " WHERE account=? AND application.name=? AND address || '/' || repository || '@' || ? = ?"
+    )
+    application = db.execute(sql, (*key, tag.digest, tag.image)).fetchone()
+    if application is None:
+        return False
+    db.execute(
+        "INSERT INTO tag(account, application, name, digest, image, priority, enabled)"
+        " VALUES (?1,?2,?3,?4,?5,(SELECT coalesce(max(priority), 0) + 1 FROM tag"
+        " WHERE account=?1 AND application=?2),1) ON CONFLICT DO UPDATE SET"
+        " digest=excluded.digest, image=excluded.image, priority=excluded.priority, enabled=1",
+        (*key, tag.name, tag.digest, tag.image),
+    )
+    db.execute("INSERT OR IGNORE INTO image(reference) VALUES (?)", (tag.image,))
+    event = Event(now_ms, "tag.enabled", key[0], actor, f"{key[1]}:{tag.name}")
+    record_event(db, event, {"digest": tag.digest})
+    withdraw_old_tags(db, key, application[0], actor, now_ms)
+    sql = "SELECT count(*) FROM tag WHERE account=? AND enabled"
+    if db.execute(sql, (key[0],)).fetchone()[0] > MAX_ENABLED_TAGS:
+        text = f"the account has {MAX_ENABLED_TAGS} enabled tags, which is the most"
+        raise ConflictError(text)
+    return True

@@ -1,0 +1,220 @@
+"""API tokens that were made from others, in the database.
+
+A token whose maker was revoked or has expired is revoked or expired itself: revoking writes it to
+every descendant in the same transaction, expiry is bounded when a token is made. So a look at a
+token's own row is enough to tell whether it is good.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlite_utils import Database
+
+from controlplane.domain.tokens import NewToken, Scope, earlier
+from controlplane.storage.engine.store import Actor, Event, Store, record_event
+from controlplane.storage.tables.accounts import GOOD, has_account, insert_token, is_good
+
+MAX_GOOD_TOKENS = 1000
+"""Of one account, and of the operators: their list is answered whole."""
+
+PORTION = 1000
+"""Tokens that are forgotten in one transaction: others wait that long at most."""
+
+ENDED = "(revoked_ms < ?1 OR expire_ms < ?1)"
+"""What holds for a token that ended before the time that is the first value."""
+
+_COLUMNS = (
+    "id, account, name, scopes, parent, created_ms, expire_ms, last_used_ms, last_used_address,"
+    " revoked_ms"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequest:
+    """A token that a caller wants; `expire_ms` is None when it named no time."""
+
+    name: str
+    scopes: frozenset[Scope]
+    expire_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as operators see it; `account` and `parent` are None where there is none."""
+
+    id: str
+    account: str | None
+    name: str
+    scopes: tuple[str, ...]
+    parent: str | None
+    created_ms: int
+    expire_ms: int | None
+    last_used_ms: int | None
+    last_used_address: str | None
+    revoked_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenMade:
+    """The token is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenNameTaken:
+    """A good token of the account has the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyTokens:
+    """The account has as many good tokens as it may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class MakerEnded:
+    """The maker's token was revoked or expired since it was looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountUnknown:
+    """There is no such account."""
+
+
+class TokenStore:
+    """Transactions on tokens made from tokens, and by operators."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def make(
+        self, maker: Actor, token: NewToken, wanted: TokenRequest, now_ms: int
+    ) -> TokenMade | TokenNameTaken | TooManyTokens | MakerEnded:
+        """Make a token of the maker's account, if the maker is still good and the name free."""
+        return await self._store.run(lambda db: _make(db, maker, token, wanted, now_ms))
+
+    async def make_for(
+        self, account: str, actor: Actor, token: NewToken, wanted: TokenRequest, now_ms: int
+    ) -> TokenMade | TokenNameTaken | TooManyTokens | MakerEnded | AccountUnknown:
+        """Make a token of any account that is no token's child, if its actor is still good."""
+
+        def transaction(
+            db: Database,
+        ) -> TokenMade | TokenNameTaken | TooManyTokens | MakerEnded | AccountUnknown:
+            if not is_good(db, actor.name, now_ms):
+                return MakerEnded()
+            if not has_account(db, account):
+                return AccountUnknown()
+            return _insert(db, token, wanted, actor, now_ms, account=account)
+
+        return await self._store.run(transaction)
+
+    async def all(self, account: str | None, now_ms: int, *, ended_too: bool) -> list[Token]:
+        """Read tokens in the order of their making.
+
+        Those of one account, of operators where it is empty, or of all where it is None; unless
+        `ended_too`, only good ones.
+        """
+        sql = (
+            f"SELECT {_COLUMNS} FROM token WHERE (?1 IS NULL OR coalesce(account, '') = ?1)"  # noqa: S608
+            f" AND (?3 OR ({GOOD})) ORDER BY created_ms, id"
+        )
+        values = (account, now_ms, ended_too)
+        return await self._store.read(sql, values, _token)
+
+    async def revoke(
+        self,
+        token_id: str,
+        actor: Actor,
+        now_ms: int,
+        then: Callable[[list[str] | None], None] | None = None,
+    ) -> list[str] | None:
+        """End a token and all that were made from it; return whose end this was.
+
+        None when there is no such token; empty when it had been revoked before. `then` is told
+        the same once it is so, even when the caller is gone.
+        """
+        return await self._store.run(lambda db: _revoke(db, token_id, actor, now_ms), then)
+
+    async def forget_ended(self, before_ms: int) -> None:
+        """Remove tokens that were revoked or expired before a time, a portion after the other.
+
+        What was made from them ended no later, so that it has gone before them.
+        """
+        while await self._store.run(lambda db: remove_tokens(db, ENDED, before_ms)):
+            pass
+
+
+def remove_tokens(db: Database, condition: str, value: int | str) -> int:
+    """Remove a portion of the tokens of a condition; return how many.
+
+    A token goes after those that were made from it, which the condition must hold, too.
+    """
+    sql = (
+        f"DELETE FROM token WHERE id IN (SELECT id FROM token AS maker WHERE {condition}"  # noqa: S608
+        " AND NOT EXISTS (SELECT 1 FROM token WHERE parent = maker.id) LIMIT ?2)"
+    )
+    return db.execute(sql, (value, PORTION)).rowcount
+
+
+def _make(
+    db: Database, maker: Actor, token: NewToken, wanted: TokenRequest, now_ms: int
+) -> TokenMade | TokenNameTaken | TooManyTokens | MakerEnded:
+    if not is_good(db, maker.name, now_ms):
+        return MakerEnded()
+    sql = "SELECT account, expire_ms FROM token WHERE id=?"
+    account, makers_expire_ms = db.execute(sql, (maker.name,)).fetchone()
+    bounded = replace(wanted, expire_ms=earlier(wanted.expire_ms, makers_expire_ms))
+    return _insert(db, token, bounded, maker, now_ms, account=account, parent=maker.name)
+
+
+def _insert(
+    db: Database,
+    token: NewToken,
+    wanted: TokenRequest,
+    actor: Actor,
+    now_ms: int,
+    *,
+    account: str | None,
+    parent: str | None = None,
+) -> TokenMade | TokenNameTaken | TooManyTokens:
+    good = f"FROM token WHERE account IS ?1 AND {GOOD}"
+    taken = f"SELECT 1 {good} AND name=?3"
+    if db.execute(taken, (account, now_ms, wanted.name)).fetchone():
+        return TokenNameTaken()
+    count = db.execute(f"SELECT count(*) {good}", (account, now_ms)).fetchone()
+    if count[0] >= MAX_GOOD_TOKENS:
+        return TooManyTokens()
+    insert_token(
+        db,
+        account,
+        token,
+        wanted.scopes,
+        now_ms,
+        name=wanted.name,
+        actor=actor,
+        parent=parent,
+        expire_ms=wanted.expire_ms,
+    )
+    return TokenMade()
+
+
+def _revoke(db: Database, token_id: str, actor: Actor, now_ms: int) -> list[str] | None:
+    if db.execute("SELECT 1 FROM token WHERE id=?", (token_id,)).fetchone() is None:
+        return None
+    ended = db.execute(
+        "WITH RECURSIVE family(id) AS (VALUES (?1)"
+        " UNION SELECT token.id FROM token JOIN family ON token.parent = family.id)"
+        " UPDATE token SET revoked_ms=?2 WHERE revoked_ms IS NULL"
+        " AND id IN (SELECT id FROM family) RETURNING id, account",
+        (token_id, now_ms),
+    ).fetchall()
+    for ended_id, account in ended:
+        event = Event(now_ms, "token.revoked", account or "", actor, ended_id)
+        record_event(db, event, {"with": token_id})
+    return [ended_id for ended_id, _ in ended]
+
+
+def _token(row: tuple[Any, ...]) -> Token:
+    token_id, account, name, scopes, *rest = row
+    return Token(token_id, account, name, tuple(json.loads(scopes)), *rest)

@@ -1,0 +1,177 @@
+"""Warm pools in the database: what accounts want kept ready, not what is."""
+
+import json
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from sqlite_utils import Database
+
+from controlplane.domain.errors import ConflictError
+from controlplane.storage.engine.store import Actor, Event, Store, record_event
+from controlplane.storage.tables.quota_use import bounded_pools
+
+MAX_POOLS = 1000
+"""Of one account: all of them are planned, and counted when a quota is."""
+
+PORTION = 5
+"""Pools that are read and shown at a time: each may have 192 KiB of env, args and labels."""
+
+_COLUMNS = "account, application, location, size, enabled, env, args, labels, claim_signal, id"
+ALL_POOLS = f"SELECT {_COLUMNS} FROM warm_pool"  # noqa: S608  # a constant
+
+
+@dataclass(frozen=True, slots=True)
+class WarmPool:
+    """Standbys of an application in a region, and what each of them is started with.
+
+    The process of a claimed one gets `claim_signal`, none where it is "". `id` is what hosts know
+    the pool by, "" before it is stored.
+    """
+
+    account: str
+    application: str
+    location: str
+    size: int
+    enabled: bool = True
+    env: Mapping[str, str] = field(default_factory=dict)
+    args: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    claim_signal: str = ""
+    id: str = ""
+
+
+class SetOutcome(Enum):
+    """What became of setting a pool."""
+
+    SET = auto()
+    NO_APPLICATION = auto()
+    NO_REGION = auto()
+
+
+class WarmPoolStore:
+    """Transactions on warm pools."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def set(
+        self, pool: WarmPool, actor: Actor, now_ms: int, then: Callable[[SetOutcome], None]
+    ) -> SetOutcome:
+        """Make a pool, or replace what it was, in a region that its application is assigned to.
+
+        `then` is called with the outcome after the commit, even when the caller is gone.
+
+        Raises:
+            ConflictError: The account has too many pools.
+            QuotaExceededError: It is larger than before, and the account's quota cannot hold it.
+        """
+        return await self._store.run(lambda db: _set(db, pool, actor, now_ms), then)
+
+    async def all_of(self, account: str) -> AsyncGenerator[list[WarmPool], None]:
+        """Read all pools of an account by application and region, a few at a time."""
+        sql = (
+            f"{ALL_POOLS} WHERE account=? AND (application, location) > (?, ?)"
+            " ORDER BY application, location LIMIT ?"
+        )
+        last = ("", "")
+        while pools := await self._store.read(sql, (account, *last, PORTION), pool_of):
+            yield pools
+            last = (pools[-1].application, pools[-1].location)
+
+    async def remove(
+        self, place: tuple[str, str, str], actor: Actor, now_ms: int, then: Callable[[bool], None]
+    ) -> bool:
+        """Remove the pool of an account, application and region; False when there is none.
+
+        `then` is called with the outcome after the commit, even when the caller is gone.
+        """
+
+        def transaction(db: Database) -> bool:
+            where = "account=? AND application=? AND location=?"
+            return _remove(db, where, place, actor, now_ms) > 0
+
+        return await self._store.run(transaction, then)
+
+
+def remove_pools_elsewhere(
+    db: Database, key: tuple[str, str], regions: Sequence[str], actor: Actor, now_ms: int
+) -> None:
+    """Remove within a transaction the pools that an application has outside of its regions."""
+    where = "account=? AND application=? AND location NOT IN (SELECT value FROM json_each(?))"
+    _remove(db, where, (*key, json.dumps(regions)), actor, now_ms)
+
+
+def _set(db: Database, pool: WarmPool, actor: Actor, now_ms: int) -> SetOutcome:
+    assigned = db.execute(
+        "SELECT EXISTS (SELECT 1 FROM json_each(regions) WHERE value=?)"
+        " FROM application WHERE account=? AND name=?",
+        (pool.location, pool.account, pool.application),
+    ).fetchone()
+    if assigned is None:
+        return SetOutcome.NO_APPLICATION
+    if not assigned[0]:
+        return SetOutcome.NO_REGION
+    with bounded_pools(db, pool.account):
+        written = db.execute(
+            f"INSERT INTO warm_pool({_COLUMNS}, revision)"  # noqa: S608
+            " VALUES (?,?,?,?,?,?,?,?,?,?,1)"
+            " ON CONFLICT(account, application, location) DO UPDATE SET size=excluded.size,"
+            " enabled=excluded.enabled, env=excluded.env, args=excluded.args,"
+            " labels=excluded.labels, claim_signal=excluded.claim_signal, revision=revision+1"
+            " WHERE (size, enabled, env, args, labels, claim_signal) IS NOT (excluded.size,"
+            " excluded.enabled, excluded.env, excluded.args, excluded.labels,"
+            " excluded.claim_signal)",
+            (*_row(pool), str(uuid.uuid4())),
+        )
+        sql = "SELECT count(*) FROM warm_pool WHERE account=?"
+        if db.execute(sql, (pool.account,)).fetchone()[0] > MAX_POOLS:
+            raise ConflictError(f"the account has {MAX_POOLS} warm pools, which is the most")
+    if written.rowcount > 0:
+        place = f"{pool.application}/{pool.location}"
+        event = Event(now_ms, "warm_pool.set", pool.account, actor, place)
+        record_event(db, event, {"size": pool.size, "enabled": pool.enabled})
+    return SetOutcome.SET
+
+
+def _remove(db: Database, where: str, values: tuple[str, ...], actor: Actor, now_ms: int) -> int:
+    sql = f"DELETE FROM warm_pool WHERE {where} RETURNING account, application, location"  # noqa: S608
+    removed = db.execute(sql, values).fetchall()
+    for account, application, location in removed:
+        place = f"{application}/{location}"
+        record_event(db, Event(now_ms, "warm_pool.removed", account, actor, place))
+    return len(removed)
+
+
+def _row(pool: WarmPool) -> tuple[str | int, ...]:
+    return (
+        pool.account,
+        pool.application,
+        pool.location,
+        pool.size,
+        pool.enabled,
+        json.dumps(dict(pool.env)),
+        json.dumps(pool.args),
+        json.dumps(dict(pool.labels)),
+        pool.claim_signal,
+    )
+
+
+def pool_of(row: tuple[Any, ...]) -> WarmPool:
+    """Read a row of `ALL_POOLS`."""
+    account, application, location, size, enabled, *texts, claim_signal, pool_id = row
+    env, args, labels = (json.loads(text) for text in texts)
+    return WarmPool(
+        account,
+        application,
+        location,
+        size,
+        bool(enabled),
+        env,
+        tuple(args),
+        labels,
+        claim_signal,
+        pool_id,
+    )

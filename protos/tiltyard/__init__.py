@@ -1,1 +1,0 @@
-"""Tiltyard's wire contracts, generated from the .proto files beside them."""

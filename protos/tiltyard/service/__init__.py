@@ -1,1 +1,0 @@
-"""What both programs do as services: tell the service manager, and see how late their loop is."""

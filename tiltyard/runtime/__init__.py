@@ -1,0 +1,1 @@
+"""What a service needs: logging, settings files, systemd, failpoints, clocks."""

@@ -1,0 +1,75 @@
+"""One event as one line: logfmt or JSON. Pure.
+
+What callers sent and hosts answered is only ever inside a quoted value. Nothing in a value ends a
+line, moves a cursor or turns the direction of the text: whatever is not printable is an escape of
+JSON, in both forms. A value is bounded, and secrets are cut out of it before it is cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from tiltyard.runtime.logging.redaction import redact
+
+Form = Literal["logfmt", "json"]
+
+MOST_CHARACTERS = 1_000
+"""Of one value, before it is escaped."""
+MOST_OF_A_TRACEBACK = 8_000
+"""Its end is kept: there are the last frames and the error."""
+EXCEPTION = "exception"
+"""The field of a traceback."""
+CUT = "…"
+"""Stands where a value was cut off."""
+
+_BARE = re.compile(r'[^\s"=\\]+')
+
+
+def line(fields: Mapping[str, object], form: Form) -> str:
+    """Write the fields of one event, in their order, without an end of line."""
+    values = {name: _value(name, value) for name, value in fields.items()}
+    if form == "json":
+        return _printable(json.dumps(values, ensure_ascii=False))
+    return " ".join(f"{name}={_logfmt(value)}" for name, value in values.items())
+
+
+def _value(name: str, value: object) -> str | float | bool | None:
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return round(value, 3)
+    try:
+        text = _text(value)
+    except Exception as error:  # noqa: BLE001 - a value that cannot be written costs no line
+        return f"cannot be written: {type(error).__name__}"
+    if name == EXCEPTION:
+        return text if len(text) <= MOST_OF_A_TRACEBACK else CUT + text[-MOST_OF_A_TRACEBACK:]
+    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + CUT
+
+
+def _text(value: object) -> str:
+    """Redact each text by itself: the marks of a container could part what makes a secret."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_text(key)}: {_text(each)}" for key, each in value.items())
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(map(_text, value))
+    return redact(str(value))
+
+
+def _logfmt(value: str | float | bool | None) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if value.isprintable() and _BARE.fullmatch(value):
+        return value
+    return _printable(json.dumps(value, ensure_ascii=False))
+
+
+def _printable(text: str) -> str:
+    """Escape what JSON leaves as it is and a terminal does not: it stands in strings alone."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)

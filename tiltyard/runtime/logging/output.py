@@ -1,0 +1,156 @@
+"""Writes what is logged, by events or by libraries, as one line each on standard error.
+
+A thread does the writing: who reads standard error may stand still, and the program must not.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import select
+import threading
+import traceback
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from tiltyard.runtime.logging.events import Event
+from tiltyard.runtime.logging.limit import Limit
+from tiltyard.runtime.logging.line import EXCEPTION, Form, line
+
+MOST_WAITING = 10_000
+"""Lines that wait for their reader, some MB; those that come then are counted and left out."""
+LAST_SECONDS = 2.0
+"""How long the last lines may take when the program ends."""
+PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
+"""Of syslog, as sd-daemon(3) has them before a line."""
+
+
+class LineFormatter(logging.Formatter):
+    """Writes a record as one line, whoever logged it.
+
+    With `journald` the line begins with its priority and has no time: the journal has its own.
+    """
+
+    def __init__(self, form: Form, *, journald: bool) -> None:
+        super().__init__()
+        self._form = form
+        self._journald = journald
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give the line; the record is left as it was, for other handlers."""
+        said = record.msg if isinstance(record.msg, Event) else {}
+        event = said["event"] if said else record.getMessage()
+        level = record.levelname.lower()
+        fields = {"level": level, "event": event, **said, "logger": record.name}
+        if left_out := getattr(record, "left_out", 0):
+            fields["left_out"] = left_out
+        trace = [record.stack_info or ""]
+        if record.exc_info and record.exc_info[1] is not None:
+            trace += traceback.format_exception(record.exc_info[1])
+        if any(trace):
+            fields[EXCEPTION] = "".join(trace)
+        if self._journald:
+            return f"<{PRIORITIES.get(level, 6)}>{line(fields, self._form)}"
+        return line({"time": _iso(record.created), **fields}, self._form)
+
+
+class LineWriter(logging.Handler):
+    """Writes lines from a thread of its own, so that no logger waits for who reads them."""
+
+    def __init__(self, descriptor: int, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self._descriptor = descriptor
+        # Of all queues this one alone may be used by a finalizer while it is being used.
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._left_out = 0
+        self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a record's line, or count it where too many wait."""
+        try:
+            text = self.format(record)
+        except Exception:  # noqa: BLE001 - of another's message and arguments
+            text = self.format(_own_record(record.levelno, "a record cannot be written", record))
+        if self._lines.qsize() < MOST_WAITING:
+            self._lines.put(text)
+        else:
+            self._left_out += 1
+
+    def close(self) -> None:
+        """Write what waits, as far as its reader takes it in time. Idempotent."""
+        self._lines.put(None)
+        self._thread.join(LAST_SECONDS)
+        super().close()
+
+    def _write_all(self) -> None:
+        while (text := self._lines.get()) is not None:
+            self._write(text)
+            if self._left_out:
+                record = _own_record(logging.WARNING, "not read in time")
+                record.left_out, self._left_out = self._left_out, 0
+                self._write(self.format(record))
+
+    def _write(self, text: str) -> None:
+        rest = f"{text}\n".encode()
+        try:
+            while rest:
+                try:
+                    rest = rest[os.write(self._descriptor, rest) :]
+                except BlockingIOError:  # somebody who has the file, too, has asked for that
+                    self._until_taken()
+        except OSError:  # nobody reads any more
+            self._left_out += 1
+
+    def _until_taken(self) -> None:
+        reader = select.poll()
+        reader.register(self._descriptor, select.POLLOUT)
+        reader.poll()
+
+
+@contextmanager
+def written(
+    level: str,
+    form: Form,
+    *,
+    journal_stream: str = "",
+    limited: Collection[str] = (),
+    descriptor: int = 2,
+) -> Iterator[None]:
+    """Write what is logged meanwhile, from a level on; a storm of one event is cut short.
+
+    `journal_stream` names the file that systemd gave the program for its log, as JOURNAL_STREAM
+    does; whether standard error is still that file is looked at. `limited` are events that are no
+    warnings and come as often as callers like.
+    """
+    found = os.fstat(descriptor)
+    journald = journal_stream == f"{found.st_dev}:{found.st_ino}"
+    writer = LineWriter(descriptor, LineFormatter(form, journald=journald))
+    writer.addFilter(Limit(limited))
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(writer)
+    root.setLevel(level.upper())
+    logging.captureWarnings(capture=True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(capture=False)
+        root.setLevel(before)
+        root.removeHandler(writer)
+        writer.close()
+
+
+def _own_record(
+    level: int, event: str, about: logging.LogRecord | None = None
+) -> logging.LogRecord:
+    name = __name__ if about is None else about.name
+    return logging.LogRecord(name, level, __file__, 0, Event(event=event), (), None)
+
+
+def _iso(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

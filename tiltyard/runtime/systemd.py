@@ -1,0 +1,69 @@
+"""What the service manager is told of a program, by the protocol of sd_notify(3).
+
+That it serves, that its event loop turns (`WatchdogSec=`), that it reads its settings again, and
+that it stops. Elsewhere than under systemd nobody is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable
+
+from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.supervision import Supervision
+
+log = get_logger(__name__)
+
+
+class Notifier:
+    """Sends datagrams that are never waited for: a service manager that hangs holds up nothing."""
+
+    def __init__(
+        self,
+        supervision: Supervision,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        address = supervision.socket
+        # A name in the kernel instead of a path is written with @ and begins with a zero byte.
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self._watchdog = supervision.watchdog
+        self._sleep = sleep
+
+    async def follow(self, serving: asyncio.Event, stopping: asyncio.Event) -> None:
+        """Tell when it serves, when it stops, and from the one on that its event loop turns."""
+        await serving.wait()
+        self.ready()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.beat(), name="watchdog")
+            await stopping.wait()
+            self.stopping()
+
+    def ready(self) -> None:
+        """Tell that it serves, or serves again by the settings that it has read."""
+        self._tell("READY=1")
+
+    def reloading(self) -> None:
+        """Tell that it reads its settings again; `ready` follows."""
+        self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self) -> None:
+        """Tell that it has begun to stop."""
+        self._tell("STOPPING=1")
+
+    async def beat(self) -> None:
+        """Tell twice in each of the watchdog's spans that the event loop turns, for ever."""
+        while self._watchdog is not None:
+            self._tell("WATCHDOG=1")
+            await self._sleep(self._watchdog / 2)
+
+    def _tell(self, state: str) -> None:
+        if not self._address:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
+                sender.sendto(state.encode(), self._address)
+        except OSError as error:
+            log.warning("cannot tell the service manager", state=state, error=str(error))

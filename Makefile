@@ -26,9 +26,10 @@ install: ## make .venv with the locked packages and the two programs
 	@.ci/prerequisites python
 	$(VENV)
 
-lint: install ## ruff and mypy
+lint: install ## ruff, the layers, and mypy
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	.venv/bin/lint-imports --no-cache
 	.venv/bin/mypy
 	.venv/bin/mypy docs/examples/*.py
 

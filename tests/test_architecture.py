@@ -1,9 +1,11 @@
-"""The rules of docs/architecture.md that ruff does not check."""
+"""The rules of docs/architecture.md that neither import-linter nor ruff checks."""
 
 from __future__ import annotations
 
 import ast
 import functools
+import re
+import tomllib
 from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -75,6 +77,21 @@ def test_no_module_hides_an_import() -> None:
             names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
             hidden = {"importlib.import_module", "typing.TYPE_CHECKING"} & imports(tree)
             assert not hidden | ({"__import__"} & names), name
+
+
+def test_the_page_shows_the_layers_that_are_checked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    picture = page.split("## Where things are")[1].split("```")[1]
+    for contract in project["tool"]["importlinter"]["contracts"]:
+        for container in contract.get("containers", ()):
+            layers = [each for line in contract["layers"] for each in line.split(" | ")]
+            column = re.search(rf"^.*\b{container}/", picture, re.MULTILINE)
+            assert column
+            begin = column.group().index(f"{container}/")
+            words = [line[begin:].split("  ")[0] for line in picture.splitlines()]
+            shown = [each for line in words for each in re.findall(r"\w+", line)]
+            assert shown[1 : len(layers)] == layers[1:], container
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -11,8 +11,6 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 
-import grpc
-
 from agent.app.reload import RELOADABLE, Parts, Settings, rules_of
 from agent.artifacts.fetching import Artifacts
 from agent.artifacts.spool_room import RoomLimits
@@ -39,7 +37,7 @@ from agent.network.tls_gate import Limits
 from agent.network.tls_ports import TlsPorts
 from agent.rpc.identity import HostIdentity
 from agent.rpc.service import AgentService, Services
-from agent.rpc.transport import GRACE_SECONDS, Transport
+from agent.rpc.transport import GRACE_SECONDS, Transport, new_server
 from agent.sessions.adoption import Reconciler, Timekeeper
 from agent.sessions.disk_limits import DiskLimits
 from agent.sessions.host import Host, HostReport, HostSettings
@@ -64,19 +62,6 @@ log = get_logger(__name__)
 VERSION = metadata.version("tiltyard")
 KEPT_FOR_THE_HOST_BYTES = 512 * MEBIBYTE
 """Memory that is not lent when `ram` is not set: the engine, the agent and the kernel live too."""
-LARGEST_MESSAGE_BYTES = 4 * MEBIBYTE
-SERVER_OPTIONS = (
-    ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
-    ("grpc.so_reuseport", 0),
-    # A control plane that is gone without a word is found within 8 s, and its streams end.
-    ("grpc.keepalive_time_ms", 4_000),
-    ("grpc.keepalive_timeout_ms", 4_000),
-    ("grpc.http2.ping_timeout_ms", 4_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    # It asks as often, also when nothing was said in between.
-    ("grpc.http2.min_ping_interval_without_data_ms", 2_000),
-)
 STAGE_SECONDS = 5.0
 """How long each part may take to let go then: ten of them are 50 s, its unit allows 60 s."""
 SOCKET_MODE = 0o660
@@ -250,7 +235,7 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _served(self, host: Host, sessions: SessionManager) -> AsyncIterator[None]:
-        server = grpc.aio.server(options=SERVER_OPTIONS)
+        server = new_server()
         identity = HostIdentity(self._config.state_dir, self._records.run, self._clock.time)
         services = Services(
             sessions=sessions,
@@ -278,7 +263,6 @@ class Daemon:
             identity,
             self._clock,
             add_services=add_services,
-            options=SERVER_OPTIONS,
             end_streams=self._feed.end,
         )
         await self._records.run(_make_way, self._config.socket)

@@ -29,7 +29,20 @@ CALLER_URI = b"tiltyard://controlplane"
 MAX_CONNECTIONS = 256
 """The control plane has one or two. Without a bound strangers take all the agent's open files, and
 with them its engine's socket; what is over it is closed at once."""
-OPTIONS = (
+LARGEST_MESSAGE_BYTES = 4 * 2**20
+SERVER_OPTIONS = (
+    ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
+    ("grpc.so_reuseport", 0),
+    # A control plane that is gone without a word is found within 8 s, and its streams end.
+    ("grpc.keepalive_time_ms", 4_000),
+    ("grpc.keepalive_timeout_ms", 4_000),
+    ("grpc.http2.ping_timeout_ms", 4_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # It asks as often, also when nothing was said in between.
+    ("grpc.http2.min_ping_interval_without_data_ms", 2_000),
+)
+NETWORK_OPTIONS = (
     ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_metadata_size", 16 * 1024),
@@ -40,6 +53,11 @@ LOG_SECONDS = 60.0
 """Refused calls are told of once in this time, with their number."""
 GRACE_SECONDS = 2.0
 """How long calls under way may take when the agent stops."""
+
+
+def new_server() -> grpc.aio.Server:
+    """Make a server for a unix socket, which needs no certificate."""
+    return grpc.aio.server(options=SERVER_OPTIONS)
 
 
 class NotYet(Exception):
@@ -176,7 +194,6 @@ class Transport:
         clock: Clock,
         *,
         add_services: Callable[[grpc.aio.Server], None],
-        options: tuple[tuple[str, int], ...],
         end_streams: Callable[[], None],
     ) -> None:
         """Serve what `add_services` adds; `end_streams` ends those that would go on for ever."""
@@ -184,7 +201,6 @@ class Transport:
         self._identity = identity
         self._clock = clock
         self._add_services = add_services
-        self._options = options
         self._end_streams = end_streams
         self._problem = ""
         self.handshakes = Handshakes(address, clock)
@@ -231,7 +247,7 @@ class Transport:
         first = await self._identity.run(certificates.load)
         server = grpc.aio.server(
             interceptors=[OnlyTheControlPlane(self._clock, self.handshakes)],
-            options=[*self._options, *OPTIONS],
+            options=[*SERVER_OPTIONS, *NETWORK_OPTIONS],
         )
         self._add_services(server)
         credentials = grpc.dynamic_ssl_server_credentials(

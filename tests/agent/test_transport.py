@@ -20,7 +20,7 @@ import pytest
 
 from agent.app.daemon import Daemon
 from agent.rpc.identity import FILE, Identity
-from agent.rpc.transport import MAX_CONNECTIONS, OPTIONS, Certificates
+from agent.rpc.transport import MAX_CONNECTIONS, NETWORK_OPTIONS, Certificates
 from agent.settings.model import AgentConfig
 from tests.agent.hosts import let_go, nobody_else, until
 from tests.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
@@ -341,7 +341,9 @@ async def test_strangers_cannot_take_all_the_agents_files(
 ) -> None:
     """Who keeps silent keeps a connection, without a certificate, until its handshake is late."""
     never = {"grpc.server_handshake_timeout_ms": 600_000}
-    monkeypatch.setattr("agent.rpc.transport.OPTIONS", tuple((dict(OPTIONS) | never).items()))
+    monkeypatch.setattr(
+        "agent.rpc.transport.NETWORK_OPTIONS", tuple((dict(NETWORK_OPTIONS) | never).items())
+    )
     async with listening(tmp_path, engine, enrolled=True) as agent:
         await agent.is_open()
         host, _, port = agent.config.rpc_listen.partition(":")

@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
-from agent.app.daemon import SERVER_OPTIONS
 from agent.domain.errors import ErrorReason
 from agent.rpc.image_wire import image_batches
 from agent.rpc.statuses import GRPC_CODES
+from agent.rpc.transport import new_server
 from controlplane.agent_rpc.client import REASON_METADATA
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
@@ -130,7 +130,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
 
     async def start(self) -> None:
         """Listen; the sessions of an earlier life are still there."""
-        self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        self._server = new_server()
         agent_pb2_grpc.add_AgentServiceServicer_to_server(self, self._server)
         self._server.add_insecure_port(self.address)
         await self._server.start()

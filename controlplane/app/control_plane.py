@@ -59,7 +59,7 @@ from tiltyard.runtime import loop_lag
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 DEFAULT_ACCOUNT = "default"
 
@@ -365,7 +365,7 @@ class ControlPlane:
         self._certificate = None if tls is None else ServedCertificate(tls)
         app = make_web_app(self._services)
         self.base_url = await self._listeners.open("api_listen", app, bounds, address, tls)
-        _log.info("listening", address=self.base_url)
+        log.info("listening", address=self.base_url)
         self.listening.set()
         await stopping.wait()
         await self._listeners.close()
@@ -376,7 +376,7 @@ class ControlPlane:
             return
         app, bounds = self._exposition.make_app(), metrics_listener.BOUNDS
         self.metrics_url = await self._listeners.open("metrics_listen", app, bounds, address)
-        _log.info("listening for scrapes", address=self.metrics_url)
+        log.info("listening for scrapes", address=self.metrics_url)
 
     async def _serve_enrolment(self) -> None:
         address = self._config.enrol_address()
@@ -387,7 +387,7 @@ class ControlPlane:
         self.enrol_url = await self._listeners.open(
             "enrol_listen", app, enrolling.BOUNDS, address, tls
         )
-        _log.info("listening for hosts to enrol", address=self.enrol_url)
+        log.info("listening for hosts to enrol", address=self.enrol_url)
 
     async def _close(self) -> None:
         await self._listeners.close()

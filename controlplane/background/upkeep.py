@@ -16,7 +16,7 @@ from controlplane.storage.tables.sessions import SessionStore
 from controlplane.storage.tables.tokens import TokenStore
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 INTERVAL = 3600.0
 """Seconds from one round to the next."""
@@ -69,4 +69,4 @@ class Upkeep:
             try:
                 await forget(now_ms - self._kept[what] // timedelta(milliseconds=1))
             except StoreError as error:
-                _log.warning("cannot forget what is old yet", kind=what, error=str(error))
+                log.warning("cannot forget what is old yet", kind=what, error=str(error))

@@ -33,7 +33,7 @@ from controlplane.state_dir.private_files import flush_folder
 from controlplane.storage.engine.database_copy import NEWEST_SCHEMA, make_ready
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 _DRAFT = "restore.draft"
 _READY = "restore-{}.ready"
@@ -189,5 +189,5 @@ def _finish(state_dir: Path, ready: Path) -> Path | None:
     if not any(aside.iterdir()):
         aside.rmdir()
         return None
-    _log.info("put a backup in place; what was there before is kept", path=str(aside))
+    log.info("put a backup in place; what was there before is kept", path=str(aside))
     return aside

@@ -18,7 +18,7 @@ from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
 from tiltyard.runtime.settings.report import EXIT_CONFIG
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 _CONFIG = click.option(
     "--config",
@@ -59,7 +59,7 @@ def serve(path: Path) -> None:
         except Exception as error:
             if (cause := _told(error)) is not None:
                 raise click.ClickException(cause) from error
-            _log.critical("ended by a defect", exc_info=error)
+            log.critical("ended by a defect", exc_info=error)
             raise SystemExit(1) from error
 
 

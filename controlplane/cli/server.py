@@ -29,7 +29,7 @@ from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.settings.reloading import Reloader
 from tiltyard.runtime.systemd import Notifier
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 LIMITED = frozenset({REFUSED, NOT_STARTED})
 """Events that are no warnings, and that callers make as often as they like."""
@@ -78,7 +78,7 @@ def first_start(config: Config) -> None:
         raise StoreError(f"cannot open {draft}: because {error}") from error
     if asyncio.run(ControlPlane(config).initialise_with(tokens)):
         draft.replace(path)
-        _log.info("made the database, and the first tokens", path=str(path))
+        log.info("made the database, and the first tokens", path=str(path))
     else:
         draft.unlink()
 
@@ -119,7 +119,7 @@ def print_tokens(config: Config, tokens: InitialTokens, *, as_json: bool) -> Non
 
 async def _serve(settings: Settings, path: Path) -> None:
     if settings.config.failpoint:
-        _log.warning("a failpoint is active", name=settings.config.failpoint)
+        log.warning("a failpoint is active", name=settings.config.failpoint)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -136,7 +136,7 @@ async def _serve(settings: Settings, path: Path) -> None:
         reloadable=RELOADABLE,
         begin=notifier.reloading,
         end=notifier.ready,
-        log=_log,
+        log=log,
     )
     reloading = asyncio.create_task(reloader.run(control_plane.listening), name="reloader")
     try:

@@ -16,7 +16,7 @@ from controlplane.fleet.icmp import CannotPingError, ping
 from controlplane.metrics.agents import FleetMetrics
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 TIMEOUT = 1.0
 """Seconds for an answer: who is farther away is of no use to a game."""
@@ -100,6 +100,6 @@ class Pinger:
             return
         self._told = text
         if text:
-            _log.warning("latency is not measured, and ranks no host", error=text)
+            log.warning("latency is not measured, and ranks no host", error=text)
         else:
-            _log.info("latency is measured again")
+            log.info("latency is measured again")

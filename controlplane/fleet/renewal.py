@@ -20,7 +20,7 @@ from controlplane.metrics.agents import FleetMetrics
 from controlplane.pki.issuer import Issuer
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 INTERVAL = 600.0
 """Seconds between two looks; who could not be renewed has ten days of them."""
@@ -145,13 +145,15 @@ class Renewal:
             with self._metrics.renewal("controlplane") as renewal:
                 renewal.happened = await self._issuer.renew_own()
         except (OSError, ValueError) as error:  # a full disk, or a clock beyond its end
-            _log.error("cannot renew the control plane's own certificates", error=str(error))
+            log.error(  # noqa: TRY400 - the text says it all
+                "cannot renew the control plane's own certificates", error=str(error)
+            )
             return False
         return renewal.happened
 
     def _warn_of_end(self) -> None:
         if self._issuer.authority.is_ending(self._clock.now_ms()):
-            _log.warning("the authority ends within a year: `authority rotate` replaces it")
+            log.warning("the authority ends within a year: `authority rotate` replaces it")
 
     def _is_due(self, link: HostLink) -> bool:
         row = link.row
@@ -167,9 +169,11 @@ class Renewal:
         except _FAILURES as error:
             name, expire_ms = link.row.name, link.row.certificate_expire_ms or 0
             if expire_ms <= self._clock.now_ms():
-                _log.error("its certificate has expired: enrol it again", agent=name)
+                log.error(  # noqa: TRY400 - the text says it all
+                    "its certificate has expired: enrol it again", agent=name
+                )
             else:
-                _log.warning("cannot renew its certificate", agent=name, error=str(error))
+                log.warning("cannot renew its certificate", agent=name, error=str(error))
 
     def _call_otherwise(self, silent: list[HostLink]) -> None:
         """Call those with the current certificate who were called with the former, or the reverse.
@@ -206,7 +210,7 @@ class Renewal:
                 cause, pause = error.text, REFUSED_AGAIN
             again_at = self._clock.monotonic() + pause
             if self.cause(link) != cause:
-                _log.warning("cannot move to the current authority", agent=name, error=cause)
+                log.warning("cannot move to the current authority", agent=name, error=cause)
             self._failures[name] = _Failure(cause, link.incarnation, again_at)
 
 

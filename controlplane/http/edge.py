@@ -27,7 +27,7 @@ from controlplane.http.gate import Gate, listen
 from tiltyard.runtime.logging.context import bind
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 MAX_HEADERS = 64
 """With 8 KiB for each field a connection pins half a MiB before it has sent a request."""
@@ -182,7 +182,7 @@ class Connection(web.RequestHandler):
             sent = _TARGET.match(self._head)
             details = next((_REFUSALS[k] for k in _REFUSALS if isinstance(exc, k)), _MALFORMED)
             return _refuse(request, 400, details, sent[1].decode() if sent else "/")
-        _log.error("request failed at the edge", exc_info=exc)
+        log.error("request failed at the edge", exc_info=exc)
         return _refuse(request, 500, "the server's log has the cause", request.raw_path)
 
     def pause_writing(self) -> None:
@@ -286,7 +286,7 @@ class Edge:
         bind(request=identifier_of(request))  # of the task that aiohttp has for this request
         began = time.monotonic()
         response = await self._let_answer(request)
-        _log.debug(
+        log.debug(
             "request answered",
             method=request.method,
             path=request.path,
@@ -320,7 +320,7 @@ def _refuse(
     request: web.BaseRequest, status: int, details: str, path: str | None = None
 ) -> Refusal:
     identifier = identifier_of(request)
-    _log.log(
+    log.log(
         level_of(status),
         REFUSED,
         request=identifier,

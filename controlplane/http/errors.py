@@ -23,7 +23,7 @@ from controlplane.domain.errors import (
 )
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 IDENTIFIER = web.RequestKey("identifier", str)
 """The UUID of a request, in its answer and in every log line about it."""
@@ -138,10 +138,10 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     except BrokenBodyError as error:
         return error_response(request, 400, "bad request", str(error))
     except StoreError:
-        _log.exception("the database failed")
+        log.exception("the database failed")
         return error_response(request, 503, "service unavailable", "the database failed")
-    except Exception:  # noqa: BLE001  # the last resort of every request
-        _log.exception("request failed by a defect")
+    except Exception:  # the last resort of every request
+        log.exception("request failed by a defect")
         return error_response(request, 500, "internal error", "the server's log has the cause")
 
 
@@ -150,7 +150,7 @@ def break_off(request: web.Request, what: str) -> None:
 
     So nobody takes a part for all. `what` was being sent, for the log.
     """
-    _log.warning("answer broken off", part=what, exc_info=True)
+    log.warning("answer broken off", part=what, exc_info=True)  # noqa: LOG014 - see above
     if request.transport is not None:
         request.transport.abort()
 
@@ -176,7 +176,7 @@ def _from_ours(request: web.Request, error: TiltyardError) -> web.Response:
         response.headers["Retry-After"] = str(error.retry_after)
     if error.reason is Reason.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = "Bearer"
-    _log.log(level_of(status), REFUSED, address=request.remote, status=status, error=str(error))
+    log.log(level_of(status), REFUSED, address=request.remote, status=status, error=str(error))
     return response
 
 

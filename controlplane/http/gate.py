@@ -16,7 +16,7 @@ from controlplane.metrics.http import HttpMetrics, ListenerMetrics
 from controlplane.settings.model import Config, Network
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 OWN_FILES = 256
 """Open files of the process that are not connections: database, agents, listeners."""
@@ -151,7 +151,7 @@ class _Listener(socket.socket):
         sock, address = super().accept()
         if not self.gate.admit(address[0]):
             sock.close()
-            _log.debug("connection over the cap, or of no proxy, closed", address=address[0])
+            log.debug("connection over the cap, or of no proxy, closed", address=address[0])
             raise ConnectionAbortedError
         accepted = _Accepted(sock.family, sock.type, sock.proto, sock.detach())
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
@@ -195,7 +195,7 @@ def allow_files(connections: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if most < wanted:
-        _log.warning("max_connections needs more open files", count=wanted, limit=most)
+        log.warning("max_connections needs more open files", count=wanted, limit=most)
 
 
 def _ip(text: str) -> IPv4Address | IPv6Address:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 INTERVAL = 60.0
 """Seconds between two lines of one kind."""
@@ -56,4 +56,4 @@ class Handshakes:
             return
         more = self._silent.get(kind, 0)
         self._silent[kind], self._told_at[kind] = 0, now
-        _log.warning("refused TLS handshakes", address=self._where, kind=kind, count=more + 1)
+        log.warning("refused TLS handshakes", address=self._where, kind=kind, count=more + 1)

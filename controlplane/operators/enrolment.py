@@ -37,7 +37,7 @@ from controlplane.storage.tables.enrolment import (
 from controlplane.storage.tables.fleet import AgentRow
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 TOKEN_LIFE_MS = 15 * 60 * 1000
 TRIES_PER_SECOND, TRIES_AT_ONCE = 1.0, 20
@@ -147,7 +147,7 @@ class Enrolment:
         outcome = await self._store.enrol(presented, newcomer, address, now_ms, self._follow)
         if not isinstance(outcome, AgentRow):
             raise self._refused(address, outcome)
-        _log.info("agent enrolled", agent=outcome.name, address=address)
+        log.info("agent enrolled", agent=outcome.name, address=address)
         return Enrolled(outcome, issued)
 
     async def revoke(self, caller: Caller, name: str) -> None:
@@ -180,7 +180,7 @@ class Enrolment:
             violations.append(Violation("request", str(error)))
         if violations:
             told = InvalidRequestError(tuple(violations))
-            _log.warning("refused to enrol a host", address=address, error=told.details)
+            log.warning("refused to enrol a host", address=address, error=told.details)
             raise told
         return issued
 
@@ -197,7 +197,7 @@ class Enrolment:
             case NameTaken():
                 why = "there is an agent of this name: give another one, or a token for this one"
                 told = ConflictError(why)
-        _log.warning("refused to enrol a host: its token or name", address=address, error=why)
+        log.warning("refused to enrol a host: its token or name", address=address, error=why)
         return told
 
     def _follow(self, outcome: AgentRow | BadToken | WrongPlace | NameTaken) -> None:

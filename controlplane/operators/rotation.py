@@ -23,7 +23,7 @@ from controlplane.storage.tables.authority import AuthorityStore
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 ENROL_AGAIN = "its certificate is of an authority that is trusted no more: enrol it again"
 EXPIRED = "its certificate has expired: enrol it again"
@@ -159,7 +159,7 @@ class Rotation:
         In the step in which that is so: a thief who is the host would be signed for by the next.
         """
         if links:
-            _log.warning("hosts are not trusted any more, and must enrol again", count=len(links))
+            log.warning("hosts are not trusted any more, and must enrol again", count=len(links))
         for link in links:
             link.client.hang_up(self._dialler.credentials(link.row))
 

@@ -16,7 +16,7 @@ from controlplane.pki.authority import Authority, Identity, Issued
 from controlplane.state_dir.private_files import read_or_create, write_private
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 _T = TypeVar("_T")
 
 MAX_FILE_BYTES = 16384
@@ -98,7 +98,9 @@ class Issuer:
             if self._tls is not None:
                 await self._show_listener(self._tls)
         except OSError as error:  # the next look at what is due does it
-            _log.error("the enrolment listener shows its last certificate", error=str(error))
+            log.error(  # noqa: TRY400 - the text says it all
+                "the enrolment listener shows its last certificate", error=str(error)
+            )
 
     async def listener_tls(self, context: ssl.SSLContext) -> ssl.SSLContext:
         """Have a context serve as the enrolment listener, from now on and after renewals."""
@@ -124,7 +126,7 @@ class Issuer:
             return False
         if self._tls is not None:
             await self._show_listener(self._tls)
-        _log.info("the control plane has renewed its own certificates")
+        log.info("the control plane has renewed its own certificates")
         return True
 
     def _make_own(self, now_ms: int) -> None:

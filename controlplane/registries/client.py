@@ -22,7 +22,7 @@ from controlplane.registries.tag_lists import TagLists
 from controlplane.storage.tables.fleet import Registry
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 RESOLVE_TIMEOUT = 10.0
 """For all requests about one tag together: its manifest, those that it lists, and a log-in."""
@@ -197,10 +197,10 @@ def _told_of(registry: Registry) -> Iterator[None]:
     try:
         yield
     except UnusableError as error:
-        _log.warning("cannot ask a registry", registry=registry.name, error=error.detail)
+        log.warning("cannot ask a registry", registry=registry.name, error=error.detail)
         raise RegistryUnavailableError(registry.name, str(error)) from error
     except TimeoutError as error:
-        _log.warning("a registry did not answer in time", registry=registry.name)
+        log.warning("a registry did not answer in time", registry=registry.name)
         raise RegistryTimeoutError(registry.name) from error
 
 

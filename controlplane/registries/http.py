@@ -30,7 +30,7 @@ from controlplane.registries.endpoint import Endpoint, UnusableError, base_url, 
 from controlplane.registries.login import checked_realm, read_challenges, read_token
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 TIMEOUT = aiohttp.ClientTimeout(total=5, connect=2)
 """Of one request, within the patience of a caller; a registry answers in milliseconds."""
@@ -136,7 +136,7 @@ class RegistryHttp:
             reply = await self._send(endpoint, url, headers, max_bytes)
         if headers.get("Authorization", "").startswith("Bearer ") and reply.status in _HIDDEN:
             if endpoint.basic is not None and reply.status != 404:
-                _log.warning(
+                log.warning(
                     "a registry refused a token: may its user pull from there?",
                     registry=endpoint.address,
                     status=reply.status,

@@ -14,7 +14,7 @@ from controlplane.registries.endpoint import UnusableError
 from controlplane.state_dir.private_files import read_private, write_private
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 MAX_KEY_BYTES = 1024
 """More than a key has."""
@@ -39,7 +39,7 @@ class Vault:
         try:
             self._key = self._read()
         except StoreError as error:
-            _log.warning("no key for the passwords of registries", error=str(error))
+            log.warning("no key for the passwords of registries", error=str(error))
 
     def seal(self, address: str, username: str, password: str) -> bytes:
         """Seal the password that a user has at an address. Blocks.
@@ -86,7 +86,7 @@ class Vault:
         try:
             Fernet(key)
         except ValueError:
-            _log.warning(
+            log.warning(
                 "holds no key: passwords of registries must be set again", path=str(self._path)
             )
             return None

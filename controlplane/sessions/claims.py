@@ -29,7 +29,7 @@ from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 CALL_SHARE = 0.25
 """Of what a caller waits, at most for one claim: a host writes two files, and a start that goes on
@@ -148,7 +148,7 @@ class Claims:
             reason = error.agent_reason if isinstance(error, AgentRefusedError) else None
             start.refused = reason in _NOTHING_CLAIMED
             is_free = start.refused and reason is not AgentReason.STANDBY_NOT_CLAIMABLE
-            _log.info(
+            log.info(
                 "standby not claimed",
                 agent=agent,
                 session=standby.internal_id,

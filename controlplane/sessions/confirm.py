@@ -18,7 +18,7 @@ from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.settling import Verdict
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 
 REFUSED_BY_ADMISSION = LACK_OF_ROOM | {
@@ -55,7 +55,7 @@ async def take_answer(
     if verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:
         fleet.stop_session(agent, internal_id)
     identity = start.spec.identity
-    _log.info(
+    log.info(
         "session started",
         session=internal_id,
         id=identity.session_id,
@@ -94,7 +94,7 @@ def take_refusal(
         row, now = link.row, fleet.now()
         failure = link.failures.note(start.wanted.owner, error, now, clock.now_ms())
         metrics.failed(row.region, row.node_pool, error.agent_reason.value)
-        _log.warning(
+        log.warning(
             "start failed, the host is avoided",
             agent=row.name,
             id=start.key[1],

@@ -32,7 +32,7 @@ from controlplane.storage.tables.sessions import Session, SessionStore
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 STOP_WAIT = 11.0
 """DELETE answers within 12 s; the rest is for the commit and the answer."""
@@ -250,7 +250,7 @@ class Sessions:
             await self._check_stopping(session)
         elif stop.cancelled() or not stop.result():
             raise HostUnavailableError("the process does not end, not even by SIGKILL")
-        _log.info(
+        log.info(
             "session stopped",
             session=internal_id,
             id=session.id,

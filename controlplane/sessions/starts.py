@@ -44,7 +44,7 @@ from controlplane.storage.tables.sessions import Attempt, IdTaken, QuotaExceeded
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 CALL_SHARE = 0.5
 """Of what a caller waits, at most for one attempt, so that a second host can be tried."""
@@ -157,7 +157,7 @@ class Starts:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, TiltyardError):
-            _log.error("a start failed by a defect", exc_info=error)
+            log.error("a start failed by a defect", exc_info=error)
 
     async def _whole(self, caller: Caller, start: PendingStart) -> HostSession:
         try:
@@ -199,7 +199,7 @@ class Starts:
             with start.naming_failures():
                 session = await self._claim(start) or await self._try_hosts(start)
         except Exception as error:
-            _log.info(NOT_STARTED, account=start.key[0], id=start.key[1], error=str(error))
+            log.info(NOT_STARTED, account=start.key[0], id=start.key[1], error=str(error))
             freeing = asyncio.create_task(
                 self._free(start, str(error)), name=f"free {start.key!r}"
             )
@@ -243,7 +243,7 @@ class Starts:
                 )
                 break
             except StoreError as error:
-                _log.error(
+                log.error(  # noqa: TRY400 - the text says it all
                     "cannot free the id yet",
                     account=start.key[0],
                     id=start.key[1],
@@ -273,7 +273,7 @@ class Starts:
                 )
                 silent += not start.refused
             except AgentSilentError as error:
-                _log.warning(
+                log.warning(
                     "start unknown", agent=link.row.name, session=internal_id, error=str(error)
                 )
                 link.in_doubt = True

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 
 def read_private(path: Path, max_bytes: int) -> bytes | None:
@@ -24,7 +24,7 @@ def read_private(path: Path, max_bytes: int) -> bytes | None:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 os.fchmod(file.fileno(), 0o600)
-                _log.warning(
+                log.warning(
                     "others could read or write a file: it has mode 0600 now", path=str(path)
                 )
             return file.read(max_bytes)
@@ -103,7 +103,7 @@ def read_or_create(path: Path, max_bytes: int, make: Callable[[], bytes], *, wha
     data = read_private(path, max_bytes)
     if data is None:
         if create_private(path, make()):
-            _log.info("made a key: keep a copy of it", kind=what, path=str(path))
+            log.info("made a key: keep a copy of it", kind=what, path=str(path))
         data = read_private(path, max_bytes) or b""
     return data
 

@@ -18,7 +18,7 @@ from controlplane.storage.tables.enrolment import EnrolmentStore
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 OLD_AGENT = "its agent is of an older version: upgrade it, or enrol the host again"
 
@@ -60,7 +60,7 @@ class HostCertificates:
         issued = self._issuer.sign_agent(asked.request, row.id, row.authority)
         await link.client.install(issued.certificate)
         await self._note(link, issued, trusts_former=row.trusts_former)
-        _log.info("certificate renewed", agent=row.name)
+        log.info("certificate renewed", agent=row.name)
 
     async def move(self, link: HostLink) -> None:
         """Bring a host to the current authority."""
@@ -68,7 +68,7 @@ class HostCertificates:
             await self._give(link)
         if link.row.trusts_former:
             await self._drop_former(link)
-        _log.info("moved to the current authority", agent=link.row.name)
+        log.info("moved to the current authority", agent=link.row.name)
 
     async def _give(self, link: HostLink) -> None:
         asked, row = await link.client.ask_for_request(), link.row

@@ -16,7 +16,7 @@ from tiltyard.runtime.jittered_back_off import BackOff
 from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 TIMEOUT = 10.0
 """A host writes the claim to its disk, and the file that tells the game."""
@@ -69,7 +69,7 @@ class HeldClaims:
             except (AgentRefusedError, AgentSilentError, StoreError) as error:
                 if str(error) != told:
                     told = str(error)
-                    _log.warning(
+                    log.warning(
                         "cannot claim again yet",
                         agent=name,
                         session=internal_id,
@@ -88,5 +88,5 @@ class HeldClaims:
         answer = await self._link.client.claim_session(claim, TIMEOUT)
         session = self._link.answered(internal_id, answer)
         await self._reports.settle(name, (session,), (), self._clock.now_ms())
-        _log.info("claimed again", agent=name, session=internal_id)
+        log.info("claimed again", agent=name, session=internal_id)
         return True

@@ -13,7 +13,7 @@ from controlplane.fleet.host.link import HostLink
 from controlplane.storage.tables.hosts import HostStore
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 WRITE_INTERVAL = 60.0
 """Seconds between two writes of a host: so much of its silence may a crash forget."""
@@ -52,12 +52,12 @@ class HostSilence:
         self._seconds = 0.0
         if self._stored or self.link.lost_ms is not None:
             await self._write_heard(now)
-            _log.info("heard again", agent=self.link.row.name)
+            log.info("heard again", agent=self.link.row.name)
         elif now - self._written_at >= WRITE_INTERVAL:
             try:
                 await self._write_heard(now)
             except StoreError as error:
-                _log.warning("cannot note it as heard", agent=self.link.row.name, error=str(error))
+                log.warning("cannot note it as heard", agent=self.link.row.name, error=str(error))
 
     async def missed(self) -> None:
         """Count what has passed since the host was heard, or was tried to be reached before."""
@@ -73,7 +73,7 @@ class HostSilence:
                 await self.store.count_silence(self.link.row.name, int(self._seconds * 1000))
                 self._stored = self._seconds
         except StoreError as error:
-            _log.warning("cannot count its silence", agent=self.link.row.name, error=str(error))
+            log.warning("cannot count its silence", agent=self.link.row.name, error=str(error))
 
     async def _write_heard(self, now: float) -> None:
         self._written_at = now
@@ -84,6 +84,6 @@ class HostSilence:
         now_ms = self.clock.now_ms()
         await self.store.lose(self.link.row.name, self.link.under_way, now_ms)
         self.link.lose(now_ms)
-        _log.warning(
+        log.warning(
             "lost, and its sessions with it", agent=self.link.row.name, seconds=self.lost_after
         )

@@ -19,7 +19,7 @@ from tiltyard.runtime.jittered_back_off import BackOff
 from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 MAX_BACK_OFF = 2.0
 """An order reaches a host so soon after its return."""
@@ -57,7 +57,7 @@ class HostDrain:
         learned = self._link.drain
         if learned != self._stored:
             await self._store.learn_drain(self._link.row.name, learned)
-            _log.info("learned of its drain", agent=self._link.row.name, draining=learned.draining)
+            log.info("learned of its drain", agent=self._link.row.name, draining=learned.draining)
             if self._stored.revision <= learned.revision:  # else there was an order meanwhile
                 self._stored = learned
         if self._link.drain_due:
@@ -98,7 +98,7 @@ class HostDrain:
             except (AgentRefusedError, AgentSilentError) as error:
                 if str(error) != logged:
                     logged = str(error)
-                    _log.warning("cannot tell it of its drain", agent=name, error=str(error))
+                    log.warning("cannot tell it of its drain", agent=name, error=str(error))
                 await back_off.wait()
             else:
                 self._link.heard_drain(order)

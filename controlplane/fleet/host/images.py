@@ -17,7 +17,7 @@ from tiltyard.runtime.jittered_back_off import pause
 from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 60.0
@@ -118,7 +118,7 @@ class HostPreload:
             try:
                 await self._compare()
             except StoreError as error:
-                _log.warning("cannot read what images it shall have", agent=name, error=str(error))
+                log.warning("cannot read what images it shall have", agent=name, error=str(error))
                 self._failures += 1
                 return self._pause(self._failures)
             self._failures, self._compared_at = 0, now
@@ -183,7 +183,7 @@ class HostPreload:
         except (AgentRefusedError, AgentSilentError, StoreError) as error:
             self._failed(image, str(error))
             return
-        _log.info("image pulled", agent=self.link.row.name, image=image)
+        log.info("image pulled", agent=self.link.row.name, image=image)
         due = self._means.clock.monotonic() + REPORT_WAIT
         self._pulls[image] = replace(self._pulls[image], due=due)
 
@@ -191,7 +191,7 @@ class HostPreload:
         """Note a failure; it is a warning once for each cause."""
         pull, clock = self._pulls[image], self._means.clock
         level = logging.DEBUG if cause == pull.cause else logging.WARNING
-        _log.log(level, "pull failed", agent=self.link.row.name, image=image, error=cause)
+        log.log(level, "pull failed", agent=self.link.row.name, image=image, error=cause)
         failures = pull.failures + 1
         self._pulls[image] = replace(
             pull,
@@ -207,7 +207,7 @@ class HostPreload:
             await self.link.client.remove_image(image)
         except (AgentRefusedError, AgentSilentError) as error:
             level = logging.DEBUG if _is_in_use(error) else logging.WARNING
-            _log.log(
+            log.log(
                 level,
                 "image not removed",
                 agent=self.link.row.name,

@@ -12,7 +12,7 @@ from tiltyard.runtime.jittered_back_off import BackOff
 from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 AT_ONCE = 4
 """Orders on their way to one host: each is a write to its disk."""
@@ -87,7 +87,7 @@ class HostOrders:
                     self._on_unable()
                 if str(error) != logged:
                     logged = str(error)
-                    _log.warning(
+                    log.warning(
                         "cannot tell it of a warm pool",
                         agent=name,
                         pool=order.pool_id,

@@ -33,7 +33,7 @@ from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.jittered_back_off import BackOff
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 MESSAGE_TIMEOUT = 6.0
 """Three heartbeats: a stream that is silent for longer is dialled anew, on a new connection."""
@@ -122,7 +122,7 @@ class HostWatch:
                     if self._link.is_newer:
                         self._changed(self._link)
                 if why != told or heard_at != self._link.heard_at:
-                    _log.info("stream broke", agent=self._link.row.name, error=why)
+                    log.info("stream broke", agent=self._link.row.name, error=why)
                 told = why
                 self.tried.set()
                 await self._silence.missed()
@@ -216,7 +216,7 @@ class HostWatch:
 
     def _leave_alone(self, internal_id: str) -> None:
         if not self._link.unclaimed:
-            _log.warning(
+            log.warning(
                 "no valid ticket or account: nobody's, it is left alone",
                 agent=self._link.row.name,
                 session=internal_id,
@@ -236,7 +236,7 @@ class HostWatch:
         for internal_id in await self._reports.to_stop(name):
             self.stop_session(internal_id)
         if not self._link.reconciled:
-            _log.info("reconciled", agent=name, sessions=len(present))
+            log.info("reconciled", agent=name, sessions=len(present))
         self._link.reconciled = True
         self._metrics.snapshot_seconds.observe(self._clock.monotonic() - self._snapshot_began)
         self.tried.set()
@@ -280,7 +280,7 @@ class HostWatch:
 
     def _log_failed_stop(self, internal_id: str, error: Exception) -> None:
         name = self._link.row.name
-        _log.warning("cannot stop a session", agent=name, session=internal_id, error=str(error))
+        log.warning("cannot stop a session", agent=name, session=internal_id, error=str(error))
 
     async def _cancel_stops(self) -> None:
         stops = list(self._stops.values())

@@ -39,7 +39,7 @@ from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.runtime.jittered_back_off import BackOff
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 
 GATHER = 0.2
 """Seconds for which reports of hosts are gathered; what callers change is looked at at once."""
@@ -158,7 +158,7 @@ class StandbyPools:
                     await self._round()
                     back_off.reset()
                 except StoreError as error:
-                    _log.warning("cannot keep the warm pools", error=str(error))
+                    log.warning("cannot keep the warm pools", error=str(error))
                     await back_off.wait()
                 else:
                     rest = min(REST * (self._clock.monotonic() - began), MAX_BACK_OFF)

@@ -33,7 +33,7 @@ from controlplane.metrics.store import StoreMetrics
 from controlplane.storage.engine.migrations import migrate
 from tiltyard.runtime.logging.events import get_logger
 
-_log = get_logger(__name__)
+log = get_logger(__name__)
 _T = TypeVar("_T")
 
 BUSY_TIMEOUT = 5.0
@@ -297,8 +297,8 @@ def _commit(db: Database, batch: list[_Job], *, metrics: StoreMetrics) -> None:
             for job in batch:
                 _run_in_savepoint(db, job)
             db.commit()
-    except Exception as error:  # noqa: BLE001  # every future must learn of it
-        _log.exception("cannot commit transactions", count=len(batch))
+    except Exception as error:  # every future must learn of it
+        log.exception("cannot commit transactions", count=len(batch))
         metrics.commit_failures.inc()
         _fail(batch, error)
         db.rollback()
@@ -312,7 +312,7 @@ def _run_in_savepoint(db: Database, job: _Job) -> None:
         if not db.conn.in_transaction:  # the failure ended the whole transaction
             raise
         db.execute("ROLLBACK TO job")
-        _log.debug("a transaction failed and was undone", exc_info=True)
+        log.debug("a transaction failed and was undone", exc_info=True)
     db.execute("RELEASE job")
 
 

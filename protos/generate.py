@@ -4,8 +4,6 @@ OUTPUT is the folder to write below; the default is the repository, where the ge
 committed. `tests/contract/test_generated_code.py` fails when the two differ.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import sysconfig

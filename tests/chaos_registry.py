@@ -1,7 +1,5 @@
 """A proxy in front of a registry that fails as registries and their networks do, and counts."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading

@@ -1,7 +1,5 @@
 """The real parts that tests share, each started once for the session and when first asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Every step prints one line with its time. Exits with 0, or with 1 at the first step that fails.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Tiltyard on this machine, whole: engine, registry, game, agent, control plane, application."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """What the pages show in their `console` blocks: commands, and what they print."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

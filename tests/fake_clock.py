@@ -1,7 +1,5 @@
 """A clock that a test turns by hand; an `tiltyard.runtime.clock.Clock`."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools

@@ -4,8 +4,6 @@
 (contract/test_engine.py).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

@@ -4,8 +4,6 @@ Each is a context manager whose start and stop are bounded, and which ends only 
 The Docker Engine is in `real_engine.py`, the game's image in `demo_game`.
 """
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import json

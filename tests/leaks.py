@@ -1,7 +1,5 @@
 """A pytest plugin: what a test leaves behind, or does on the event loop, fails it."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import threading

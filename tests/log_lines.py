@@ -1,7 +1,5 @@
 """Lines of the log read back as any log shipper reads them, and as strictly as none does."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

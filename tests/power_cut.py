@@ -5,8 +5,6 @@ sector; a name is there for certain once its folder was synced after it was made
 that folder's own name is.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import subprocess

@@ -4,8 +4,6 @@ It shares nothing with the machine's: it has a network namespace, a containerd, 
 folders of its own. A veth pair joins its namespace with the test's: each reaches the other.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

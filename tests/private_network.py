@@ -1,7 +1,5 @@
 """A network namespace of a test's own, joined with the test's by a veth pair."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import subprocess

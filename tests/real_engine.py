@@ -1,7 +1,5 @@
 """The machine's Docker Engine: the one that runs, else one of ours while somebody needs it."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

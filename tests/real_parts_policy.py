@@ -6,8 +6,6 @@ When pytest runs tests in several processes, those of the machine's engine run o
 in one of them, and so do those of a module that has an engine of its own.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator
 

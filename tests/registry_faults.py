@@ -1,7 +1,5 @@
 """How registries and their networks fail: what a `ChaosRegistry` does instead of answering."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

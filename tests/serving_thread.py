@@ -1,7 +1,5 @@
 """A server of a test's own that runs beside the test, on an event loop and a thread of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Coroutine

@@ -1,7 +1,5 @@
 """The rules of docs/architecture.md that neither import-linter nor ruff checks."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

@@ -1,7 +1,5 @@
 """What the documents say is what there is."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the pages tell to type is there, and whatever they show as output was seen."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

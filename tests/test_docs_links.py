@@ -1,7 +1,5 @@
 """Every link between the pages, and every heading that it means, is there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

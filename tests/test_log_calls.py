@@ -1,7 +1,5 @@
 """Each line of the log is an event of constant text and fields that are documented."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """docs/examples/matchmaker.py where calls are refused, lost or answered twice."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import sys

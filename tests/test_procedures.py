@@ -1,7 +1,5 @@
 """Every command of docs/operations.md is run by a test, which this says for each section."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.doc_examples import ROOT, examples

@@ -1,7 +1,5 @@
 """The settings as operators meet them: the tables of the docs, and the files to begin with."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """What the timer of a test is set to, while something is made for it and while it runs."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What the project is built and tested with: Makefile, CI, policy of skips, leaks, harness."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -5,8 +5,6 @@ test has SHARED_SECONDS each to be set up, then the time of the test begins agai
 them is torn down within as long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any

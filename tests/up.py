@@ -3,8 +3,6 @@
 Writes `.tiltyard/dev.json` last, when everything serves, and removes it first.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

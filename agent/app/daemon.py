@@ -1,7 +1,5 @@
 """The agent's parts put together, started in order and stopped in stages."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ipaddress

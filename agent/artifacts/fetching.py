@@ -4,8 +4,6 @@ The engine holds a container's lock while an archive is unread (M9), so it is re
 into a bounded file, filtered and counted on the way, and served from there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import posixpath

@@ -1,7 +1,5 @@
 """Room for artifacts on their way: how many, and how many bytes of disk they take."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator

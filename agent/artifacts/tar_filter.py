@@ -11,8 +11,6 @@ written anew from the few fields that are kept:
 - of the mode the lowest nine bits stay, of the owner the numbers, of PAX nothing else
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agent.artifacts.tar_header import (

@@ -1,7 +1,5 @@
 """The header of one entry of a tar: read strictly, as USTAR or PAX, and written anew."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from agent.domain.errors import UnreadableTar

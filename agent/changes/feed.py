@@ -4,8 +4,6 @@ A watcher that does not read is owed PILE_LARGEST changes at most; with more it 
 snapshot of what there is then.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import uuid

@@ -1,7 +1,5 @@
 """`tiltyard-agent config`: what is wrong with the settings, or what they are."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

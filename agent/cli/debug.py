@@ -4,8 +4,6 @@ With `--json`, what is one thing is one JSON document, and a list is one object 
 the agent are in the names and forms of agent.proto.
 """
 
-from __future__ import annotations
-
 import codecs
 import json
 import sys

@@ -1,7 +1,5 @@
 """`tiltyard-agent doctor`: what is amiss with this host, and how to mend it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """Draining a host from the host itself: what is said of it, and how (decisions.md, drain)."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """`tiltyard-agent enrol`: this host joins a deployment, or joins it again."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sys

@@ -1,7 +1,5 @@
 """`tiltyard-agent firewall`: what keeps sessions from their host, put in by root."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`tiltyard-agent`: the daemon, its settings, and the commands of other modules."""
 
-from __future__ import annotations
-
 import asyncio
 import faulthandler
 import logging

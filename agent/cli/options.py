@@ -1,7 +1,5 @@
 """What the commands have in common: their options, the agent they ask, and how they fail."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator

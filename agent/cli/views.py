@@ -1,7 +1,5 @@
 """What the agent answers, as tables for people. Pure: messages of agent.proto in, lines out."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime

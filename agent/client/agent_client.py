@@ -1,7 +1,5 @@
 """The debug commands' client: AgentService over the agent's unix socket."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType

@@ -1,7 +1,5 @@
 """Which session an operator means by what was typed. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The engine's JSON as the data that the agent speaks of. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ Everything that isolates a container stands here (design.md, Containers by defau
 compares the body with a golden value, so that no key changes unseen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

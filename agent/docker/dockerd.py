@@ -1,7 +1,5 @@
 """What only the host shows of the Docker daemon: its process, its settings and its limits."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

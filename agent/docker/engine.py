@@ -4,8 +4,6 @@ Calls go through the SDK (docker_sdk.py) on threads (engine_calls.py), streams t
 loop (docker_streams.py). Nothing is read before the first call, so the daemon may come later.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal as signals
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ Pure and without `docker`, so that calls on threads and streams on the loop shar
 are those of Docker Engine 20.10.24, 26.1.5 and 28.5.2.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

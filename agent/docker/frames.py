@@ -1,7 +1,5 @@
 """The forms of Docker's streams: frames of a log, lines of JSON, steps of a pull. Pure."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator, Mapping

@@ -7,8 +7,6 @@ own. But all of it comes back in each list and description of the container. One
 ports costs the engine 1.6 s at its creation, and 4 MB in every answer that it is in.
 """
 
-from __future__ import annotations
-
 import json
 import posixpath
 from collections.abc import Mapping

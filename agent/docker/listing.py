@@ -1,7 +1,5 @@
 """All containers of an agent in full, whatever one of them does to the engine."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial

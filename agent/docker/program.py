@@ -4,8 +4,6 @@ The engine starts its init, and init the program (M13). So a program that is mis
 this machine, is no refusal of the engine: init ends with 126 or 127 and says why in the log.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

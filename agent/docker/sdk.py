@@ -3,8 +3,6 @@
 The only importer of `docker`. Everything here blocks and runs on the threads of engine_calls.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Logs, archives, pulls and events of Docker, on the event loop: no thread per stream."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

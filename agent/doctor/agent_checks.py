@@ -1,7 +1,5 @@
 """Checks of the agent and of what its operator gave it. Pure."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """All checks, over all facts. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar

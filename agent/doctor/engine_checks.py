@@ -1,7 +1,5 @@
 """Checks of Docker Engine. Pure."""
 
-from __future__ import annotations
-
 import re
 
 from agent.docker.answers import ICC, NO_SECCOMP, OPEN_LISTENER, WANTED, open_listeners

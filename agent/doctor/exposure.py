@@ -4,8 +4,6 @@ Who may is root of this host and of every session. An agent that served all the 
 if its policy and its limits held. Blocks.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from agent.docker.answers import OPEN_LISTENER, open_listeners

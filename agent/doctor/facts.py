@@ -1,7 +1,5 @@
 """What is known of a host at one moment, as its checks read it. Pure data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

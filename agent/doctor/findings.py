@@ -1,7 +1,5 @@
 """What a check finds. Pure."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 

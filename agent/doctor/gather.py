@@ -4,8 +4,6 @@ The threads are daemons: one that hangs, on a disk or an engine that does not an
 the program from ending.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Checks of the host: its disks, ports, tables and clock, and who may pass. Pure."""
 
-from __future__ import annotations
-
 import re
 import stat
 

@@ -3,8 +3,6 @@
 Everything raises OSError, or ValueError for what the kernel words in another way than expected.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

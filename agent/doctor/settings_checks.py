@@ -3,8 +3,6 @@
 Judged as `doctor` judges it, as far as no agent and no engine need to run for that.
 """
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Iterator
 

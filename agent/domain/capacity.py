@@ -4,8 +4,6 @@ A reservation is taken whole or not at all, within one step of the event loop: t
 admission which lets any number of control planes race (design.md, principle 1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from agent.domain.errors import NoCapacity

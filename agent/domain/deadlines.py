@@ -5,8 +5,6 @@ is due by the wall clock, which is read at every look: setting the clock moves t
 that clock may be wrong, as on a machine that has just started, such a deadline is not due.
 """
 
-from __future__ import annotations
-
 import heapq
 
 from agent.domain.session import Deadline

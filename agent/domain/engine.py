@@ -3,8 +3,6 @@
 `DockerEngine` and the tests' `FakeEngine` keep one contract (tests/contract/test_engine.py).
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager

@@ -1,7 +1,5 @@
 """The environment of a container: what the host injects, and what the caller sets. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@ The classes know neither gRPC nor Docker. `docker_engine.py` translates the engi
 them once on the way in; `rpc.py` maps their reasons to gRPC once on the way out.
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass, fields
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """How much of a host's slots one account may take. Pure."""
 
-from __future__ import annotations
-
 
 def exceeds_share(held: float, asked: float, taken: float, total: float) -> bool:
     """Return whether an account that holds `held` of `total` asks for more than its share.

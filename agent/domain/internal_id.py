@@ -1,7 +1,5 @@
 """Ids that may name files, folders and containers: UUIDs in lower case, and nothing else. Pure."""
 
-from __future__ import annotations
-
 import re
 
 from agent.domain.errors import InvalidArgument

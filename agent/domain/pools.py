@@ -1,7 +1,5 @@
 """A warm pool as a host is told of it: how many standbys it keeps, and what they run. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from signal import SIGKILL, SIGSTOP, Signals
 

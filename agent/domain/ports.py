@@ -6,8 +6,6 @@ a timer. One that somebody else on the host has goes to the end of the queue. TC
 separate spaces.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace

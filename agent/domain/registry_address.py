@@ -1,7 +1,5 @@
 """Which `host[:port]` names a registry, and the same one to everybody; pure."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 

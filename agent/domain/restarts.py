@@ -1,7 +1,5 @@
 """When a failed process is started again (decisions.md, restart). Pure."""
 
-from __future__ import annotations
-
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
 STEADY_SECONDS = 600.0

@@ -10,8 +10,6 @@
 A standby in doubt is none of this: it may be somebody's session.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The images of a host: which ones are there, and pulls, one per image whoever asks."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping

@@ -4,8 +4,6 @@ A full disk loses logs, and ends games that the engine then calls running (M12).
 no session is started, and below twice the reserve what can be spared goes (see `retention`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -1,7 +1,5 @@
 """Processes of this host as the kernel tells of them: which lives, and when it has ended."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

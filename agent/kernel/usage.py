@@ -6,8 +6,6 @@ once more as soon as its first process has ended. Where that comes too late, wha
 since the last reading is missing: SAMPLE_SECONDS at most, YOUNG_SAMPLE_SECONDS of a short run.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Callable

@@ -7,8 +7,6 @@ other piece of the log equals in stream and time, and how many pieces came behin
 that has the mark goes on without a gap; where one has it not, what was between has been dropped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from operator import attrgetter
 

@@ -3,8 +3,6 @@
 What the engine dropped before it could be read is marked by one line.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 

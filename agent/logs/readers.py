@@ -4,8 +4,6 @@ For a follower the engine keeps a stream open, and an inotify instance of root's
 are 128 by default. A reader that does not follow has a stream open for as long as it reads.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 from collections.abc import Iterator

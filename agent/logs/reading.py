@@ -4,8 +4,6 @@ The engine captures (design.md, Logs and artifacts). Once a container has ended,
 anything may remove it, its log is read once into the session's directory.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Protocol

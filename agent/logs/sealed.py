@@ -4,8 +4,6 @@ An engine drops nothing before it holds more than that, by the same measure, so 
 line that says so is complete. All methods block.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

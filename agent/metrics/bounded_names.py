@@ -1,7 +1,5 @@
 """Names that others choose, as values of a label: not more of them than a bound. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Container
 
 OTHER = "other"

@@ -4,8 +4,6 @@ All label values come from enums and from names in this program: nothing that a 
 the number of series is bounded by itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import enum
 import time

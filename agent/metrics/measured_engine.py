@@ -4,8 +4,6 @@ What waits for something, for as long as that takes, is passed on as it is: the 
 bound ports, streams.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 

@@ -1,7 +1,5 @@
 """What is state of a host, read from its parts when Prometheus asks: nothing is kept twice."""
 
-from __future__ import annotations
-
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

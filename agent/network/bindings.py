@@ -7,8 +7,6 @@ network, which takes CAP_SYS_ADMIN; the agent does not have that. So a table is 
 until every port is found, and up to a number of sockets.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -6,8 +6,6 @@ One on the IPv6 wildcard counts for both families, as it does unless its program
 alone, which these files do not tell.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import sys

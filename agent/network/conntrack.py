@@ -10,8 +10,6 @@ Where a flow leads is known by its entry in the connection tracking table. Delet
 CAP_NET_ADMIN; the next datagram makes a new one by the rules as they are now.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -3,8 +3,6 @@
 Whichever variant of it Docker Engine finds, legacy or nft, we find, too. Everything here blocks.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

@@ -10,8 +10,6 @@ Each rule carries a mark in its comment: a hash of it and of all before it in it
 of iptables print the same rule in different words, so it is the marks that are compared.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -5,8 +5,6 @@ the privilege to mend it, or another reason to: it says so, and `tiltyard-agent 
 mends. Rules of Docker Engine are Docker Engine's to make again.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor

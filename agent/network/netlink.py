@@ -1,7 +1,5 @@
 """How messages and attributes are laid out on netlink, the kernel's way to be asked."""
 
-from __future__ import annotations
-
 import os
 import socket
 import struct

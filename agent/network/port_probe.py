@@ -4,8 +4,6 @@ The engine looks only once it has made the container, at IPv4 alone where it pub
 not at all when a container is in the host's network.
 """
 
-from __future__ import annotations
-
 import errno
 import ipaddress
 import socket

@@ -5,8 +5,6 @@ socket in which control group it was made, and each container has one of its own
 capability, unlike the open files of others' processes in /proc, which take CAP_SYS_PTRACE.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Whoever renews them replaces one after the other, so that for a moment they may 
 together: the last pair that was good stays in use until the next one is.
 """
 
-from __future__ import annotations
-
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime

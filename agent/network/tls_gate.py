@@ -5,8 +5,6 @@ their own: one more than that takes the place of the oldest, so that those who c
 nothing keep nobody out.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import resource
 from collections import Counter

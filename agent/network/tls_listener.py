@@ -1,7 +1,5 @@
 """One TLS port of a session: its listening socket and the connections to it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

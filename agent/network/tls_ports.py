@@ -7,8 +7,6 @@ is listened on from before its container is made until its session has ended, an
 else's meanwhile. Connections end with the agent's process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections.abc import Callable, Iterable

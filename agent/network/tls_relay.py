@@ -6,8 +6,6 @@ send arrives when the game has ended its side, and the other way about. asyncio'
 that: it takes the end of one direction for the end of both.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -5,8 +5,6 @@ one, and the control plane calls on each of its connections at once: what has no
 later was refused, or wanted something else. Strangers must not fill the log, so they are counted.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 from tiltyard.runtime.clock import Clock

@@ -1,7 +1,5 @@
 """Messages of agent.proto about the images of a host, which may be more than one message holds."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from agent.domain.engine import PullProgress

@@ -3,8 +3,6 @@
 Handlers hold no `try`: the decorators of `statuses.py` turn errors into gRPC statuses.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass

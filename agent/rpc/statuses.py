@@ -1,7 +1,5 @@
 """Errors on the way out: one table from reason to gRPC status, and who applies it."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -1,7 +1,5 @@
 """Messages of agent.proto as the agent's own data, and back. Refuses what does not fit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Whether a host takes on one more session (design.md, principle 1)."""
 
-from __future__ import annotations
-
 from agent.domain.errors import Draining
 from agent.domain.session import Session, SessionSpec, Standby
 from agent.sessions import starting

@@ -4,8 +4,6 @@ Events are hints (M7) and the engine's list is the truth, so a pass over everyth
 PASS_SECONDS whatever was heard. Only containers that carry this agent's id are ever touched.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial

@@ -12,8 +12,6 @@ From `claim.recorded` on it is claimed, whatever ends the agent: the next run of
 there, and a game may get its signal twice. That a game without a signal was told is not written.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ has one of these done at a time, and none once it was forgotten; what was broken
 from the record.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Protocol
 

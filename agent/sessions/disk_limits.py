@@ -9,8 +9,6 @@ rests after each, all the longer the more files there are. Between two looks the
 engine's disk shows who may have come to its limit: it has shrunk by as much as that one had left.
 """
 
-from __future__ import annotations
-
 import heapq
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The end of a session: asked for, seen at the process, confirmed by the engine, recorded."""
 
-from __future__ import annotations
-
 import contextlib
 from signal import SIGKILL
 

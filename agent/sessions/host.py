@@ -1,7 +1,5 @@
 """The parts of a host that sessions live on."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 

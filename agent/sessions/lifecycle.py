@@ -4,8 +4,6 @@ Every step is durable before the next begins, and named, so that tests can break
 time-out of the engine means unknown: the step is read again, never assumed.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any

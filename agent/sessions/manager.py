@@ -1,7 +1,5 @@
 """All sessions of a host: admission, and the owner of every session's task."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import uuid

@@ -4,8 +4,6 @@ Each run of a session is watched from its start; what has been seen is recorded,
 that was started anew goes on for those that are not ready yet, and leaves the others alone.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """A report in its session's directory: written once at the end, read with the end of the log."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import NamedTuple

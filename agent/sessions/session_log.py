@@ -1,7 +1,5 @@
 """The lines of the log that a session's life makes: one for each change that operators ask for."""
 
-from __future__ import annotations
-
 from agent.domain.session import Session, State
 from tiltyard.runtime.logging.context import unbind
 from tiltyard.runtime.logging.events import get_logger

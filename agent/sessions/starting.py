@@ -1,7 +1,5 @@
 """The start of a session, step by step, and its undoing (design.md, POST /session, step 6)."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable

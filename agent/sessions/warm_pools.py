@@ -4,8 +4,6 @@ Whatever changes on the host, `plan` says what is to start and to stop (standbys
 done. A standby starts as any session does, but only while players leave start slots.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable

@@ -1,7 +1,5 @@
 """The agent's settings: one TOML file, every key overridable by environment, read once."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import re

@@ -5,8 +5,6 @@ never allowed needs no key: the contract has no word for a privileged container,
 host's files, a device or a command in a container.
 """
 
-from __future__ import annotations
-
 import stat
 from dataclasses import replace
 from pathlib import Path

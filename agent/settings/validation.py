@@ -1,7 +1,5 @@
 """Mistakes that pydantic finds in a settings file, in the words of who has to mend them. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 All of it blocks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

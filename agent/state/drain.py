@@ -4,8 +4,6 @@ What was asked is kept on the disk, so that a restart of the agent changes nothi
 that was overtaken is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 

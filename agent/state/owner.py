@@ -4,8 +4,6 @@ An agent that root starts by hand, where the service runs as a user of its own, 
 that the service cannot read, and so sessions that it cannot keep.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 from pathlib import Path

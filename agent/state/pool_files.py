@@ -4,8 +4,6 @@ So a restart of the agent changes nothing, and an order that was overtaken is re
 that were taken away the newest REMOVED_KEPT are remembered, for orders that come late.
 """
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

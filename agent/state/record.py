@@ -21,8 +21,6 @@ the old one or the new one, also after a power cut. All methods block; `Records`
 pool of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl

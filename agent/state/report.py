@@ -4,8 +4,6 @@ A report is made of the session's record alone and never changes once the sessio
 end of the log, which stays where it is sealed, is read when somebody asks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agent.domain.history import Run, Usage, signal_of

@@ -11,8 +11,6 @@ account evicts its own. Nothing goes before its log is sealed, and no log or rec
 read.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass

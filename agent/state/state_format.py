@@ -5,8 +5,6 @@ marks of stops, the identity. An agent that cannot read what a newer one wrote d
 would take sessions for damaged, give away their ports, and remove what is theirs. They run on.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from pathlib import Path

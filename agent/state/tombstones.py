@@ -4,8 +4,6 @@ One file for each, `tombstones/<internal id>` in the state directory. There are 
 most, for TOMBSTONE_SECONDS each.
 """
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A number rises when what an older agent would make of the content is wrong; a fi
 without raises nothing: it is passed over there, and empty where nobody has written it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar

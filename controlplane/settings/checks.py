@@ -1,7 +1,5 @@
 """What the control plane's settings point to on this machine. Blocks."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Values of a settings file, read into the fields of a dataclass by the kinds of its defaults."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields

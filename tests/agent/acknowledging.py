@@ -5,8 +5,6 @@ asked of it, and each is printed on a line once it is answered. With `files` or 
 out the syncs of those: an agent that must be found to lose something.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import stat

@@ -1,7 +1,5 @@
 """Control groups in a folder, as the kernel shows those of version 1."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An agent whose engine and clock are in memory."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A whole host in memory but for its disk, and named steps to break it at."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence

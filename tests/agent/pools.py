@@ -1,7 +1,5 @@
 """Warm pools as the agent's tests use them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """Sessions and specs as the agent's tests use them."""
 
-from __future__ import annotations
-
 import dataclasses
 import uuid
 from typing import Any

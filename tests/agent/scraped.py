@@ -1,7 +1,5 @@
 """What Prometheus reads of a host in memory, through the listener that serves it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable

@@ -1,7 +1,5 @@
 """An engine on a unix socket that answers as a test scripts it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections import defaultdict

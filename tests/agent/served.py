@@ -1,7 +1,5 @@
 """An agent on a socket, its engine in memory, and the commands of `tiltyard-agent` against it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator

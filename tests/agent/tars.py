@@ -1,7 +1,5 @@
 """Tars as an engine sends them, made of trees as the program in a container may make them."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Iterable

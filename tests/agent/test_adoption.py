@@ -1,7 +1,5 @@
 """An agent that is killed anywhere and comes back: nothing doubled, nothing lost."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

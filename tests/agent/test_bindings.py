@@ -1,7 +1,5 @@
 """Whose ports are bound, asked of this machine's kernel."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import os

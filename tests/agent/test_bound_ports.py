@@ -1,7 +1,5 @@
 """What the kernel's tables of sockets say of the ports that players can reach."""
 
-from __future__ import annotations
-
 import ipaddress
 import sys
 

@@ -1,7 +1,5 @@
 """How a standby becomes a session, and that it does so once, on an engine in memory."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

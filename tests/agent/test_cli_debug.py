@@ -1,7 +1,5 @@
 """The debug commands against an agent that serves."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

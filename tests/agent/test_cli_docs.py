@@ -1,7 +1,5 @@
 """Every command of `tiltyard-agent` is in the operator's manual."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

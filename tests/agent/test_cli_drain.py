@@ -1,7 +1,5 @@
 """`tiltyard-agent drain` and `undrain` against an agent that serves."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """`config check` of the agent: all mistakes at once, or the settings and whence each comes."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Flows in a network namespace of a test's own, made and listed by the kernel's own tool."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import errno

@@ -1,7 +1,5 @@
 """One agent as others meet it: its socket, its stream, and its end."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

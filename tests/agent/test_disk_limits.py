@@ -1,7 +1,5 @@
 """Sessions that write more than their limit of disk end, and no others."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator

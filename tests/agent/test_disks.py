@@ -1,7 +1,5 @@
 """Disks that fill up: starts are refused in time, and what can be spared goes."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -1,7 +1,5 @@
 """The connections that an agent has to its engine: few, whatever it asks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from agent.docker.calls import KEPT_THREADS

@@ -1,7 +1,5 @@
 """What the real engine cannot be made to do: fail, hang, lie and vanish at will."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Docker's own sentences, most of them of 20.10.24, 26.1.5 or 28.5.2, and what they mean."""
 
-from __future__ import annotations
-
 import pytest
 
 from agent.docker.errors import (

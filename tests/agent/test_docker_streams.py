@@ -1,7 +1,5 @@
 """Streams of an engine that breaks off, falls silent or talks nonsense."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

@@ -1,7 +1,5 @@
 """The doctor on this machine: with an agent and without, and where nothing answers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

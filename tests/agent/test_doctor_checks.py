@@ -1,7 +1,5 @@
 """What the doctor finds in facts: a host in order, and then one thing after the other amiss."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import stat

@@ -1,7 +1,5 @@
 """A host that is drained: what it takes, what its games read, and what it stops when."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

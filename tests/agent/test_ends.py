@@ -1,7 +1,5 @@
 """Stops, ends, restarts and lifetimes, on a host whose engine and clock are in memory."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

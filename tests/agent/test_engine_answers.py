@@ -1,7 +1,5 @@
 """Answers of the engine that are lost, and answers that nobody expected: what comes of them."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

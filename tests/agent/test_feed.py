@@ -1,7 +1,5 @@
 """The feed of a host: what is owed to a watcher that does not read is bounded."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The rules that keep sessions from their host: what they are, and how they come and go."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 from collections.abc import Callable

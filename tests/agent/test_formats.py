@@ -5,8 +5,6 @@ restarting, ended, and told to end while the disk was full; and the label of the
 These files are never written anew: what reads them may change, they do not.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

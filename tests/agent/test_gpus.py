@@ -1,7 +1,5 @@
 """GPUs from the setting to the container: each is one session's at a time, over restarts too."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Connections from which no call comes are counted in the log, and do not fill it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

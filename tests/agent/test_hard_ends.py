@@ -1,7 +1,5 @@
 """Ends where the engine, the process or the log does not play along."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

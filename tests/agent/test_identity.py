@@ -1,7 +1,5 @@
 """A host's certificate and its renewal: nothing is installed that is not for it."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import time

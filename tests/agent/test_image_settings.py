@@ -1,7 +1,5 @@
 """Which images bring along too much."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest

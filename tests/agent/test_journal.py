@@ -1,7 +1,5 @@
 """What the agent logs: of sessions and their requests, and not too much of it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter

@@ -1,7 +1,5 @@
 """How what ended sessions left goes: a little at a time, and each thing once."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """When sessions end by their lifetimes, and what their ends wait for."""
 
-from __future__ import annotations
-
 import asyncio
 import tracemalloc
 from pathlib import Path

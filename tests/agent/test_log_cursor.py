@@ -1,7 +1,5 @@
 """A place in a log survives whatever an engine does to the log between two answers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """What thousands of sessions, one after the other, leave in the agent: nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

@@ -1,7 +1,5 @@
 """Each number that an agent tells moves when the thing happens, and none grows without bound."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

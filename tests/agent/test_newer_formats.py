@@ -1,7 +1,5 @@
 """What a newer agent wrote is neither misread nor lost; what an older one wrote is brought up."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """When a watcher of the agent hears of changes, on a clock that is turned by hand."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 from types import SimpleNamespace

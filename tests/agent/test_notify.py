@@ -1,7 +1,5 @@
 """What a service manager hears of an agent."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

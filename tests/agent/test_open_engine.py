@@ -4,8 +4,6 @@
 TCP, and with TLS that does not verify callers (`dockerd --tlsverify=false`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

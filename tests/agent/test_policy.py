@@ -1,7 +1,5 @@
 """The host's own policy: what is beyond it is refused, whoever asks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ports as sessions get them: passed over, used again, routed anew (F19 to F23)."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an agent has answered is on its disk, also after its power was cut."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Iterable, Sequence

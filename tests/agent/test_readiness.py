@@ -1,7 +1,5 @@
 """When a session counts as ready, on an engine in memory."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

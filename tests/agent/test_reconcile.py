@@ -1,7 +1,5 @@
 """What the agent finds when others touch its containers, and what holds up what."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """The agent takes what the control plane takes, but for the short names of Docker Hub."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Settings that an agent takes while it runs: by its parts, and by SIGHUP to the process."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """What is told of a session that has ended, however it ended."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import stat

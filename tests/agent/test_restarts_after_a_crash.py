@@ -1,7 +1,5 @@
 """Restarts of a game go on by the same rules when it is the agent that is killed in between."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

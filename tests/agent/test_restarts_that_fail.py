@@ -1,7 +1,5 @@
 """Restarts of a game that fails at once, or that its host has no room for, and their stops."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """What is kept of ended sessions: for how long, how many, and by which clock."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is kept of a log that is longer than what is to be kept."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

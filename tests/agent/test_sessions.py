@@ -1,7 +1,5 @@
 """Start, stop and end of sessions on a host whose engine and clock are in memory."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """An agent that is told to stop while its engine hangs, or its own parts do."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from collections.abc import Iterator

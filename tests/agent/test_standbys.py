@@ -1,7 +1,5 @@
 """What is started and what is stopped for a pool: the rules alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

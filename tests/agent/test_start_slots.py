@@ -1,7 +1,5 @@
 """Slots for starts: so many at once, accounts in turns, and no wait that would be in vain."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """An agent that root starts by hand beside the service's records leaves them alone."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tiltyard.runtime.tables import cores, sheet, size, span, table

@@ -1,7 +1,5 @@
 """TLS ports on loopback: real handshakes, and a game that is a socket of the test's own."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

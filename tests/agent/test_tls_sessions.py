@@ -1,7 +1,5 @@
 """Sessions with TLS ports: who may start, who has which port, and from when to when."""
 
-from __future__ import annotations
-
 import socket
 import time
 from pathlib import Path

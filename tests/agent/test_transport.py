@@ -1,7 +1,5 @@
 """Who may call an agent over a network: the control plane, and nobody else."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """What control groups count, of both versions, and who reads it when."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

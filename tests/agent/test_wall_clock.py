@@ -1,7 +1,5 @@
 """Sessions of an earlier boot, whose lifetimes go by a wall clock that may be wrong or be set."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator

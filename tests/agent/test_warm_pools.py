@@ -1,7 +1,5 @@
 """Pools that a host keeps full by itself, on an engine in memory."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Players who speak TLS to a port, in ways that asyncio's own TLS does not know."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -4,8 +4,6 @@ An agent in memory plays a story, and its state directory is kept, with the labe
 What a released format wrote is never written anew.
 """
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import sys

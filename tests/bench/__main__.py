@@ -1,7 +1,5 @@
 """`python -m tests.bench [--only PART]`, which is `make bench ONLY=PART`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 And how soon a killed one has all its sessions again, whose games must not notice.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import time

@@ -1,7 +1,5 @@
 """Calls of an agent over its socket, as a control plane makes them."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The files are a third text, a third noise, and a third of what the game writes b
 replays and media differ as much in how well they are packed.
 """
 
-from __future__ import annotations
-
 import random
 import subprocess
 import tempfile

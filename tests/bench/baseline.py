@@ -6,8 +6,6 @@ its own: by a thread that owns the connection, those that wait together in one c
 after its `fsync`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import queue
 import sqlite3

@@ -4,8 +4,6 @@ In this process: the processor time of the thread that reads, validates and refu
 other callers wait for that long.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ is sent to the Docker API, the same options are given to `docker run`. The three
 one run, in an order that rotates, and each removes its container before the next begins.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

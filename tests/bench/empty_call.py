@@ -1,7 +1,5 @@
 """A gRPC server that answers an empty message with an empty message."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

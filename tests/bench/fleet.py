@@ -3,8 +3,6 @@
 The hosts are simulated, in other processes; the control plane is the real one, with its database.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import time

@@ -5,8 +5,6 @@ in it until the last of them had it. They have a process of their own, and speak
 that they take as little as possible of what is measured.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -6,8 +6,6 @@ connection that is kept, sends bytes that were made before, and of an answer rea
 status and its end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -4,8 +4,6 @@ The log is read to nowhere on both sides, in turn, and compared by bytes per sec
 is longer than what is kept, the sealed one is shorter.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import subprocess

@@ -3,8 +3,6 @@
 `python -m tests.bench.memory_host CONFIG` is the program.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

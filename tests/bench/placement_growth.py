@@ -4,8 +4,6 @@ Hosts are found by region and node pool: what is in other regions must not slow 
 and in this process, where nothing else is under way.
 """
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import time

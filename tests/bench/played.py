@@ -1,7 +1,5 @@
 """A session of the demo game, seen through HTTP and by the `docker` command, side by side."""
 
-from __future__ import annotations
-
 import statistics
 import subprocess
 import time

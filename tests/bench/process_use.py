@@ -1,7 +1,5 @@
 """What a process has and uses, as the kernel tells of it."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

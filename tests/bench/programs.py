@@ -4,8 +4,6 @@
 a line of its output, and serves until SIGTERM.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

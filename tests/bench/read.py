@@ -4,8 +4,6 @@ The sessions are as the product makes them: hosts report them, and the control p
 back as after the loss of its database.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import statistics

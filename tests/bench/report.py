@@ -1,7 +1,5 @@
 """What a benchmark found, on which machine, with which versions: as JSON and as a page."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

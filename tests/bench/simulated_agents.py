@@ -5,8 +5,6 @@ tickets by the control plane's own key, so that it takes them for its own and wr
 after the loss of its database. Nothing can be started on them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import sys

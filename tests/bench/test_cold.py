@@ -1,7 +1,5 @@
 """The benchmark compares like with like: `docker run` is given what the create body says."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

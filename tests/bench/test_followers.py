@@ -1,7 +1,5 @@
 """Those who follow for the benchmark tell how late each line came."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """The callers tell whole answers from parts, and right ones from wrong ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

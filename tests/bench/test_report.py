@@ -1,7 +1,5 @@
 """The figures on the page: new ones replace old ones, and the rest of the page stays."""
 
-from __future__ import annotations
-
 from tests.bench.report import BEGIN, END, PAGE, Result, table, with_figures
 
 CONTENT = {"machine": {"cores": 2}, "versions": {"python": "3"}, "commit": "a" * 40 + "+"}

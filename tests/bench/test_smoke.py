@@ -1,7 +1,5 @@
 """Every part of `make bench` runs; what it measures with so little effort says nothing."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

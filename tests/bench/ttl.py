@@ -4,8 +4,6 @@ The agent is the real one with the machine's clocks, in a process of its own; it
 memory, so that nothing but the agent takes time. Deadlines are read from the sessions' records.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 

@@ -6,8 +6,6 @@ rounds: of a fleet the hosts that refill are other machines; here they would tak
 from the claims.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import time

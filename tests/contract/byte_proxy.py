@@ -1,7 +1,5 @@
 """An AgentService that knows no message: it hands calls on, byte for byte, to one that does."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Compared are the descriptors of a released contract and today's. What was added 
 what somebody may send or call keeps its name, its number, its type and its place. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from google.protobuf.descriptor_pb2 import (

@@ -1,7 +1,5 @@
 """The engines that contract tests run over: the fake one, and Docker."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

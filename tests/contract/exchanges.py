@@ -1,7 +1,5 @@
 """Calls that a control plane made of an agent, byte for byte."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ calls that a control plane and an agent of that format made, byte for byte: see 
 A released format is never written anew.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

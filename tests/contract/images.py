@@ -1,7 +1,5 @@
 """Images of the contract tests: one static program, pushed to a registry of this run."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import tarfile

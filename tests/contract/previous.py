@@ -4,8 +4,6 @@ Methods that came later are UNIMPLEMENTED. Fields that came later are dropped fr
 asked, which it could not know, and from what it answers, which it would not say.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from google.protobuf import descriptor_pool, message_factory

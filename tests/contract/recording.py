@@ -5,8 +5,6 @@ has are those of the format; where it has none they are today's. A released form
 recorded anew.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sys

@@ -1,7 +1,5 @@
 """What a contract test needs beside the engine: things done from outside, on either kind of it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """What a control plane relies on of an agent: the fake one and the daemon do the same."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

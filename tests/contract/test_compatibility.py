@@ -1,7 +1,5 @@
 """Today's contract breaks none that was released, and a change that does is found."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

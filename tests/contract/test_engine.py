@@ -1,7 +1,5 @@
 """What every `Engine` does: these tests run over the fake one and over Docker."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """What every `Engine` does with images: these tests run over the fake one and over Docker."""
 
-from __future__ import annotations
-
 import pytest
 
 from agent.domain.errors import ImageInUse, ImageNotFound, InvalidArgument

@@ -2,8 +2,6 @@
 source is written as buf STANDARD and our own rules ask.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -4,8 +4,6 @@ The bytes are in `formats/<n>/exchanges.json`: today's control plane reads in th
 say, and today's agent does what that of then did when it is asked the same.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

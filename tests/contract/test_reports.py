@@ -1,7 +1,5 @@
 """A report on its way from the agent's record to the values of the control plane."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Known secrets, the requests that carry them rightly and wrongly, and where to look for them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The commands of the pages on the API, which call it by curl."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shlex

@@ -1,7 +1,5 @@
 """A control plane that enrols hosts, and what a host says to it."""
 
-from __future__ import annotations
-
 import ssl
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A scriptable agent: a real gRPC server on a unix socket, without any container."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import time

@@ -1,7 +1,5 @@
 """A registry over real HTTP that can be told to fail."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

@@ -5,8 +5,6 @@ the registry that the operator configured, `t` as a tag, `a` as the address or a
 registry, which operators write.
 """
 
-from __future__ import annotations
-
 SHA = "sha256:" + "a" * 64
 
 STRINGS: dict[str, str] = {

@@ -3,8 +3,6 @@
 `storing` wrote them, each in the time of its schema; the first has no keys, which came later.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

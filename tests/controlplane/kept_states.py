@@ -1,7 +1,5 @@
 """State directories of control planes that do not run, and what is in them."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

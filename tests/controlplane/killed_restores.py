@@ -4,8 +4,6 @@ It prints how often the old state was left and how often the new one. A process 
 forks, and each child has an audit hook, which nothing can take off again.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

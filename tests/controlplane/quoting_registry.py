@@ -1,7 +1,5 @@
 """A registry that quotes what it was logged in with, wherever an answer may hold a text."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

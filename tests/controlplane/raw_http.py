@@ -1,7 +1,5 @@
 """Requests as bytes, answers as they come: what no HTTP library would send or show."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

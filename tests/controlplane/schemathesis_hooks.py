@@ -1,7 +1,5 @@
 """What schemathesis has to know beyond the OpenAPI document; its own process imports this."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Reading a control plane's metrics as Prometheus does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

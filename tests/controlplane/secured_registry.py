@@ -1,7 +1,5 @@
 """A docker-registry with a log-in by name and password, and what is pushed to it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import socket

@@ -5,8 +5,6 @@ the machine's. So whoever connects to anything, at one of the ports, is seen, an
 Names are looked up in a table.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """The doors by which callers and operators name where images come from."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import count
 

@@ -5,8 +5,6 @@ rows of one number; once it is committed its number is a line of stdout. With `-
 syncs as little as SQLite's `synchronous=NORMAL` does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

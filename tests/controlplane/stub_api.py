@@ -1,7 +1,5 @@
 """An HTTP server that answers as it is told, for what a control plane never answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path

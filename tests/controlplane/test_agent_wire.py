@@ -1,7 +1,5 @@
 """What a host says is read with care: it may be in anybody's hands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """How large answers become: at most 1 MiB, but for lists, which are sent in portions."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import AsyncIterator

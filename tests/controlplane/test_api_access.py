@@ -1,7 +1,5 @@
 """Tokens, scopes, and the order and shape of answers, generated from the route table."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """PUT /application/{name}: what changes, what is refused, and what goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """POST and GET /application, POST /application/{name}/tags."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any

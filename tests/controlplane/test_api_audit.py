@@ -1,7 +1,5 @@
 """GET /operator/audit: every change is there, with who made it and from where."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """GET …/tags/available: what the registry has, in pages, newest version first."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What callers see, and what is left, while agents, callers and the control plane fail."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

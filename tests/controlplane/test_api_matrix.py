@@ -3,8 +3,6 @@
 Generated from the route table. A route without a case here fails `test_every_route_has_a_case`.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass

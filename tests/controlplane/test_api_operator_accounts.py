@@ -1,7 +1,5 @@
 """Accounts, as operators make, limit and remove them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

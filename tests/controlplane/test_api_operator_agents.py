@@ -1,7 +1,5 @@
 """Agents as operators see and remove them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

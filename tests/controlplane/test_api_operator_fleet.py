@@ -1,7 +1,5 @@
 """Regions, node pools and registries, as operators make, change and remove them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """GET /operator/placement and its command: what is told is what a start does."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Sessions of every account, as operators list and stop them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tokens as operators list, make and revoke them, and the streams that end with their token."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

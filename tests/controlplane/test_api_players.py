@@ -1,7 +1,5 @@
 """PUT /session/player/join and DELETE /session/player/leave."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """GET /session/{id}/report: how a session ended, whatever its host knows of it."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

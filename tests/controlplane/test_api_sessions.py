@@ -1,7 +1,5 @@
 """POST, GET and DELETE /session over real HTTP and real gRPC."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """GET /logs and GET /artifacts."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

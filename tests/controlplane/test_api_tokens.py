@@ -1,7 +1,5 @@
 """POST /token, and what becomes of a token: its end, its children's, its last use."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """PUT, GET and DELETE of warm pools: stored and validated; no tag is enabled to be kept ready."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

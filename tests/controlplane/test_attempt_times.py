@@ -1,7 +1,5 @@
 """How long a host is given for an attempt: a share of what the caller waits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Two authorities at once: what is read, who signs, who is trusted, and what is kept."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import AsyncIterator

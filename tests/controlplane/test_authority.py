@@ -1,7 +1,5 @@
 """What the authority signs, and what it does not."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import logging

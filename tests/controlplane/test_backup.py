@@ -1,7 +1,5 @@
 """Backups: whole, for their owner alone, and of one moment, whatever is written meanwhile."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -3,8 +3,6 @@
 Counted are calls and bytes, which do not depend on the machine.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bodies: whatever is sent fits its model or is refused with the paths of what does not."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

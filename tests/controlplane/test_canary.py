@@ -5,8 +5,6 @@ anything. A session's own variables go to its host and nowhere else, and the pas
 to that registry.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """What one account may have at most, so that it stops nobody else."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Claims in the database: which standbys they may take, and which claims are made again."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The settings file and the command line."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

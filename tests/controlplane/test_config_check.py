@@ -1,7 +1,5 @@
 """`config check` of the control plane: all mistakes at once, or the settings; no secrets."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from datetime import timedelta

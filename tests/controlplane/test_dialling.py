@@ -1,7 +1,5 @@
 """Which hosts the control plane speaks to: the one whose name it dials, and no other."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta

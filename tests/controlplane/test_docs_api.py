@@ -1,7 +1,5 @@
 """Every command of the pages on the API is run, in its order, and answers as the page shows."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

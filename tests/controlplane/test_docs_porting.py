@@ -1,7 +1,5 @@
 """The page for who moves a game here: its calls are those of the API, and answer as shown."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

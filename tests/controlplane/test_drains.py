@@ -1,7 +1,5 @@
 """Hosts that are drained by an operator: what is told to whom, and when."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Connections: their deadlines, their caps, TLS, proxies, and what aiohttp itself refuses."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import subprocess

@@ -1,7 +1,5 @@
 """Requests that no HTTP library would send: none is a 500, none is answered out of shape (M18)."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Enrolling a host: what a token is good for, and what the listener lets in."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging

@@ -1,7 +1,5 @@
 """Placement explained: the order that is told, and the words for what is in the way."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The named steps: all of them are known, and no other can be broken."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whose turn it is: accounts one after the other, of each who came first."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

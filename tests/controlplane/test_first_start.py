@@ -1,7 +1,5 @@
 """The first start: whenever it breaks off, the first tokens are neither lost nor false."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

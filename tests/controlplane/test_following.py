@@ -1,7 +1,5 @@
 """Following a host while starts are under way, the database fails and agents restart."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path

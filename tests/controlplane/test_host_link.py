@@ -1,7 +1,5 @@
 """A host in memory: when what a start holds returns, and when absence means gone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import cast
 

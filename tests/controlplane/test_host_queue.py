@@ -1,7 +1,5 @@
 """Waiting for a start slot: in turns, bounded, and never while there is a slot."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How long a host is silent when the database fails; else tests/flow/test_lost_hosts.py has it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any, cast
 

@@ -4,8 +4,6 @@ What a caller names is in the registry that an operator configured, or refused. 
 names is asked when it is a public host, or an address that the operator wrote; or refused.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

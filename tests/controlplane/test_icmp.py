@@ -1,7 +1,5 @@
 """Real echoes: answered, dropped by a firewall, forged, and by a process that may not send any."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import subprocess

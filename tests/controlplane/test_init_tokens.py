@@ -1,7 +1,5 @@
 """`init`: tokens are printed once they are stored, and are not lost when they cannot be."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The control plane's own log: what callers send stays in fields, and is told quietly enough."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

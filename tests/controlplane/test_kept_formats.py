@@ -1,7 +1,5 @@
 """Today's control plane goes on with what any released one has left, and loses nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A token that ends while its request's body is under way does nothing any more."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Latency: what is known of the addresses of a host, and when they are asked."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

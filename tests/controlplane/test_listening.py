@@ -1,7 +1,5 @@
 """What passes while nobody listens is no host's silence."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

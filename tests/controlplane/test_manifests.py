@@ -1,7 +1,5 @@
 """Manifests: which may be pulled, and that nothing else comes of reading what anybody wrote."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from contextlib import suppress

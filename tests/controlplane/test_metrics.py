@@ -1,7 +1,5 @@
 """The metrics of the control plane, over the listener that they are read from."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator

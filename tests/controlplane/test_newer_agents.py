@@ -1,7 +1,5 @@
 """An agent that was upgraded before its control plane: seen, told apart, and left as it is."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a service manager hears of a control plane."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

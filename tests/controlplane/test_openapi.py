@@ -1,7 +1,5 @@
 """The document and the page that describe the API."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The document against the specification of OpenAPI, and against every answer to the letter."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import AsyncIterator, Iterator

@@ -1,7 +1,5 @@
 """The operators' commands, against a control plane over real HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

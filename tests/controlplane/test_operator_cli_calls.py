@@ -1,7 +1,5 @@
 """What the operators' commands send, against a server that notes it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the operators' commands say when a call does not go as it should."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

@@ -1,7 +1,5 @@
 """The operators' commands at a terminal and away from one: what they ask, and where they print."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

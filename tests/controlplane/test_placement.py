@@ -1,7 +1,5 @@
 """Placement: a table of what excludes a host, and the order of those that are left."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """Warm pools count in the quotas of cores and memory, by their size."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How much is read of warm pools, whose env, args and labels may be large, and where."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator

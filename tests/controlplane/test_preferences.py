@@ -1,7 +1,5 @@
 """The `Prefer` header: what is understood, and that nothing else is refused."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

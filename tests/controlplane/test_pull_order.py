@@ -1,7 +1,5 @@
 """Which pulls are made next, so that what fails holds up nobody (F43); and how much that asks."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter

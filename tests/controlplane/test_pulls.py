@@ -1,7 +1,5 @@
 """Pulls as operators see them, from the moment that a tag is enabled until its image is there."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Durations, JSON, status, quotas, start rate, tokens, pins: tables of cases."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 

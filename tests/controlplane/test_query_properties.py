@@ -1,7 +1,5 @@
 """Queries of any kind are read as a plain model has it, or every bad parameter is named."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from typing import Any, cast

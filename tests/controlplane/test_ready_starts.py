@@ -1,7 +1,5 @@
 """`Prefer: wait=ready`: a start that is answered once players can reach the session."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is cut out of the log of the tokens that are minted, and of what others answer."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """The operators' commands on log-ins of registries."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Log-ins at registries, and where a hostile one cannot send us."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import logging

@@ -1,7 +1,5 @@
 """What registries say of logging in, as it is read."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Log-ins of registries as operators set them: who gets a password, and how long it is kept."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

@@ -3,8 +3,6 @@
 It is behind TLS with an authority of its own and has a name of an address that is not public.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import shutil

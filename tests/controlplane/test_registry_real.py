@@ -1,7 +1,5 @@
 """The registry client against docker-registry: open, with a log-in, and behind TLS."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path

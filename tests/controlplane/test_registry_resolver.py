@@ -1,7 +1,5 @@
 """Names of registries: which addresses are public, and on whose threads names are looked up."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

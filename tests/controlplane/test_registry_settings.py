@@ -1,7 +1,5 @@
 """Log-ins of registries in the settings file, and the files that it names for them."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import replace

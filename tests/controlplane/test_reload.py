@@ -1,7 +1,5 @@
 """Settings that the control plane takes while it serves: by its parts, and by SIGHUP."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Restoring: what is no whole backup changes nothing; killed, it leaves the old or the new."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """What is forgotten or removed goes a portion at a time; hosts' clocks have no say in it."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator

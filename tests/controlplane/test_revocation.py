@@ -1,7 +1,5 @@
 """What becomes of the sessions of a host that is trusted no more, whenever that happens."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

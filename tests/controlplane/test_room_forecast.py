@@ -1,7 +1,5 @@
 """Retry-After of a full region: by the pace at which sessions end, and never all for one end."""
 
-from __future__ import annotations
-
 import pytest
 
 from controlplane.fleet.room_forecast import LONGEST, RETRY_AFTER, RoomForecast

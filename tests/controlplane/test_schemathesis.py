@@ -4,8 +4,6 @@ It sends what the schema allows and what it forbids, each way it knows, and foll
 schemathesis.toml for its checks and schemathesis_hooks.py for what no schema can say.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Lists of sessions: filtered by the database, by index, with counts that are always right."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -1,7 +1,5 @@
 """What becomes of sessions that hosts report and the database does not know."""
 
-from __future__ import annotations
-
 import copy
 import json
 import uuid

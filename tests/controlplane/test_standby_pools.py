@@ -1,7 +1,5 @@
 """That planning many warm pools holds up nobody."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """How the standbys of a pool are spread over hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

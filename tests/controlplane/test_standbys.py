@@ -1,7 +1,5 @@
 """The lines in which ready standbys wait."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 

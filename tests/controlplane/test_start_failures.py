@@ -1,7 +1,5 @@
 """Starts that fail on a host for a reason other than room, and hosts that are avoided for that."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Quotas (402) and start rates (420) under fifty callers who race for the last unit."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections import Counter

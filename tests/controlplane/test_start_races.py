@@ -1,7 +1,5 @@
 """Starts and stops that meet: the row names one attempt at most, and no stop is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """An operator may be root beside a service of another user, and leaves nothing to root there."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """DELETE beside POST of one id: what a 204 says holds, whichever of the two is faster."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable

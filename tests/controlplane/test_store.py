@@ -1,7 +1,5 @@
 """The store: whole transactions, committed together, never cancelled, never lost."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import sys

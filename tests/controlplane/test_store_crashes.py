@@ -1,7 +1,5 @@
 """The database of a process that is killed, and of a machine whose power is cut, as it writes."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

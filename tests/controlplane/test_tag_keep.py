@@ -1,7 +1,5 @@
 """Old tags are withdrawn, and their images go from the hosts once nothing uses them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Lists of tags: their order, who shares one, and for how long."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import threading

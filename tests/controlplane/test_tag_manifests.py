@@ -1,7 +1,5 @@
 """Enabling a tag: what its manifest must be, and that no host pulls anything else."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path

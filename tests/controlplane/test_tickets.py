@@ -1,7 +1,5 @@
 """Tickets: one for each session and place, and a key that stays."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One account's flood: how many of its requests are worked on, and who is served meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Answers while hosts have not reported since the control plane started."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the control plane does on its own: opening, forgetting, comparing hosts with tags."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import threading

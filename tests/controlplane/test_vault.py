@@ -1,7 +1,5 @@
 """Passwords of registries at rest: sealed with a key, and what another key is good for."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Warm pools kept by hosts, and starts that claim what they keep ready."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """Bodies that cost as much to read, or to refuse, as any body may, for each model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The demo game: one static C program, and the image that is made of it and nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """What a player of the demo game does: a datagram there and back, a line over TCP."""
 
-from __future__ import annotations
-
 import secrets
 import socket
 import time

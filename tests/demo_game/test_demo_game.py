@@ -1,7 +1,5 @@
 """The demo game as a process of this machine: no Docker, ports of its own."""
 
-from __future__ import annotations
-
 import fcntl
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Both programs on the real engine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A proxy in front of the engine's socket that loses answers, cuts streams and silences them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shutil

@@ -1,7 +1,5 @@
 """An agent that is killed where and when a test wants it, and comes back."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Where no stream may break, one whose host stands still for some seconds shall not, either.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """A host of its own: an engine in a network namespace, an agent there, and players outside."""
 
-from __future__ import annotations
-
 import itertools
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """An enrolled host with a game, as an operator has it before a procedure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

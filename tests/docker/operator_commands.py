@@ -1,7 +1,5 @@
 """What an operator does to have hosts join: real commands, and a look at the agents."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """An agent with warm pools, as a control plane that is there now and then asks it for them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An agent's pulls on an engine, and what they leave on its disk."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable

@@ -3,8 +3,6 @@
 They join as an operator has them join. What lies between is then cut, loses packets or is gone.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

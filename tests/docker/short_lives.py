@@ -4,8 +4,6 @@ Nothing else is another than in `tiltyard-controlplane`, whose certificates last
 which dials silent hosts anew sooner.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from unittest import mock
 

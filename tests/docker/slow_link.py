@@ -1,7 +1,5 @@
 """What leads to a host slowly: a relay that holds everything back for a while, and counts."""
 
-from __future__ import annotations
-
 import asyncio
 
 from tests.serving_thread import ServingThread

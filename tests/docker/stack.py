@@ -1,7 +1,5 @@
 """A host and its control plane as processes, on the real engine."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

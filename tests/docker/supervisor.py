@@ -1,7 +1,5 @@
 """What systemd does with an agent: `Type=notify`, `WatchdogSec=`, `Restart=always`."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from typing import Self

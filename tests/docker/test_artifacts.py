@@ -1,7 +1,5 @@
 """Artifacts of real containers: what hostile trees come out as, and whom they hold up."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gzip

@@ -5,8 +5,6 @@ sessions beside it have noticed nothing. `SCENARIOS` says how an agent is brough
 without one fails.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import itertools

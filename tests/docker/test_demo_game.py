@@ -1,7 +1,5 @@
 """The demo game as a container: it must live on nothing but what its image holds."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """A session that writes more than its limit of disk ends; nobody else does."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os

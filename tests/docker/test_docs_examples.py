@@ -1,7 +1,5 @@
 """What the README and docs/examples show, typed as a newcomer does, on a real engine."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

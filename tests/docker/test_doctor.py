@@ -1,7 +1,5 @@
 """The doctor and the agent's start on real engines: the machine's, and one with bad settings."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Games while their engine is killed, hangs, or is gone with the whole machine."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

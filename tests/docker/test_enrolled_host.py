@@ -1,7 +1,5 @@
 """Both programs as processes that meet by mutual TLS alone, set up as an operator does it."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 What callers and operators see of it is in test_f43_whole.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence

@@ -1,7 +1,5 @@
 """F43 through the whole product: what callers and operators see of pulls that fail."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

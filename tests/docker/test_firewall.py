@@ -1,7 +1,5 @@
 """What sessions reach with the firewall in, on a host of its own; never the machine's rules."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Disks of a host that fill up or cannot be written: its games go on, and so does it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -4,8 +4,6 @@ The engine has the driver where it finds NVIDIA's hook. It tells the container i
 NVIDIA_VISIBLE_DEVICES and runs the hook, which brings them in; ours only has to be there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a session's container may do and see, told by a program within it and measured outside."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """SIGKILL of the control plane at each step of a start, on a real Docker Engine."""
 
-from __future__ import annotations
-
 import http.client
 from pathlib import Path
 

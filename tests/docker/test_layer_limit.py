@@ -1,7 +1,5 @@
 """How many layers the engine chains: what the control plane takes as its bound."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Logs through the public API while agents are killed, disks are full and games flood."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

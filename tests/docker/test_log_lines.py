@@ -1,7 +1,5 @@
 """Lines as long as a disk, and followers whose engine is killed under them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

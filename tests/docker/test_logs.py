@@ -1,7 +1,5 @@
 """Logs on a real Docker Engine whose files are small, so that it begins new ones all the time."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

@@ -3,8 +3,6 @@
 Each runs in a short form in `make test-ci`, and as often as promised with `--long`.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

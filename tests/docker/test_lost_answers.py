@@ -1,7 +1,5 @@
 """Answers of a real engine that are lost, its events, and what others do between two calls."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 

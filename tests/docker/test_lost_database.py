@@ -3,8 +3,6 @@
 Both programs are processes that meet by mutual TLS, and the engine is a real one.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

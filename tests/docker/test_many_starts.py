@@ -1,7 +1,5 @@
 """F44 on the real engine, which makes containers nearly one after the other (M20)."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

@@ -1,7 +1,5 @@
 """Where sessions go on real hosts, and what an operator is told of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager

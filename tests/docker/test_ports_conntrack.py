@@ -1,7 +1,5 @@
 """Host ports on a real engine: who gets them, when again, and whose datagrams arrive."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

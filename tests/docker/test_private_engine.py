@@ -1,7 +1,5 @@
 """The engine of a test's own: apart from the machine's, and gone without a trace."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 import subprocess

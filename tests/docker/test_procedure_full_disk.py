@@ -1,7 +1,5 @@
 """The procedure of docs/operations.md for a full disk, on an engine with a disk of its own."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Procedures of docs/operations.md on a host that joined by mutual TLS, while sessions play."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

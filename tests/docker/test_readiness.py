@@ -1,7 +1,5 @@
 """Readiness on a real engine: sockets that programs bind late, in both kinds of network."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess

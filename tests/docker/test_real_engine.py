@@ -4,8 +4,6 @@ What it starts here is a private one: a `dockerd` in front of the real one adds 
 keep it apart from the machine's.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

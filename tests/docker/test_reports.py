@@ -1,7 +1,5 @@
 """How real sessions ended, as their reports tell it through the public API."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sessions on a real Docker Engine, through the public API, with both programs as processes."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Warm pools of one agent on a real engine: kept full, claimed once, and told to the game."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Iterator

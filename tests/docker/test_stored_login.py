@@ -1,7 +1,5 @@
 """A host pulls with the log-in that an operator gave the control plane, over TLS."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ The wall clock is moved by a preloaded library, boot time by a time namespace, e
 alone.
 """
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """TLS ports through the whole stack: real containers, and players who speak real TLS."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

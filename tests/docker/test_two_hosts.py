@@ -1,7 +1,5 @@
 """Two hosts on networks of their own: cut off, far away, gone without a word."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 

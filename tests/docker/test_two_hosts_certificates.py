@@ -1,7 +1,5 @@
 """Certificates that are renewed, expire or come of another authority, while games are played."""
 
-from __future__ import annotations
-
 import itertools
 import ssl
 import sys

@@ -1,7 +1,5 @@
 """Warm pools through the public API, on the real engine."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from concurrent.futures import ThreadPoolExecutor

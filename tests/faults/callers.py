@@ -1,7 +1,5 @@
 """What must hold for those who call the API: I6, I7, I9 and I10."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote

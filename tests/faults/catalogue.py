@@ -1,7 +1,5 @@
 """The 48 faults that Tiltyard is built to survive, and why some have no test yet."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 FAULTS: Mapping[int, str] = {

@@ -1,7 +1,5 @@
 """The page that says what a run of the faults' tests has shown."""
 
-from __future__ import annotations
-
 import platform
 import re
 import subprocess

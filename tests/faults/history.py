@@ -5,8 +5,6 @@ and never will) or `info` (unknown: it may have happened, or happen at any later
 has one operation at a time, and after an `info` its number is not used again.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter, defaultdict

@@ -4,8 +4,6 @@ An `Observation` is what a host's records, its engine and its kernel say at one 
 is under way. I6 and I10 are what callers see, and `checks.py` asks as one.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter, defaultdict

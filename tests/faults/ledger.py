@@ -1,7 +1,5 @@
 """Which test of a fault runs, and whether it looked for what must hold after it."""
 
-from __future__ import annotations
-
 import re
 
 _NAME = re.compile(r"test_f(\d\d)_")

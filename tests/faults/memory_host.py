@@ -1,7 +1,5 @@
 """What must hold of a whole host in memory."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ and no others (`--faults`), as often as promised (`--long`), and writes down how
 (`--evidence FILE`).
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Generator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which host ports lead to containers: as the engine tells, and as the kernel has it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What must hold of an agent's process, the engine below it and the kernel below both."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

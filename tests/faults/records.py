@@ -1,7 +1,5 @@
 """What an agent has on its disk of its sessions, read beside it."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every fault has its test, and the list of faults is whole."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

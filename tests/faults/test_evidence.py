@@ -1,7 +1,5 @@
 """The page of what was shown, over several runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever a history forbids is found by looking."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Whatever an invariant forbids is found by looking."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

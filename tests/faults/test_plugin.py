@@ -1,7 +1,5 @@
 """Tests of faults look for what must hold after them, and their page says how they ended."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

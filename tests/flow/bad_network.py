@@ -4,8 +4,6 @@
 agent's own handlers, and every message is the contract's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import enum
 from collections import deque

@@ -1,7 +1,5 @@
 """Callers who start, stop, join and read without end, and write down what they were answered."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import time

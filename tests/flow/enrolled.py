@@ -1,7 +1,5 @@
 """A control plane that enrols hosts, and hosts that it reaches by mutual TLS alone."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A client that openapi-python-client makes of /openapi.json, and one session played with it."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os

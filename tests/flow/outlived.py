@@ -1,7 +1,5 @@
 """A control plane in a process of its own, which is killed, and hosts that outlive it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

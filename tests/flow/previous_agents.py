@@ -1,7 +1,5 @@
 """A control plane of today over an agent of an earlier version."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A relay between unix sockets that can go dumb: nothing comes through, and nothing is closed."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator

@@ -3,8 +3,6 @@
 Each can be killed at any moment. What a killed program was about to do is not done.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from collections.abc import Callable

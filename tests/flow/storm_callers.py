@@ -4,8 +4,6 @@ Called with the API's address and how many they are; the tokens come as JSON on 
 what came of each start goes as JSON to standard output.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

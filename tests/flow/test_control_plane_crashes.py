@@ -5,8 +5,6 @@ asks again gets a sensible answer. `SCENARIOS` says how a control plane is broug
 step without one fails. docker/test_killed_control_plane.py has starts on a real engine.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import ssl

@@ -1,7 +1,5 @@
 """A control plane that is killed again and again under load, judged by all that callers saw."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from contextlib import closing, suppress

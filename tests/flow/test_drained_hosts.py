@@ -1,7 +1,5 @@
 """Hosts that are drained through the control plane: the agents are real, in virtual time."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

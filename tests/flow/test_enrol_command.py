@@ -1,7 +1,5 @@
 """`tiltyard-agent enrol`, against a control plane and against whoever poses as one."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

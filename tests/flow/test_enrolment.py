@@ -1,7 +1,5 @@
 """Hosts that join by mutual TLS: they play, their certificates are renewed, they are revoked."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Bad input and faults: each has its decided answer, and nothing is left behind by it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fifty real agents and one control plane, all of them disturbed while callers start and stop."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections import Counter

@@ -1,7 +1,5 @@
 """One request, and one session, followed through the logs of both programs."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path

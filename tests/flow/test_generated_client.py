@@ -1,7 +1,5 @@
 """The document is good enough to make a client of, and the client to play a session with."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A peer that is gone without a word: found by each side, over real connections."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """F28: lifetimes as callers write them, from the request to the host's record."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hosts that are silent for so long that their sessions are given up, in virtual time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

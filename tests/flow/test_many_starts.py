@@ -1,7 +1,5 @@
 """F44: five hundred starts at once through the whole product, the engine in memory."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections import Counter

@@ -4,8 +4,6 @@ The agent is seen through that contract (tests/contract/previous.py), and so is 
 by the agent: what either has learnt since must be something that the other can do without.
 """
 
-from __future__ import annotations
-
 import asyncio
 import tarfile
 from collections.abc import AsyncIterator

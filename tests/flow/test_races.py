@@ -1,7 +1,5 @@
 """Many callers who want one thing at one time: an id, or the last of a quota."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from pathlib import Path

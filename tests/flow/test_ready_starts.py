@@ -1,7 +1,5 @@
 """`Prefer: wait=ready` through both programs, with restarts meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

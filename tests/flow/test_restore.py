@@ -3,8 +3,6 @@
 Real control plane, real agents on engines in memory, mutual TLS between them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import time

@@ -1,7 +1,5 @@
 """The authority is replaced while hosts play, on real agents with engines in memory."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress

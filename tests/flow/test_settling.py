@@ -4,8 +4,6 @@ Once all are connected and reconciled, an (account, id) has at most one live ses
 runs that nobody can see, and what was answered with 201 is there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import logging

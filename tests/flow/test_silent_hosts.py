@@ -1,7 +1,5 @@
 """A host that goes silent and comes back, in virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A storm: five thousand starts at once on two hundred hosts that have room for fewer."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """A tag that replaces another, with both programs: games go on, old images go when they may."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Warm pools through both programs: what one crash or the other makes of standbys and claims."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

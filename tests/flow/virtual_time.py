@@ -1,7 +1,5 @@
 """An event loop whose time is a number: whoever waits for it gets there at once."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import selectors

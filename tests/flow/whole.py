@@ -1,7 +1,5 @@
 """Both programs in one process, over a real socket and real HTTP; only the engine is in memory."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from types import TracebackType

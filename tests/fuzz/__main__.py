@@ -1,7 +1,5 @@
 """`python -m tests.fuzz`: what `make fuzz COUNT=… SEED=… ONLY=…` runs."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import sys

@@ -1,7 +1,5 @@
 """What is done to bodies: to their values, to their text, and to how they are sent."""
 
-from __future__ import annotations
-
 import copy
 import json
 import zlib

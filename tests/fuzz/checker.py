@@ -1,7 +1,5 @@
 """What must hold for every answer."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

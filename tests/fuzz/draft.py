@@ -1,7 +1,5 @@
 """A request in parts, how it becomes bytes, and which statuses may answer it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet

@@ -1,7 +1,5 @@
 """From (seed, number) a request, whatever was made before."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

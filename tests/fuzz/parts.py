@@ -1,7 +1,5 @@
 """What is done to the method, path, query and headers of a request."""
 
-from __future__ import annotations
-
 from random import Random
 from urllib.parse import quote
 

@@ -1,7 +1,5 @@
 """Sends requests to a whole control plane and judges what comes back and what is left."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

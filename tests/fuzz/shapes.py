@@ -4,8 +4,6 @@ A shape says yes to whatever may be valid. It may be wider than the product's ru
 product decides; where it says no, an answer of 2xx is a bug.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -5,8 +5,6 @@ status of its success, and its body if it has one. The shape of a body is taken 
 unless a stricter one is given.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Bad requests by the thousand, and that the fuzzer sees what it is there to see."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import uuid

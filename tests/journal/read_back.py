@@ -1,7 +1,5 @@
 """What is logged, as a reader of standard error gets it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

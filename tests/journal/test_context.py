@@ -1,7 +1,5 @@
 """Fields that the lines of a task carry."""
 
-from __future__ import annotations
-
 import asyncio
 
 from tiltyard.runtime.logging.context import bind, bound, task_context, unbind

@@ -1,7 +1,5 @@
 """A storm of one event, cut short."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

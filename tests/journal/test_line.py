@@ -1,7 +1,5 @@
 """One event, one line, whatever is in it."""
 
-from __future__ import annotations
-
 import logging
 import os
 from pathlib import Path

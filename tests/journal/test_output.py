@@ -1,7 +1,5 @@
 """Levels, times, and who reads."""
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

@@ -1,7 +1,5 @@
 """What is cut out of the log."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.journal.read_back import FORMS, TOKEN, log, said

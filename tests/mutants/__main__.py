@@ -4,8 +4,6 @@ Every mutation is applied alone, to a copy of the working tree. Each test that i
 fail there; the same tests have to pass in the copy without a mutation.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

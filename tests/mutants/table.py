@@ -10,8 +10,6 @@ A row of a table:
     tests = ["tests/agent/test_x.py::test_y"]  # each of them must fail
 """
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The tables fit the code, and the runner tells survivors from killed mutants."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

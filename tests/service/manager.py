@@ -1,7 +1,5 @@
 """A service manager that listens."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Iterator

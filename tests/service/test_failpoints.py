@@ -1,7 +1,5 @@
 """A failpoint breaks a program at the step that is set, and at no other."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import signal

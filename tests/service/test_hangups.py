@@ -1,7 +1,5 @@
 """SIGHUP to a process that does not serve yet, that serves, and that has stopped."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

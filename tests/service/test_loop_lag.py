@@ -1,7 +1,5 @@
 """An event loop that is held up, as it tells of itself."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """What a service manager hears of a program."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket

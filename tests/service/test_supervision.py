@@ -1,7 +1,5 @@
 """What a service manager asks for, as it tells it."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

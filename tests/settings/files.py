@@ -1,7 +1,5 @@
 """What tests of both programs do with a settings file."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Where keys of a TOML file stand: as the writer of the file knows it."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from dataclasses import dataclass, field

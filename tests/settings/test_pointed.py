@@ -1,7 +1,5 @@
 """What settings point to: folders, keys, addresses, and ports that two want."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

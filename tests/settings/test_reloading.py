@@ -1,7 +1,5 @@
 """Reading settings again: all of it or nothing, and once for askings that come together."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

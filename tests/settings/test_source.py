@@ -1,7 +1,5 @@
 """Settings as they are written, and what is told of those that cannot be read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@ it. What is inside reaches the test at `host_address` and nobody else; the test 
 `address`. None of its processes outlives the one that booted it, and nothing that it writes stays.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Both programs on a booted system, put there as an operator does it: by make and systemctl."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

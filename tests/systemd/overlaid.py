@@ -1,7 +1,5 @@
 """This machine as one without systemd, on which whatever is installed is gone afterwards."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A player who never stops sending, and counts what comes back."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from types import TracebackType

@@ -3,8 +3,6 @@
 What runs in it sees it through an overlay, so that it stays as it was made.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import platform

@@ -1,7 +1,5 @@
 """systemd as process 1, for real: it boots, and its watchdog starts a program again that hangs."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

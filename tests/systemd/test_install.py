@@ -1,7 +1,5 @@
 """Installing without systemd: what lies where, upgrades, the way back, and what is left."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

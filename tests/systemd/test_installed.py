@@ -4,8 +4,6 @@ One system serves all tests, in their order: the last ones take it apart. Each t
 to a running host plays a session meanwhile.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

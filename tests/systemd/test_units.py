@@ -1,7 +1,5 @@
 """The units as they are shipped: what systemd thinks of them, and that they fit the programs."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The packages that an installation takes from an index, fetched once for a system without one."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import shutil

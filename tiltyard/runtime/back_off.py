@@ -1,7 +1,5 @@
 """The waits between tries of what must happen in the end."""
 
-from __future__ import annotations
-
 from tiltyard.runtime.clock import Clock
 
 RETRY_FIRST_SECONDS = 0.5

@@ -1,7 +1,5 @@
 """The time, injected: tests bring a clock that they turn by hand (design.md, Time)."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """One thing against another, whichever comes first."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from typing import Any

@@ -1,7 +1,5 @@
 """How late the event loop is: what holds it up holds up everybody whom the program serves."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

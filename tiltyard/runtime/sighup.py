@@ -3,8 +3,6 @@
 By default it would end the process. It is held back, so that one that comes too early is not lost.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import Callable, Iterator

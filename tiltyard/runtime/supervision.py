@@ -1,7 +1,5 @@
 """What the service manager asks of a service that it started."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -4,8 +4,6 @@ That it serves, that its event loop turns (`WatchdogSec=`), that it reads its se
 that it stops. Elsewhere than under systemd nobody is told.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

@@ -1,7 +1,5 @@
 """Tables for people: aligned columns, sizes, times and spans that can be read. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 NOTHING = "-"

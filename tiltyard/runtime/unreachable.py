@@ -1,7 +1,5 @@
 """Why nobody could be reached by HTTP, in the words of the system."""
 
-from __future__ import annotations
-
 import os
 import socket
 import ssl

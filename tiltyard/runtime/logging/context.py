@@ -1,7 +1,5 @@
 """Fields that all lines of a task carry, such as the request that it answers."""
 
-from __future__ import annotations
-
 from contextvars import Context, copy_context
 
 from structlog.contextvars import (

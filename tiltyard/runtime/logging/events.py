@@ -4,8 +4,6 @@ So levels and handlers work as anywhere, and libraries may log as they always do
 written before `output.written` says where.
 """
 
-from __future__ import annotations
-
 import logging
 from typing import Any, TypeAlias, cast
 

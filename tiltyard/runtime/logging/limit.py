@@ -1,7 +1,5 @@
 """Keeps a storm of one event from filling the log."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Collection

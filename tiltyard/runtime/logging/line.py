@@ -5,8 +5,6 @@ line, moves a cursor or turns the direction of the text: whatever is not printab
 JSON, in both forms. A value is bounded, and secrets are cut out of it before it is cut off.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -3,8 +3,6 @@
 A thread does the writing: who reads standard error may stand still, and the program must not.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import queue

@@ -5,8 +5,6 @@ where they do not belong, such as into a path or a query: only the public id of 
 that it can be revoked.
 """
 
-from __future__ import annotations
-
 import re
 
 REDACTED = "[redacted]"

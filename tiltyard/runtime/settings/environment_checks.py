@@ -1,7 +1,5 @@
 """What settings point to on this machine: folders, files, addresses and ports. Blocks."""
 
-from __future__ import annotations
-
 import errno
 import ipaddress
 import os

@@ -4,8 +4,6 @@ tomllib itself says where a statement ends: at the first line up to which it can
 since a string or a list that goes on in the next line is not closed yet.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Iterator
 from typing import Any

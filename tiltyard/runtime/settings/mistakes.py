@@ -1,7 +1,5 @@
 """What is wrong with settings, in the words of who has to mend it."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

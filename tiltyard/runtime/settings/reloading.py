@@ -4,8 +4,6 @@ What is wrong changes nothing: the settings that are there stay until all of the
 that come while one is under way are one more together.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What `config check` says, for people and for programs. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

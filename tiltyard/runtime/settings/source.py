@@ -1,7 +1,5 @@
 """Settings as they were written, in a file and in the environment, and what stands where."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -404,7 +404,7 @@ async def test_behind_a_proxy_the_cap_is_the_callers(
     tmp_path: Path, limits: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits()
-    caplog.set_level("INFO", "controlplane.api")
+    caplog.set_level("INFO", "controlplane.http")
     settings: dict[str, Any] = {
         "behind_proxy": ("127.0.0.1",),
         "max_connections_per_address": 1,

@@ -90,7 +90,7 @@ class StartFailures:
             until, until_ms = now + pause, now_ms + int(pause * 1000)
         count = 1 if before is None else before.count + 1
         failure = StartFailure(
-            *(*owner, error.agent_reason, error.text, count, now_ms, pause, until, until_ms)
+            *owner, error.agent_reason, error.text, count, now_ms, pause, until, until_ms
         )
         self._newest[owner] = failure
         if len(self._newest) > MOST:

@@ -256,14 +256,16 @@ class Fleet:
     ) -> Explanation:
         """Tell of each host of a region and node pool what `take_host` would make of it."""
         now, allowed = self._listening.now(), self.node_pools.allows(node_pool, network_mode)
+
+        def seen(link: HostLink) -> HostView | ObstacleKind:
+            if not allowed:
+                return ObstacleKind.HOST_NETWORK
+            unknown = ObstacleKind.NEWER if link.is_newer else ObstacleKind.CONNECTING
+            return link.view(now, wanted.owner) or unknown
+
+        links = self._places.get((region, node_pool), [])
         return explain(
-            {
-                link.row.name: ObstacleKind.HOST_NETWORK
-                if not allowed
-                else link.view(now, wanted.owner)
-                or (ObstacleKind.NEWER if link.is_newer else ObstacleKind.CONNECTING)
-                for link in self._places.get((region, node_pool), [])
-            },
+            {link.row.name: seen(link) for link in links},
             wanted,
             strategy=self.node_pools.strategy(node_pool),
             max_silence=self.placement_silence,

@@ -1,4 +1,4 @@
-"""Answers to starts and claims: noted of the host, written to the database, told to who waits."""
+"""What hosts answer to starts and claims: noted of the host, and written to the database."""
 
 from controlplane.domain.clock import Clock
 from controlplane.domain.contract import Answer, HostSession

@@ -176,15 +176,17 @@ class Starts:
         if request.location not in application.regions:
             raise NotFoundError("region", request.location)
         tag, start.no_tag = await self._tags.choose(
-            *(application, tags, request.location, request.version),
+            application,
+            tags,
+            request.location,
+            request.version,
             is_served=lambda: self._claims.may_serve(application, request),
             deadline=start.deadline - RESERVE,
         )
         start.spec = session_spec(application, tag, request, start.id, ports)
         start.node_pool = application.node_pool
         start.wanted = Wanted(
-            *(tag.image, application.reservation, ports),
-            owner=(application.account, application.name),
+            tag.image, application.reservation, ports, (application.account, application.name)
         )
 
     async def _run(self, start: PendingStart) -> HostSession:
@@ -266,7 +268,9 @@ class Starts:
                 return await self._attempt(start, link, internal_id)
             except AgentRefusedError as error:
                 take_refusal(
-                    *(start, link, error),
+                    start,
+                    link,
+                    error,
                     fleet=self._fleet,
                     clock=self._clock,
                     metrics=self._metrics,

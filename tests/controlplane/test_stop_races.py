@@ -132,7 +132,7 @@ async def test_no_delete_that_was_answered_is_lost(system: System) -> None:
     )
     assert not await system.rows("SELECT id FROM session WHERE ended_ms IS NULL")
     assert not any(agent.live for agent in system.agents)
-    assert race.answers["CONFLICT"] > race.answers["201"]  # on a busy machine every DELETE is first
+    assert race.answers["CONFLICT"] > race.answers["201"]  # none when machines are busy
     assert race.answers["204"] >= ROUNDS
 
 

@@ -244,7 +244,7 @@ class FakeEngine:
         self._find(container).bound = True
 
     def lose_process(self, container: str) -> None:
-        """Let the process end without the engine's seeing it (reliability.md M12)."""
+        """Let the process end without the engine's seeing it."""
         held = self._find(container)
         assert held.process is not None, f"{container} does not run"
         self._ends.pop(held.process).set()

@@ -103,6 +103,15 @@ def test_the_environment_is_read_in_the_settings_alone(package: str) -> None:
     assert readers <= {"agent.settings.model", "controlplane.settings.model"}
 
 
+def test_pages_that_modules_name_exist() -> None:
+    pages = {path.name for path in [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]}
+    for package in PACKAGES:
+        for name, text in sources(package).items():
+            assert set(re.findall(r"[\w-]+\.md\b", text)) <= pages, name
+            # measurements of a page that is not in the repository
+            assert not re.findall(r"\(M\d+\b", text), name
+
+
 def test_no_task_is_left_without_a_name() -> None:
     for package in PACKAGES:
         for name, tree in modules(package).items():

@@ -1,6 +1,6 @@
 """Files of ended containers as .tar.gz, spooled first and served afterwards.
 
-The engine holds a container's lock while an archive is unread (M9), so it is read at full speed
+The engine holds a container's lock while an archive is unread, so it is read at full speed
 into a bounded file, filtered and counted on the way, and served from there.
 """
 

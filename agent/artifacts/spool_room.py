@@ -15,7 +15,7 @@ class RoomLimits:
 
     `total_bytes` of disk; one that is being packed counts with `largest_bytes`. At one time
     `packed` archives are packed, one of each container, since the engine's lock lets more of them
-    wait and whoever removes the container behind them (M9). `fetched` are on their way in all,
+    wait, and the removal of the container behind them. `fetched` are on their way in all,
     `fetched_each` of one container. One account has a share of each. A fetch that finds no room
     waits `patience` seconds.
     """

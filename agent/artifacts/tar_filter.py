@@ -35,7 +35,7 @@ _END = bytes(2 * BLOCK_BYTES)
 class TarLimits:
     """What one archive may be; ArtifactTooLarge beyond it.
 
-    `total_bytes` of uncompressed tar (interface.md, Limits), counted as the engine sends it and as
+    `total_bytes` of uncompressed tar, counted as the engine sends it and as
     it is passed on; a size that a header announces counts at once. `entries` with those dropped,
     `depth` in components, `name_bytes` as Linux limits a path.
     """

@@ -1,4 +1,4 @@
-"""Draining a host from the host itself: what is said of it, and how (decisions.md, drain)."""
+"""Draining a host from the host itself: what is said of it, and how."""
 
 import json
 import re

@@ -12,7 +12,7 @@ from agent.docker.errors import Call
 from agent.domain.errors import EngineTimeout
 
 GENERAL_THREADS = 24
-"""Calls under way at once; the engine itself does starts nearly one after the other (M20)."""
+"""Calls under way at once; the engine itself does starts nearly one after the other."""
 KEPT_THREADS = 8
 """More, for kill and inspect only: starts that hang must not keep a session from being ended."""
 
@@ -26,7 +26,7 @@ class Timeouts:
     """Seconds that the engine is given to answer.
 
     `read`: no work for the engine, so it hangs. `create` unpacks nothing. `start`: 20 at once on
-    two cores took 23 s (M20). `kill` waits for nothing. `remove` takes down a network and a file
+    two cores took 23 s. `kill` waits for nothing. `remove` takes down a network and a file
     system, behind starts. `stream`: the first answer and the longest silence of a body that the
     engine has at hand. `walk`: of all files of a container. `pull`: the longest silence of a pull,
     which tries a slow registry again.

@@ -1,6 +1,6 @@
 """What the agent asks an engine to create: the whole body of `POST /containers/create`. Pure.
 
-Everything that isolates a container stands here (design.md, Containers by default); a test
+Everything that isolates a container stands here; a test
 compares the body with a golden value, so that no key changes unseen.
 """
 
@@ -26,7 +26,7 @@ _MAX_SHARES = 2**18
 """The kernel's bounds of a weight."""
 
 LOG_DRIVER = "local"
-"""It keeps every byte (M25)."""
+"""It keeps every byte."""
 # With two files of LOG_BYTES it drops none that are to be kept.
 _LOG_CONFIG = {
     "Type": LOG_DRIVER,

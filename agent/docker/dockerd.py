@@ -54,7 +54,7 @@ def peer_pid(socket_path: str) -> int | None:
 def grantable_nofile(pid: int) -> int | None:
     """Open files that a daemon can grant a container, at most MAX_NOFILE; None when unreadable.
 
-    A container that asks for more than the daemon's hard limit does not start (M26).
+    A container that asks for more than the daemon's hard limit does not start.
     """
     try:
         found = _OPEN_FILES.search((_PROC / str(pid) / "limits").read_text("ascii"))

@@ -197,7 +197,7 @@ class DockerEngine:
         return self._streams.pull(image, credentials)
 
     def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-        """Internal ids of sessions whose container changed; a hint, with gaps (M7)."""
+        """Internal ids of sessions whose container changed; a hint, with gaps."""
         return self._streams.events(agent_id)
 
     async def close(self) -> None:

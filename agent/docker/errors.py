@@ -80,7 +80,7 @@ def error_of_pull(image: str, message: str) -> AgentError:
 def error_of_connection(call: Call, error: BaseException) -> AgentError:
     """The error that a broken or silent connection means.
 
-    A change that breaks off once it was asked for may take place all the same (M11).
+    A change that breaks off once it was asked for may take place all the same.
     """
     causes = list(_causes(error))
     never_sent = any(isinstance(cause, _NEVER_SENT) for cause in causes)

@@ -1,6 +1,6 @@
 """Whether the program of a container could be started at all.
 
-The engine starts its init, and init the program (M13). So a program that is missing, or not for
+The engine starts its init, and init the program. So a program that is missing, or not for
 this machine, is no refusal of the engine: init ends with 126 or 127 and says why in the log.
 """
 
@@ -16,7 +16,7 @@ _STEP_SECONDS = 0.001
 _BEGIN_SECONDS = 1.0
 """A program that has not begun by then is taken to be slow, not missing."""
 _NOTICE_SECONDS = 2.0
-"""How long the engine may take to notice that init has ended; it is about 0.1 s (M29)."""
+"""How long the engine may take to notice that init has ended; it is about 0.1 s."""
 _INIT_REFUSES = frozenset({126, 127})
 _EXEC_FAILED = re.compile(rb"\[FATAL tini \(\d+\)\] exec (?P<cause>[^\r\n]+)")
 

@@ -18,7 +18,7 @@ _ESCAPES = {
     "CVE-2024-21626": _LEAKED_DESCRIPTOR,
     "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881": _MASKED_PATHS,
 }
-"""Ways out of a container, and the first runc of each line of releases without them (M23)."""
+"""Ways out of a container, and the first runc of each line of releases without them."""
 
 
 def docker(engine: EngineFacts) -> Finding:
@@ -172,7 +172,7 @@ def docker_tcp(engine: EngineFacts, dockerd: DockerdFacts | Unknown) -> Finding:
 
 
 def container_files(dockerd: DockerdFacts) -> Finding:
-    """Open files of a container are bound by those of the daemon (M26)."""
+    """Open files of a container are bound by those of the daemon."""
     if dockerd.nofile is None or dockerd.nofile >= MAX_NOFILE:
         return ok("container-files", str(dockerd.nofile or "unknown to this user"))
     return warn(

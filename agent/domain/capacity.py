@@ -1,7 +1,7 @@
 """What a host lends to sessions, and who holds it. Pure.
 
 A reservation is taken whole or not at all, within one step of the event loop: that is the
-admission which lets any number of control planes race (design.md, principle 1).
+admission which lets any number of control planes race.
 """
 
 from collections.abc import Iterable

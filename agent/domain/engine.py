@@ -44,7 +44,7 @@ def name_of(session: Session) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """A container to create; everything else about it is the same for all (design.md).
+    """A container to create; everything else about it is the same for all.
 
     `public_dir` is an absolute path on the host, mounted read-only at /run/tiltyard.
     """
@@ -87,7 +87,7 @@ class Container:
     """A container as the engine describes it at one moment.
 
     `process` is set only while a live process with that start time exists on this host: an engine
-    may call a container running whose process is gone (M12). `exit_code` and `end_time` are of the
+    may call a container running whose process is gone. `exit_code` and `end_time` are of the
     last run, None before the first end. `address` is its own on its bridge while it runs.
     """
 
@@ -110,7 +110,7 @@ class Container:
 
     @property
     def has_lost_process(self) -> bool:
-        """True when the engine calls it running and its process is gone, for now or good (M12)."""
+        """True when the engine calls it running and its process is gone, for now or good."""
         return self.is_running and self.process is None
 
 
@@ -259,7 +259,7 @@ class Engine(Interface):
 
         The log is the container's: a later run goes on where the one before ended. With `follow`
         the answer lasts until the run ends; it is right for the first LOG_BYTES of a log alone:
-        where the engine has begun a new file it repeats lines, or leaves a whole file out (M25).
+        where the engine has begun a new file it repeats lines, or leaves a whole file out.
         Without, an answer may begin anew once. Raises ContainerGone, and EngineUnavailable when it
         is read for longer than `longest` seconds: files that the engine has dropped meanwhile keep
         their room on its disk until then.
@@ -271,7 +271,7 @@ class Engine(Interface):
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Read a file or folder as an uncompressed tar. Raises ContainerGone, PathNotFound.
 
-        The engine holds the container's lock while the body is unread (M9): read at full speed.
+        The engine holds the container's lock while the body is unread: read at full speed.
         """
         ...
 
@@ -304,7 +304,7 @@ class Engine(Interface):
         ...
 
     def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-        """Internal ids of sessions whose container changed; a hint, with gaps (M7).
+        """Internal ids of sessions whose container changed; a hint, with gaps.
 
         Ends with EngineUnavailable when the engine goes away.
         """

@@ -1,7 +1,7 @@
 """The host ports of a range, and who holds them. Pure: whether others have a port is asked.
 
 Free ports queue: the next one taken is the one that has been free longest. So a port returns
-within 180 s of its release only when no other port is free (decisions.md, host ports), without
+within 180 s of its release only when no other port is free, without
 a timer. One that somebody else on the host has goes to the end of the queue. TCP and UDP are
 separate spaces.
 """

@@ -1,4 +1,4 @@
-"""When a failed process is started again (decisions.md, restart). Pure."""
+"""When a failed process is started again. Pure."""
 
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0

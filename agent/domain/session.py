@@ -46,7 +46,7 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
 
 
 class EndReason(enum.Enum):
-    """Why a session ended (decisions.md, `end_reason`)."""
+    """Why a session ended."""
 
     STOPPED = "stopped"
     TTL = "ttl"
@@ -186,7 +186,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a lifetime is over (design.md, Time).
+    """When a lifetime is over.
 
     `expire_time` is in seconds of Unix time; `boottime` in seconds of CLOCK_BOOTTIME and decides
     while `boot_id` is that of the running kernel.

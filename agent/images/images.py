@@ -23,7 +23,7 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 CONCURRENT_PULLS = 2
-"""More at once slow each other down, and hung engines (reliability.md 1.1, kubelet)."""
+"""More at once slow each other down, and hung engines."""
 
 PULL_SECONDS = 1800.0
 """How long a pull may take: 10 GB at 45 Mbit/s. A trickle would hold a slot for ever."""

@@ -1,6 +1,6 @@
 """The disks of a host, which must not fill up: what is free on them, and whether that is enough.
 
-A full disk loses logs, and ends games that the engine then calls running (M12). So below a reserve
+A full disk loses logs, and ends games that the engine then calls running. So below a reserve
 no session is started, and below twice the reserve what can be spared goes (see `retention`).
 """
 

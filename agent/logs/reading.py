@@ -1,6 +1,6 @@
 """The output of sessions: served from the engine while they live, from a sealed file afterwards.
 
-The engine captures (design.md, Logs and artifacts). Once a container has ended, and before
+The engine captures. Once a container has ended, and before
 anything may remove it, its log is read once into the session's directory.
 """
 

@@ -2,8 +2,8 @@
 
 The kernel decides where a flow of UDP goes when its first datagram arrives and keeps to it while
 more come. A player who was sending before the container started, or while the port was another
-session's, would so be routed past the new one for ever (reliability.md M1), or arrive under the
-bridge's address where the engine runs a proxy (M3). Also a process in the host's own network is
+session's, would so be routed past the new one for ever, or arrive under the
+bridge's address where the engine runs a proxy. Also a process in the host's own network is
 passed by while the flow leads to a container that had the port before.
 
 Where a flow leads is known by its entry in the connection tracking table. Deleting it takes

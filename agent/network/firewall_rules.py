@@ -1,7 +1,7 @@
 """The firewall rules that keep sessions from their host and its network. Pure.
 
 Sessions are told by the bridge that their packets come from. DOCKER-USER alone would not do: it
-sees what is forwarded, and what goes to an address of the host passes INPUT (reliability.md M14).
+sees what is forwarded, and what goes to an address of the host passes INPUT.
 Both of our chains let pass what answers a flow from outside and what the settings allow, refuse
 the rest, and leave the verdict on everything else to whoever comes after them. Sessions among
 themselves are refused as well: where bridges have IPv6, older engines do so for IPv4 alone.
@@ -25,7 +25,7 @@ Table = Mapping[str, Sequence[str]]
 
 FORWARD_CHAIN, INPUT_CHAIN = "TILTYARD-FORWARD", "TILTYARD-INPUT"
 METADATA: tuple[Network, ...] = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::254/128"))
-"""Where clouds tell a machine its secrets (M16)."""
+"""Where clouds tell a machine its secrets."""
 
 _USER_CHAIN = "DOCKER-USER"
 """What Docker Engine asks first of all, and leaves to others to fill."""

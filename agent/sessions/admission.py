@@ -1,4 +1,4 @@
-"""Whether a host takes on one more session (design.md, principle 1)."""
+"""Whether a host takes on one more session."""
 
 from agent.domain.errors import Draining
 from agent.domain.session import Session, SessionSpec, Standby

@@ -1,6 +1,6 @@
 """Records against the engine: adoption at the start, then orphans, retention and images.
 
-Events are hints (M7) and the engine's list is the truth, so a pass over everything runs every
+Events are hints and the engine's list is the truth, so a pass over everything runs every
 PASS_SECONDS whatever was heard. Only containers that carry this agent's id are ever touched.
 """
 
@@ -28,7 +28,7 @@ PASS_APART_SECONDS = 1.0
 ORPHAN_GRACE_SECONDS = 60.0
 """How long a container without a record is left alone: a call of ours may still be on its way."""
 REMOVED_AT_ONCE = 4
-"""Of what ended sessions left; an engine takes 0.1 s for each (M20), and starts go on meanwhile.
+"""Of what ended sessions left; an engine takes 0.1 s for each, and starts go on meanwhile.
 
 One that cannot be removed holds its turn as long as the engine holds up the call."""
 

@@ -1,4 +1,4 @@
-"""How a standby becomes a session (design.md, POST /session, step 3).
+"""How a standby becomes a session.
 
 One claim of a standby is under way at a time, and its session's own task carries it out, as the
 only writer of its record:

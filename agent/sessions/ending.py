@@ -18,7 +18,7 @@ log = get_logger(__name__)
 KILL_SECONDS = 10.0
 """How long a process may take to vanish after SIGKILL before the session counts as unkillable."""
 CONFIRM_SECONDS = 30.0
-"""How long the engine may call a container running whose process is gone (M12, M29)."""
+"""How long the engine may call a container running whose process is gone."""
 CONFIRM_STEP_SECONDS = 0.02
 SEAL_TRIES = 5
 """How often the engine may fail to read a log before its rest counts as lost: half a minute."""

@@ -145,7 +145,7 @@ class Lifecycle:
         await self._stay()
 
     async def _outlast_reboot(self, container: Container | None) -> None:
-        """Start again what asks for restarts; the rest ended with the host (design.md, Time)."""
+        """Start again what asks for restarts; the rest ended with the host."""
         session = self._session
         if not session.restarts:
             self.ask_stop(EndReason.HOST_RESTART)

@@ -1,6 +1,6 @@
 """How many containers are started at once, and whose turn it is.
 
-More at once would only make each of them slower (M20). Accounts take turns: the one that was
+More at once would only make each of them slower. Accounts take turns: the one that was
 served the longest ago is next, and of one account who came first, so that a storm of starts of one
 delays another's by one turn.
 """

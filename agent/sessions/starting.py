@@ -1,4 +1,4 @@
-"""The start of a session, step by step, and its undoing (design.md, POST /session, step 6)."""
+"""The start of a session, step by step, and its undoing."""
 
 import contextlib
 import random
@@ -30,9 +30,9 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 START_WAIT_SECONDS = 2.0
-"""A start that cannot begin within this is refused at once (decisions.md, time limits)."""
+"""A start that cannot begin within this is refused at once."""
 PORT_TRIES = 3
-"""Starts tried with other ports when the engine finds one in use by somebody else (M10)."""
+"""Starts tried with other ports when the engine finds one in use by somebody else."""
 FIREWALL_TRIES = 4
 FIREWALL_FIRST_SECONDS = 0.2
 """The mean wait after the first failure; it doubles, so that all waits are 2.1 s at most: less

@@ -1,4 +1,4 @@
-"""A host that takes no new sessions, and when those that it has are stopped (decisions.md).
+"""A host that takes no new sessions, and when those that it has are stopped.
 
 What was asked is kept on the disk, so that a restart of the agent changes nothing and an order
 that was overtaken is refused.

@@ -91,7 +91,7 @@ def decode_label(labels: Mapping[str, str]) -> Session:
 
 
 def public_view(session: Session, drain: Drain) -> bytes:
-    """The content of session.json (decisions.md, session file). Times are in milliseconds."""
+    """The content of session.json. Times are in milliseconds."""
     identity = session.spec.identity
     view = json.dumps(
         {

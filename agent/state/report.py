@@ -1,4 +1,4 @@
-"""What is told of a session once it has ended (decisions.md, end). Pure.
+"""What is told of a session once it has ended. Pure.
 
 A report is made of the session's record alone and never changes once the session has ended; the
 end of the log, which stays where it is sealed, is read when somebody asks.

@@ -1,4 +1,4 @@
-"""What is kept of ended sessions, and what goes when a disk runs short (decisions.md). Pure.
+"""What is kept of ended sessions, and what goes when a disk runs short. Pure.
 
     what                   is kept                      goes before its time
     container, for files   `container_seconds`          while the engine's disk is low

@@ -1,4 +1,4 @@
-"""Stops that came before their start, and refuse it (design.md, POST /session, step 6).
+"""Stops that came before their start, and refuse it.
 
 One file for each, `tombstones/<internal id>` in the state directory. There are TOMBSTONES_KEPT at
 most, for TOMBSTONE_SECONDS each.

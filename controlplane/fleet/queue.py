@@ -1,6 +1,6 @@
 """Choosing a host for a start, and the line for those that have to wait for a start slot.
 
-A host begins so many starts at once; more would only make each of them slower (M20). What has room
+A host begins so many starts at once; more would only make each of them slower. What has room
 but no slot is waited for, in one line for each region and node pool, in which accounts take turns.
 A slot that gets free is offered to that line in the same step of the event loop, so nobody who
 comes later takes it.

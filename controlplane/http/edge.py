@@ -1,7 +1,7 @@
 """The edge of the HTTP API: what happens to a connection before, between and after its requests.
 
-aiohttp alone keeps slow clients for ever (M17 of reliability.md) and answers what its parser
-refuses in its own words, quoting the input (M18). Here every connection has deadlines and counts
+aiohttp alone keeps slow clients for ever and answers what its parser
+refuses in its own words, quoting the input. Here every connection has deadlines and counts
 against caps (3.6), and every refusal is an ErrorResponse. The hooks are asyncio's protocol
 callbacks and the public methods of aiohttp's RequestHandler; its queue of parsed messages, read
 in one place, is the only private part.
@@ -47,7 +47,7 @@ _MALFORMED = "the request is not well-formed HTTP/1.1"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a connection may take, in seconds (3.6 of reliability.md). Tests inject shorter."""
+    """How long a connection may take, in seconds. Tests inject shorter."""
 
     header: float = 10.0
     """From the connection's begin, or a later request's first byte, to the end of the headers; a
@@ -174,7 +174,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what the parser refused (M18), or what failed outside the application."""
+        """Answer what the parser refused, or what failed outside the application."""
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun")
         if status == 400:

@@ -1,6 +1,6 @@
 """The gate of the HTTP API: who may connect, how many connections there are, and who is calling.
 
-Keeps the caps of section 3.6 of reliability.md, in total and per address. What is over a cap is
+Caps connections, in total and per address. What is over a cap is
 closed at once: an answer would cost the TLS handshake that the cap is there to save.
 """
 

@@ -1,7 +1,7 @@
 """HTTP to registries: whom we ask, how we log in, and how much of an answer we read.
 
 What a registry answers may come from somebody who wants to reach into our network, or to be given
-credentials (section 3.4 of reliability.md). So nothing that it sends names a host that we go to,
+credentials. So nothing that it sends names a host that we go to,
 but for the realm of its tokens, and that must be a host that the operator named:
 
 - No redirect is followed; the realm is of the registry's own host and port, or of `auth_hosts`.

@@ -59,7 +59,7 @@ async def test_f14_a_start_whose_answer_is_lost_is_read_again_and_goes_on(
 async def test_f14_a_create_that_took_place_after_it_was_read_again_leaves_nothing(
     agent: Agent, clock: FakeClock
 ) -> None:
-    """The engine still carries out what nobody waits for any more (M11)."""
+    """The engine still carries out what nobody waits for any more."""
     internal_id = an_id()
     agent.engine.fail_next("create", EngineTimeout("create"))
     with pytest.raises(EngineTimeout):
@@ -227,7 +227,7 @@ async def _pull(agent: Agent) -> None:
 async def test_f12_five_hundred_lost_events_are_made_up_for_by_one_pass(
     agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the ring of the engine has dropped, the list has (M7)."""
+    """What the ring of the engine has dropped, the list has."""
     caplog.set_level(logging.ERROR)
     gc.collect()
     caplog.clear()  # of what earlier tests left

@@ -14,7 +14,7 @@ from tests.faults.memory_host import assert_survived
 
 
 def _notice(agent: Agent, name: str) -> None:
-    """Let the engine see that a process has ended, as it does a moment after the kernel (M29)."""
+    """Let the engine see that a process has ended, as it does a moment after the kernel."""
     held = agent.engine._find(name)
     held.status, held.exit_code = ContainerStatus.ENDED, 1
     held.end_time = agent.clock.time()

@@ -27,7 +27,7 @@ from tests.harness import free_port
 
 AT_ONCE, TIMES = 40, 3
 WIDTHS = (2, 4, 8)
-"""How many the engine is asked for at a time: which does best depends on the machine (M20)."""
+"""How many the engine is asked for at a time: which does best depends on the machine."""
 CREATE = "/containers/create"
 _WARM_UP = 2
 _TIMEOUT = 60

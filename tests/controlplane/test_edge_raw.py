@@ -1,4 +1,4 @@
-"""Requests that no HTTP library would send: none is a 500, none is answered out of shape (M18)."""
+"""Requests that no HTTP library would send: none is a 500, none is answered out of shape."""
 
 import itertools
 import random

@@ -179,7 +179,7 @@ def test_no_tree_of_tokens_gives_more_than_its_root(steps: list[Make | Revoke | 
 
 
 def _oracle(text: str) -> int | None:
-    """Read a duration as spec/decisions.md words it."""
+    """Read a duration as docs/api.md defines it."""
     if not text or not re.fullmatch(r"(?:[0-9]{1,6}h)?(?:[0-9]{1,6}m)?", text):
         return None
     parts = {part[-1]: int(part[:-1]) for part in re.findall(r"[0-9]+[hm]", text)}

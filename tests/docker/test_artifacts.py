@@ -276,7 +276,7 @@ async def test_f10_an_archive_that_hangs_harms_only_its_container(
         await asyncio.to_thread(unread.connect, str(docker_engine))
         ask = f"GET /v1.41/containers/{hung.name}/archive?path=/tree HTTP/1.1\r\nHost: x\r\n\r\n"
         await asyncio.to_thread(unread.sendall, ask.encode())
-        await asyncio.to_thread(unread.recv, 1)  # from now on the engine holds its lock (M9)
+        await asyncio.to_thread(unread.recv, 1)  # from now on the engine holds its lock
         late = asyncio.create_task(fetched(artifacts, hung, "/tree"))
         [quiet] = read(await fetched(artifacts, sound, "/tree/noise"))
         assert quiet.content == b"quiet"

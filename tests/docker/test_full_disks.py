@@ -34,7 +34,7 @@ LIE_SECONDS = 90.0
 """In which an end is believed that the engine denies: 30 s, and what sealing its log takes."""
 
 SILENT = ("--lines-per-second", "0")
-"""An engine without room loses what a game writes meanwhile, and nobody else hears it (M12)."""
+"""An engine without room loses what a game writes meanwhile, and nobody else hears it."""
 
 ENDED = {pb.STATE_EXITED, pb.STATE_DEAD}
 

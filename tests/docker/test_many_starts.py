@@ -1,4 +1,4 @@
-"""F44 on the real engine, which makes containers nearly one after the other (M20)."""
+"""F44 on the real engine, which makes containers nearly one after the other."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""Lifetimes in real elapsed time, whatever the machine's clocks do (design.md, Time).
+"""Lifetimes in real elapsed time, whatever the machine's clocks do.
 
 The wall clock is moved by a preloaded library, boot time by a time namespace, each for the agent
 alone.

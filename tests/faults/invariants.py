@@ -96,7 +96,7 @@ def _ports(seen: Observation) -> Iterator[str]:
     for port, count in Counter(held).items():
         if count > 1:
             yield f"I2: {port} is held {count} times"
-    # An engine may go on calling running what died without its seeing it (M12).
+    # An engine may go on calling running what died without its seeing it.
     dead = {each.internal_id for each in seen.sessions if each.state is State.DEAD}
     published = [
         port

@@ -138,7 +138,7 @@ def resolve(method: str, target: bytes) -> Route | int:
 
 
 def allowed(draft: Draft) -> frozenset[int]:
-    """Tell which statuses may answer, by the order of answers of spec/decisions.md."""
+    """Tell which statuses may answer, by the order in which requests are checked."""
     if draft.raw is not None:
         return EVERY | ANYWHERE
     if draft.is_malformed():

@@ -26,7 +26,7 @@ class NotJsonError(ValueError):
 
 
 def read(body: bytes) -> Any:
-    """Read a body as strictly as spec/decisions.md says, or raise NotJsonError."""
+    """Read a body as strictly as the API does, or raise NotJsonError."""
     try:
         value = json.loads(body.decode(), object_pairs_hook=_pairs, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The time, injected: tests bring a clock that they turn by hand (design.md, Time)."""
+"""The time, injected: tests bring a clock that they turn by hand."""
 
 import asyncio
 import ctypes

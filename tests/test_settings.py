@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.app.reload import RELOADABLE as AGENT_RELOADABLE
 from agent.settings.model import AgentConfig, load_config
-from controlplane.app.reload import RELOADABLE as CONTROL_PLANE_RELOADABLE
 from controlplane.settings.model import Config
 from controlplane.settings.model import load_config as load_control_plane
 
@@ -23,15 +21,10 @@ AGENT = {
 }
 CONTROL_PLANE = {field.name: field.default for field in dataclasses.fields(Config)}
 PROGRAMS = pytest.mark.parametrize(
-    ("heading", "file", "defaults", "reloadable"),
+    ("heading", "file", "defaults"),
     [
-        ("Settings of the agent", "agent.toml", AGENT, AGENT_RELOADABLE),
-        (
-            "Settings of the control plane",
-            "controlplane.toml",
-            CONTROL_PLANE,
-            CONTROL_PLANE_RELOADABLE,
-        ),
+        ("Settings of the agent", "agent.toml", AGENT),
+        ("Settings of the control plane", "controlplane.toml", CONTROL_PLANE),
     ],
 )
 
@@ -50,14 +43,12 @@ def _plain(value: Any) -> Any:
 
 
 @PROGRAMS
-def test_the_table_has_each_key_its_default_and_whether_it_is_reloaded(
-    heading: str, file: str, defaults: dict[str, Any], reloadable: frozenset[str]
+def test_the_table_has_each_key_and_its_default(
+    heading: str, file: str, defaults: dict[str, Any]
 ) -> None:
-    assert reloadable < defaults.keys()
     rows = {row[0].strip("`"): row for row in _rows(heading)}
     assert rows.keys() == defaults.keys()
-    for key, (_, default, reload, meaning) in rows.items():
-        assert reload == ("yes" if key in reloadable else "no"), key
+    for key, (_, default, meaning) in rows.items():
         assert meaning
         if default.startswith("`"):
             shown = default.strip("`")
@@ -78,7 +69,7 @@ def _uncommented(text: str) -> str:
 
 @PROGRAMS
 def test_the_file_to_begin_with_has_each_key_with_its_default_and_a_reason(
-    heading: str, file: str, defaults: dict[str, Any], reloadable: frozenset[str]
+    heading: str, file: str, defaults: dict[str, Any]
 ) -> None:
     text = (ROOT / "systemd" / file).read_text("utf-8")
     assert tomllib.loads(text) == {}

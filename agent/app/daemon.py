@@ -9,7 +9,6 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 
-from agent.app.reload import RELOADABLE, Parts, Settings, rules_of
 from agent.artifacts.fetching import Artifacts
 from agent.artifacts.spool_room import RoomLimits
 from agent.changes.feed import Feed
@@ -46,12 +45,12 @@ from agent.settings.model import LARGEST_SPOOL_BYTES, AgentConfig
 from agent.settings.policy import load_policy
 from agent.state.drain import HostDrain
 from agent.state.record import Records
+from agent.state.retention import Rules
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.runtime import loop_lag
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.settings.reloading import Reloader
 from tiltyard.runtime.supervision import Supervision
 from tiltyard.runtime.systemd import Notifier
 
@@ -76,13 +75,8 @@ class Daemon:
         clock: Clock,
         is_free: Callable[[Protocol, int], bool] | None = None,
         supervision: Supervision | None = None,
-        *,
-        load: Callable[[], Settings] | None = None,
     ) -> None:
-        """Make the parts.
-
-        `is_free` tells whether nobody else on the host has a port; `load` reads settings again.
-        """
+        """Make the parts; `is_free` says whether nobody else on the host has a port."""
         self._is_free = is_free or PortProbe(config.bind_address).is_free
         self._config = config
         self._metrics = Metrics()
@@ -90,8 +84,8 @@ class Daemon:
         self._clock = clock
         self._records = Records(config.state_dir)
         self._feed = Feed()
-        settings = Settings(config, load_policy(config.policy))
-        self._images = Images(self._engine, self._feed, settings.policy, metrics=self._metrics)
+        self._policy = load_policy(config.policy)
+        self._images = Images(self._engine, self._feed, self._policy, metrics=self._metrics)
         self._conntrack = Conntrack()
         self._tls_ports = TlsPorts(
             config.certificate_files(),
@@ -107,17 +101,6 @@ class Daemon:
         self._usage = UsageMeter(clock)
         self._notifier = Notifier(supervision or Supervision(), clock.sleep)
         self._info: EngineInfo | None = None
-        self._reloader = Reloader(
-            settings,
-            load=load or (lambda: settings),
-            values=Settings.values,
-            merged=Settings.merged,
-            apply=self._take,
-            reloadable=RELOADABLE,
-            begin=self._notifier.reloading,
-            end=self._reloaded,
-            log=log,
-        )
         self.serving = asyncio.Event()
         """Set once the socket answers; the records need not have been compared by then."""
 
@@ -145,7 +128,10 @@ class Daemon:
                 sessions,
                 self._images,
                 learn=lambda info: self._learn(host, info),
-                rules=rules_of(self._config),
+                rules=Rules(
+                    container_seconds=self._config.container_retention_hours * 3600,
+                    log_seconds=self._config.log_retention_days * 86400,
+                ),
             )
             stack.push_async_callback(_bounded, "reconciler", self._reconciler.close)
             self._firewall = FirewallWatch(
@@ -156,8 +142,6 @@ class Daemon:
                 tell=self._feed.tell_host,
             )
             stack.push_async_callback(_bounded, "firewall", self._firewall.close)
-            self._parts = Parts(host, self._images, self._reconciler, self._firewall, self._lent)
-            stack.callback(self._reloader.close)
             await stack.enter_async_context(self._served(host, sessions))
             self.serving.set()
             self._notifier.ready()
@@ -176,7 +160,6 @@ class Daemon:
         yield "usage", self._usage.run
         yield "disk-limits", DiskLimits(host, sessions).run
         yield "tls-ports", self._tls_ports.run
-        yield "reloader", partial(self._reloader.run, self.serving)
         yield "watchdog", self._notifier.beat
         yield "timekeeper", Timekeeper(host, sessions).run
         yield "loop-lag", partial(loop_lag.watch, self._metrics.loop_lag.observe)
@@ -187,19 +170,6 @@ class Daemon:
             yield "handshakes", self._transport.handshakes.watch
         if self._config.firewall_bridges:
             yield "firewall", self._firewall.run
-
-    def reload(self) -> None:
-        """Have the settings read again, and look whether the certificate was renewed."""
-        self._tls_ports.look_now()
-        self._reloader.ask()
-
-    def _take(self, settings: Settings) -> None:
-        self._config = settings.config
-        self._parts.take(settings)
-
-    def _reloaded(self) -> None:
-        self._notifier.ready()
-        self._feed.tell_host()  # what it lends, or what is wrong with the file
 
     async def _make_host(self) -> Host:
         config = self._config
@@ -215,7 +185,7 @@ class Daemon:
             ),
             engine=self._engine,
             records=self._records,
-            capacity=Capacity(self._lent(config), config.max_sessions, config.gpus),
+            capacity=Capacity(self._lent(), config.max_sessions, config.gpus),
             ports=PortPool(*config.ports(), self._is_free),
             tls_ports=self._tls_ports,
             deadlines=deadlines,
@@ -224,7 +194,7 @@ class Daemon:
             feed=self._feed,
             clock=self._clock,
             start_slots=StartSlots(config.start_slots, self._clock),
-            policy=self._images.policy,
+            policy=self._policy,
             usage=self._usage,
             forget_flows=self._conntrack.forget,
             reach=failpoint(config.failpoint, STEPS),
@@ -294,15 +264,15 @@ class Daemon:
     def _learn(self, host: Host, info: EngineInfo) -> None:
         """Take in what the engine is, and lend what the settings leave open."""
         self._info = info
-        host.capacity.lend(self._lent(self._config))
+        host.capacity.lend(self._lent())
         host.disks.watch(info.data_root)
         for warning in info.warnings:
             log.warning("the engine is not as it should be", error=warning)
         self._feed.tell_host()
 
-    def _lent(self, config: AgentConfig) -> Resources:
+    def _lent(self) -> Resources:
         """What settings lend; nothing of what they leave open before the engine has answered."""
-        info = self._info
+        config, info = self._config, self._info
         cpus, memory = config.cpu, (config.ram or 0) * MEBIBYTE
         if cpus is None:
             cpus = info.cpus if info else 0
@@ -337,8 +307,7 @@ class Daemon:
             + self._firewall.warnings
             + self._tls_ports.warnings
             + self._transport.warnings
-            + self._warm_pools.warnings
-            + self._reloader.warnings,
+            + self._warm_pools.warnings,
             tls=self._tls_ports.available,
             disk_full=host.disks.short is not None,
             warm_pools=self._warm_pools.pools,

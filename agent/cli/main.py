@@ -12,20 +12,18 @@ from pathlib import Path
 import click
 
 from agent.app.daemon import Daemon
-from agent.app.reload import load_settings
 from agent.cli import debug as debug_cli
 from agent.cli.config import config
 from agent.cli.doctor import doctor
 from agent.cli.drain import drain, undrain
 from agent.cli.enrol import enrol_host
 from agent.cli.firewall import firewall
-from agent.cli.options import CONFIG, EXIT_CONFIG, EXIT_FAILED, fail, read_settings, settings_file
+from agent.cli.options import CONFIG, EXIT_CONFIG, EXIT_FAILED, fail, read_settings
 from agent.docker.engine import DockerEngine
 from agent.doctor.exposure import exposure
 from agent.settings.model import load_supervision
 from agent.state.owner import another_owner
 from agent.state.state_format import NewerState
-from tiltyard.runtime import sighup
 from tiltyard.runtime.clock import SystemClock
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
@@ -47,8 +45,8 @@ def main() -> None:
 @main.command()
 @CONFIG
 def serve(path: Path | None) -> None:
-    """Run the agent until SIGTERM or SIGINT; its containers run on."""
-    sighup.hold_back()
+    """Run the agent until SIGTERM or SIGINT; its containers run on. SIGHUP is ignored."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     config = read_settings(path)
     supervision = load_supervision()
     stream = supervision.journal_stream
@@ -57,13 +55,7 @@ def serve(path: Path | None) -> None:
             fail(f"it does not start: {cause}", EXIT_CONFIG)
         try:
             engine = DockerEngine(str(config.docker_socket))
-            daemon = Daemon(
-                config,
-                engine,
-                SystemClock(),
-                supervision=supervision,
-                load=lambda: load_settings(settings_file(path)),
-            )
+            daemon = Daemon(config, engine, SystemClock(), supervision=supervision)
             asyncio.run(_serve(daemon))
         except NewerState as error:
             fail(f"it does not start: {error}", EXIT_CONFIG)
@@ -81,8 +73,7 @@ async def _serve(daemon: Daemon) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, work)
     try:
-        with sighup.let_in(daemon.reload):
-            await work
+        await work
     except asyncio.CancelledError:
         log.info("stopped, and containers run on")
 

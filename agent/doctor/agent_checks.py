@@ -180,7 +180,7 @@ def tls(tls: TlsFacts | None) -> Finding:
             tls.problem or f"{tls.path} has ended",
             why="sessions with TLS ports are not started here, and players of others are refused "
             "once the agent is started again",
-            mend="renew it, with its key, and `systemctl reload tiltyard-agent`",
+            mend="renew it, with its key",
         )
     if tls.key is not None and tls.key.mode & _OTHERS and tls.key.open_way:
         return bad(

@@ -81,7 +81,7 @@ class Images:
     ) -> None:
         self._engine = engine
         self._feed = feed
-        self.policy = policy or Policy()
+        self._policy = policy or Policy()
         self._metrics = metrics or Metrics()
         self._pull_timeout = pull_timeout
         self._here: frozenset[str] = frozenset()
@@ -120,7 +120,7 @@ class Images:
 
         The pull goes on when the reader goes away. Raises what PullImage of agent.proto names.
         """
-        self.policy.check_image(checked_reference(image))
+        self._policy.check_image(checked_reference(image))
         if image in self._here:
             await self.refresh()
         if image in self._here:

@@ -39,7 +39,7 @@ class FirewallWatch:
         published: Callable[[], frozenset[HostPort]],
         tell: Callable[[], None],
     ) -> None:
-        self.firewall = firewall
+        self._firewall = firewall
         self._clock = clock
         self._version = version
         self._published = published
@@ -85,7 +85,7 @@ class FirewallWatch:
         return tuple(filter(None, found))
 
     def _reachable(self) -> str:
-        problems = "; ".join(self.firewall.problems())
+        problems = "; ".join(self._firewall.problems())
         if not problems:
             return ""
         return (
@@ -98,7 +98,7 @@ class FirewallWatch:
 
         The rules of a session that ends may be gone a moment before the agent knows of its end.
         """
-        led = self.firewall.led_ports(self._version)
+        led = self._firewall.led_ports(self._version)
         unled = frozenset() if led is None else published - led
         lasting, self._unled = unled & self._unled, unled
         if not lasting:

@@ -90,7 +90,7 @@ class HostCertificate:
     """The pair in use, and what is wrong with the one in the files."""
 
     def __init__(self, files: CertificateFiles) -> None:
-        self.files = files
+        self._files = files
         self.pair: Pair | None = None
         self.problem = ""
         """Why the files are not what is in use; empty when they are."""
@@ -98,8 +98,8 @@ class HostCertificate:
     def look(self, now: float) -> None:
         """Take the files in, if they are others than those in use; `now` in Unix time. Blocks."""
         try:
-            if self.pair is None or self.files.signature() != self.pair.signature:
-                self.pair = self._fit(self.files.load(), now)
+            if self.pair is None or self._files.signature() != self.pair.signature:
+                self.pair = self._fit(self._files.load(), now)
         except OSError as error:
             self.problem = f"{error.filename}: {error.strerror}"
         except UnfitCertificate as error:
@@ -124,7 +124,7 @@ class HostCertificate:
         if self.pair is None or found.is_valid(now):
             return found
         why = beginning(found.begin_time, now) or _ending(found.expire_time, now)
-        raise UnfitCertificate(f"{self.files.certificate} {why}")
+        raise UnfitCertificate(f"{self._files.certificate} {why}")
 
 
 def beginning(begin_time: float, now: float) -> str:

@@ -19,7 +19,6 @@ from agent.network.tls_certificate import CertificateFiles, HostCertificate
 from agent.network.tls_gate import Gate, Limits
 from agent.network.tls_listener import Destination, Shared, TlsListener, bind
 from tiltyard.runtime.clock import Clock
-from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -60,7 +59,6 @@ class TlsPorts:
         self._files_thread = ThreadPoolExecutor(1, "tls-files")
         self._process_thread = ThreadPoolExecutor(1, "tls-processes")
         self._looking: asyncio.Future[None] | None = None
-        self._asked = asyncio.Event()
         self._told: tuple[bool, tuple[str, ...]] = (False, ())
 
     # -- for sessions --------------------------------------------------------------------------
@@ -142,8 +140,7 @@ class TlsPorts:
         """Look, for ever."""
         while True:
             await self.look()
-            await comes_first(self._asked.wait(), self._clock.sleep(LOOK_SECONDS), "tls-look")
-            self._asked.clear()
+            await self._clock.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
         """Look at the certificate's files once, and try to have the ports that are missing."""
@@ -161,18 +158,6 @@ class TlsPorts:
                 log.info("TLS ports are served again", session=session.internal_id)
             self.follow(session)
         self._tell_changes()
-
-    def serve_with(self, files: CertificateFiles | None) -> None:
-        """Have these files from now on; the last pair that was good stays until they are, too."""
-        if files is None or self._certificate is None:
-            self._certificate = None if files is None else HostCertificate(files)
-        else:
-            self._certificate.files = files
-        self.look_now()
-
-    def look_now(self) -> None:
-        """Have a look taken at once, as when a certificate was renewed."""
-        self._asked.set()
 
     async def stop(self) -> None:
         """End all connections, and give all ports back."""

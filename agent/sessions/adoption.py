@@ -52,7 +52,7 @@ class Reconciler:
         self._sessions = sessions
         self._images = images
         self._learn = learn
-        self.rules = rules
+        self._rules = rules
         self._orphans: dict[str, float] = {}
         self._chores: dict[str, asyncio.Task[None]] = {}
         self._removals = asyncio.Semaphore(REMOVED_AT_ONCE)
@@ -125,7 +125,7 @@ class Reconciler:
         self._reap(containers)
         self._settle_with_the_dead(containers)
         await self._retain()
-        await self._sessions.sweep(self._host.clock.time() - self.rules.log_seconds)
+        await self._sessions.sweep(self._host.clock.time() - self._rules.log_seconds)
         if trouble is not None:
             raise trouble
 
@@ -182,7 +182,7 @@ class Reconciler:
                 self._do(session.internal_id, cleanup.record(life))
         shortage = host.disks.take_shortage()
         self._stuck &= {session.internal_id for _, session in ended}
-        found = retention.due(ended, self.rules, shortage, host.records.is_read, self._stuck)
+        found = retention.due(ended, self._rules, shortage, host.records.is_read, self._stuck)
         host.disks.nothing_left = found.nothing_left
         for internal_id in found.containers:
             life = self._sessions.life(internal_id)

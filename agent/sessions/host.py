@@ -42,10 +42,7 @@ class HostSettings:
 
 @dataclass(slots=True, eq=False)
 class Host:
-    """Everything that the sessions of one host share.
-
-    `settings` and `policy` are others after a reload; whoever needs one twice keeps what it had.
-    """
+    """Everything that the sessions of one host share."""
 
     settings: HostSettings
     engine: Engine

@@ -90,11 +90,6 @@ class StartSlots:
         self._mean = took if self._mean is None else self._mean + WEIGHT * (took - self._mean)
         self._let_in(now)
 
-    def resize(self, slots: int) -> None:
-        """Have so many slots; of fewer, those that are taken are given back one by one."""
-        self.slots = slots
-        self._let_in(self._clock.monotonic())
-
     def _let_in(self, now: float) -> None:
         """Give what is free to those whose turn it is."""
         while len(self._began) < self.slots:

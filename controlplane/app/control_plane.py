@@ -8,7 +8,6 @@ from controlplane.agent_rpc.dialling import Dialler
 from controlplane.api import enrolling
 from controlplane.api.operations.services import Services
 from controlplane.api.routes import make_web_app
-from controlplane.app.reload import Parts, Settings
 from controlplane.applications.applications import Applications
 from controlplane.applications.locations import Locations
 from controlplane.applications.tags import Tags
@@ -73,7 +72,6 @@ class ControlPlane:
     """Where hosts are enrolled, if anywhere."""
     metrics_url = ""
     """Where metrics are read, if anywhere."""
-    _certificate: ServedCertificate | None = None
 
     def __init__(
         self,
@@ -86,6 +84,7 @@ class ControlPlane:
         self._config = config
         self._metrics = metrics = Metrics()
         self._listeners = Listeners(limits or Limits(), metrics.http)
+        self._certificate = ServedCertificate(config)
         self._clock = clock = clock or Clock()
         # Chance between equals is no secret.
         random, reach = Random(), failpoint(config.failpoint, STEPS)  # noqa: S311
@@ -223,7 +222,7 @@ class ControlPlane:
                 applications,
                 self.fleet,
                 self._standby_pools,
-                patience=lambda: self._starts.start_timeout,
+                patience=config.start_timeout,
                 clock=clock,
             ),
             explanations=Explanations(stores.applications, tags, self.fleet, self._preloader),
@@ -311,6 +310,7 @@ class ControlPlane:
                     group.create_task(self._upkeep.run(), name="upkeep"),
                     group.create_task(self.renewal.run(), name="renewal"),
                     group.create_task(self._pinger().run(), name="pinger"),
+                    group.create_task(self._certificate.run(), name="certificate"),
                     group.create_task(loop_lag.watch(lag), name="loop lag"),
                 ]
                 await self._serve_http(stopping)
@@ -321,20 +321,6 @@ class ControlPlane:
                     loop.cancel()
         finally:
             await self._close()
-
-    def take(self, settings: Settings) -> None:
-        """Go by other settings from now on, once it listens."""
-        parts = Parts(
-            fleet=self.fleet,
-            queue=self._queue,
-            starts=self._starts,
-            upkeep=self._upkeep,
-            reports=self._stores.reports,
-            registry=self._registry,
-            listeners=self._listeners,
-            certificate=self._certificate,
-        )
-        parts.take(settings)
 
     def _look_at_hosts(self) -> None:
         """Compare what hosts have with what applications and tags say by now."""
@@ -361,8 +347,7 @@ class ControlPlane:
         bounds = Bounds.of_api(self._config)
         await self._serve_metrics()
         await self._serve_enrolment()
-        tls, address = self._config.tls_context(), self._config.listen_address()
-        self._certificate = None if tls is None else ServedCertificate(tls)
+        tls, address = await self._certificate.open(), self._config.listen_address()
         app = make_web_app(self._services)
         self.base_url = await self._listeners.open("api_listen", app, bounds, address, tls)
         log.info("listening", address=self.base_url)
@@ -391,6 +376,7 @@ class ControlPlane:
 
     async def _close(self) -> None:
         await self._listeners.close()
+        self._certificate.close()
         self._exposition.close()
         await self.fleet.close()
         await self._registry.stop()

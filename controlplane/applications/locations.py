@@ -27,7 +27,7 @@ class Locations:
         fleet: Fleet,
         standbys: StandbyPools,
         *,
-        patience: Callable[[], float],
+        patience: float,
         clock: Clock,
     ) -> None:
         """Wait at most `patience` seconds for hosts that could change an answer."""
@@ -87,7 +87,7 @@ class Locations:
     async def _when_known(
         self, look: Callable[[], _T], places: Sequence[Place], images: Sequence[str]
     ) -> _T:
-        deadline = self._clock.monotonic() + self._patience()
+        deadline = self._clock.monotonic() + self._patience
         return await self._fleet.unreported.wait_for(
             look, places=places, images=images, deadline=deadline
         )

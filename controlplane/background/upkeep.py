@@ -45,10 +45,6 @@ class Upkeep:
             "the audit": audit.forget,
             "removed accounts": accounts.finish_removals,
         }
-        self.keep(config)
-
-    def keep(self, config: Config) -> None:
-        """Keep things as long as these settings say, from the next round on."""
         self._kept = {
             "ended sessions": timedelta(days=config.ended_retention_days),
             "ended tokens": ENDED_TOKENS_KEPT,

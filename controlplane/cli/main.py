@@ -1,5 +1,6 @@
 """The command line."""
 
+import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -13,7 +14,6 @@ from controlplane.cli.tables import printable
 from controlplane.domain.errors import ConfigError, StoreError
 from controlplane.domain.names import NAME_RULE, is_name
 from controlplane.settings.model import Config, load_config, load_supervision
-from tiltyard.runtime import sighup
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
 from tiltyard.runtime.settings.report import EXIT_CONFIG
@@ -46,8 +46,8 @@ def main() -> None:
 @main.command()
 @_CONFIG
 def serve(path: Path) -> None:
-    """Serve the HTTP API until SIGTERM or SIGINT."""
-    sighup.hold_back()
+    """Serve the HTTP API until SIGTERM or SIGINT. SIGHUP is ignored."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from controlplane.cli import server  # noqa: PLC0415  # it says why
 
     config = _load(path)
@@ -55,7 +55,7 @@ def serve(path: Path) -> None:
     form = config.log_format
     with written(config.log_level, form, journal_stream=stream, limited=server.LIMITED):
         try:
-            server.serve(config, path)
+            server.serve(config)
         except Exception as error:
             if (cause := _told(error)) is not None:
                 raise click.ClickException(cause) from error

@@ -8,25 +8,20 @@ import asyncio
 import gc
 import signal
 import time
-from pathlib import Path
 
 import click
 
 from controlplane.app.control_plane import DEFAULT_ACCOUNT, ControlPlane
-from controlplane.app.reload import RELOADABLE, Settings, load_settings
 from controlplane.backups.restore import finish, refuse_unfinished
 from controlplane.catalog.accounts import InitialTokens, first_tokens
 from controlplane.cli.console import echo
 from controlplane.domain.errors import StoreError
-from controlplane.http.certificate import Certificate
 from controlplane.http.errors import REFUSED
 from controlplane.sessions.starts import NOT_STARTED
 from controlplane.settings.model import Config, load_supervision
 from controlplane.state_dir.lock import serving, using
 from controlplane.state_dir.owner import as_owner_of
-from tiltyard.runtime import sighup
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.settings.reloading import Reloader
 from tiltyard.runtime.systemd import Notifier
 
 log = get_logger(__name__)
@@ -39,11 +34,10 @@ COLLECT_AFTER = 50_000
 with Python's 700 taking in 100,000 sessions is looked through some hundred times for nothing."""
 
 
-def serve(config: Config, path: Path) -> None:
+def serve(config: Config) -> None:
     """Serve until SIGTERM or SIGINT, after a first start where there was none.
 
-    A restore that was broken off is finished before. SIGHUP has the settings read again from
-    `path`.
+    A restore that was broken off is finished before.
 
     Raises:
         BaseExceptionGroup: What ended it, such as a StoreError or an OSError.
@@ -53,7 +47,7 @@ def serve(config: Config, path: Path) -> None:
         first_start(config)
         gc.freeze()  # what was imported is no garbage
         gc.set_threshold(COLLECT_AFTER)
-        asyncio.run(_serve(Settings(config, Certificate.of(config)), path))
+        asyncio.run(_serve(config))
 
 
 def first_start(config: Config) -> None:
@@ -117,36 +111,21 @@ def print_tokens(config: Config, tokens: InitialTokens, *, as_json: bool) -> Non
         raise click.ClickException(f"cannot print: because {error}; see {kept}") from error
 
 
-async def _serve(settings: Settings, path: Path) -> None:
-    if settings.config.failpoint:
-        log.warning("a failpoint is active", name=settings.config.failpoint)
+async def _serve(config: Config) -> None:
+    if config.failpoint:
+        log.warning("a failpoint is active", name=config.failpoint)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    control_plane, notifier = ControlPlane(settings.config), Notifier(load_supervision())
+    control_plane, notifier = ControlPlane(config), Notifier(load_supervision())
     following = notifier.follow(control_plane.listening, stopping)
     telling = asyncio.create_task(following, name="service manager")
-    reloader = Reloader(
-        settings,
-        load=lambda: load_settings(path),
-        values=Settings.values,
-        merged=Settings.merged,
-        apply=control_plane.take,
-        reloadable=RELOADABLE,
-        begin=notifier.reloading,
-        end=notifier.ready,
-        log=log,
-    )
-    reloading = asyncio.create_task(reloader.run(control_plane.listening), name="reloader")
     try:
-        with sighup.let_in(reloader.ask):
-            await control_plane.serve(stopping)
+        await control_plane.serve(stopping)
     finally:
-        reloader.close()
-        for task in (telling, reloading):
-            task.cancel()
-        await asyncio.gather(telling, reloading, return_exceptions=True)
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
 
 
 def _for_people(tokens: InitialTokens) -> str:

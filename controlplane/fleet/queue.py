@@ -128,7 +128,7 @@ class HostQueue:
     def __init__(self, fleet: Fleet, *, max_waiting: int, clock: Clock) -> None:
         """Let at most `max_waiting` wait in each line."""
         self._fleet = fleet
-        self.max_waiting = max_waiting
+        self._max_waiting = max_waiting
         self._clock = clock
         self._lines: dict[tuple[str, str], _Line] = {}
         self._forecasts: dict[tuple[str, str], RoomForecast] = {}
@@ -216,7 +216,7 @@ class HostQueue:
         if not line.waiting:
             return
         wait = line.seconds_until(ask.account)
-        if wait > seconds or len(line.waiting) >= self.max_waiting:
+        if wait > seconds or len(line.waiting) >= self._max_waiting:
             why = f"{len(line.waiting)} starts wait for their turn"
             after = max(1, math.ceil(wait - seconds))
             raise NoCapacityError(ask.place[0], why, after, NoCapacityCause.LINE_FULL)

@@ -1,61 +1,99 @@
-"""The certificate that the API is served with, which another can take the place of at any time.
+"""The certificate that the API is served with, read again when its files have changed.
 
 Connections that are open keep theirs; handshakes that begin have the newest.
 """
 
-import hashlib
+import asyncio
 import ssl
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
 
 from controlplane.domain.errors import ConfigError
 from controlplane.settings.model import Config
-from tiltyard.runtime.settings.mistakes import Mistake
+from tiltyard.runtime.logging.events import get_logger
 
+log = get_logger(__name__)
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """A chain and its key, ready for handshakes; one with the same chain is the same."""
+LOOK_SECONDS = 10.0
+"""Between two looks at the files."""
 
-    context: ssl.SSLContext = field(compare=False)
-    digest: str
-
-    @classmethod
-    def of(cls, config: Config) -> Self | None:
-        """Load that of the settings; None without one. Blocks.
-
-        Raises:
-            ConfigError: It cannot be read, or does not belong to the key.
-        """
-        if not config.tls_certificate:
-            return None
-        path = Path(config.tls_certificate)
-        try:
-            # First: one that comes in between is another at the next look.
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        except OSError as error:
-            told = f"cannot read {path}: {error.strerror}"
-            raise ConfigError(Mistake(("tls_certificate",), told)) from None
-        context = config.tls_context()
-        return None if context is None else cls(context, digest)
+Signature = tuple[tuple[int, int, int], ...]
 
 
 class ServedCertificate:
-    """What a listener takes its handshakes' certificate from."""
+    """What a listener takes its handshakes' certificate from.
 
-    def __init__(self, first: ssl.SSLContext) -> None:
-        """Serve `first` until another is given; `listener` is what the listener is opened with."""
-        self.listener = first
-        self._current = first
-        # Called for each handshake, also when the client names no host.
-        first.sni_callback = self._choose
+    The last one that was good stays in use: while a certificate and its key are replaced one after
+    the other, they do not belong together.
+    """
 
-    def use(self, context: ssl.SSLContext) -> None:
-        """Serve another from now on."""
-        self._current = context
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._files = (config.tls_certificate, config.tls_key)
+        self._context: ssl.SSLContext | None = None
+        self._signature: Signature = ()
+        self._problem = ""
+        self._thread = ThreadPoolExecutor(1, "api-certificate")
+
+    async def open(self) -> ssl.SSLContext | None:
+        """Load it, and return what the listener is opened with; None without TLS.
+
+        Raises:
+            ConfigError: It cannot be used.
+        """
+        if self._config.tls_certificate:
+            await self._loaded()
+        listener = self._context
+        if listener is not None:
+            # Called for each handshake, also when the client names no host.
+            listener.sni_callback = self._choose
+        return listener
+
+    async def run(self) -> None:
+        """Look at the files until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self.look()
+
+    async def look(self) -> None:
+        """Load the certificate if its files have changed."""
+        if self._context is None:
+            return
+        try:
+            await self._loaded()
+        except ConfigError as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                log.warning("cannot use the new certificate of the API", error=self._problem)
+        else:
+            self._problem = ""
+
+    def close(self) -> None:
+        """Let the thread end once what it reads has come."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _loaded(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
+
+    def _load(self) -> None:
+        found = self._found()  # first: files that come in between are others at the next look
+        if not found or found != self._signature:
+            loading_again = self._context is not None
+            self._context = self._config.tls_context()
+            self._signature = found
+            if loading_again:
+                log.info("the API has a new certificate")
+
+    def _found(self) -> Signature:
+        """Identify the files that the names lead to now; empty when one is not there."""
+        try:
+            found = [Path(each).stat() for each in self._files]
+        except OSError:
+            return ()
+        return tuple((each.st_dev, each.st_ino, each.st_ctime_ns) for each in found)
 
     def _choose(
         self, handshake: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _: ssl.SSLContext
     ) -> None:
-        handshake.context = self._current
+        if self._context is not None:
+            handshake.context = self._context

@@ -8,7 +8,7 @@ import asyncio
 import resource
 import socket
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Self
 
@@ -61,10 +61,6 @@ class Gate:
         self._metrics = metrics or HttpMetrics().listener("")
         self._open = 0
         self._taken: Counter[str] = Counter()
-
-    def allow(self, total: int, per_address: int) -> None:
-        """Admit so many from now on; those that are open stay."""
-        self._bounds = replace(self._bounds, total=total, per_address=per_address)
 
     def trusts(self, address: str) -> bool:
         """Tell whether an address is a trusted proxy's."""

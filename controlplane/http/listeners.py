@@ -8,7 +8,6 @@ from controlplane.http.edge import Limits
 from controlplane.http.gate import Bounds, Gate, allow_files
 from controlplane.http.serving import HttpServer
 from controlplane.metrics.http import HttpMetrics
-from controlplane.settings.model import Config
 
 
 class Listeners:
@@ -18,7 +17,6 @@ class Listeners:
         self._limits = limits
         self._metrics = metrics
         self._servers: list[HttpServer] = []
-        self._api: Gate | None = None
         self._others = 0  # connections that listeners opened before the API's may have
 
     async def open(
@@ -36,7 +34,6 @@ class Listeners:
         """
         gate = Gate(bounds, self._metrics.listener(setting.removesuffix("_listen")))
         if setting == "api_listen":
-            self._api = gate
             allow_files(bounds.total + self._others)
         else:
             self._others += bounds.total
@@ -50,12 +47,6 @@ class Listeners:
             text = f"{setting}: cannot listen on port {port} of {host or 'any address'}"
             text += f": {error.strerror or error}"
             raise OSError(text) from error
-
-    def bound(self, config: Config) -> None:
-        """Have as many connections to the API as settings say; those that are open stay."""
-        if self._api is not None:
-            allow_files(config.max_connections + self._others)
-            self._api.allow(config.max_connections, config.max_connections_per_address)
 
     async def close(self) -> None:
         """Take no more connections, and let requests under way finish. Idempotent."""

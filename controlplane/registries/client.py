@@ -91,7 +91,7 @@ class RegistryClient:
     ) -> None:
         """Take what says where a registry is, and how to log in there."""
         self._endpoint_of = endpoint_of
-        self.max_image_bytes = max_image_bytes
+        self._max_image_bytes = max_image_bytes
         self._http = RegistryHttp()
         self._lists = TagLists(self._read_tags)
 
@@ -133,11 +133,11 @@ class RegistryClient:
         reply = await self._manifest(registry, repository, tag)
         if reply is None:
             return None
-        for listed in check_manifest(reply.body, _type_of(reply), self.max_image_bytes):
+        for listed in check_manifest(reply.body, _type_of(reply), self._max_image_bytes):
             image = await self._manifest(registry, repository, listed)
             if image is None or not is_named_by(listed, image.body):
                 raise UnusableError("it lacks an image that its list names")
-            check_listed(image.body, _type_of(image), self.max_image_bytes)
+            check_listed(image.body, _type_of(image), self._max_image_bytes)
         return digest_of(reply.body)
 
     async def _manifest(self, registry: Registry, repository: str, reference: str) -> Reply | None:

@@ -54,9 +54,9 @@ def _certificate(path: Path, now: float) -> Iterator[Mistake]:
     day = datetime.fromtimestamp(end, UTC).date().isoformat()
     key = ("tls_certificate",)
     if end < now:
-        yield Mistake(key, f"{path} ended on {day}", "renew it, and reload")
+        yield Mistake(key, f"{path} ended on {day}", "renew it")
     elif end - now < WARNED_DAYS * 86400:
-        mend = "look at whatever renews it, and reload when it has"
+        mend = "look at what renews it"
         yield Mistake(key, f"{path} ends on {day}", mend, is_warning=True)
     if leaf.not_valid_before_utc.timestamp() > now:
         begin = leaf.not_valid_before_utc.date().isoformat()

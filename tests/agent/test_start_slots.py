@@ -129,24 +129,3 @@ async def test_nothing_is_to_spare_while_somebody_waits(clock: FakeClock) -> Non
         spare.append(line.slots.has_spare)
         await line.release()
     assert [*spare, line.slots.has_spare] == [True, False, False, True]
-
-
-async def test_slots_that_are_added_are_given_at_once(line: Line) -> None:
-    await line.ask("a1 a2 a3 b1")
-    assert line.begun == ["a1"]
-    line.slots.resize(3)
-    await settle()
-    assert line.begun == ["a1", "a2", "b1"]
-    await line.release(4)
-    assert line.begun == ["a1", "a2", "b1", "a3"]
-
-
-async def test_slots_that_are_taken_away_are_given_back_first(clock: FakeClock) -> None:
-    line = Line(StartSlots(3, clock))
-    await line.ask("a1 a2 a3 a4")
-    line.slots.resize(1)
-    await line.release(2)
-    assert line.begun == ["a1", "a2", "a3"]
-    await line.release()
-    assert line.begun == ["a1", "a2", "a3", "a4"]
-    await line.release()

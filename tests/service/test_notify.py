@@ -1,7 +1,6 @@
 """What a service manager hears of a program."""
 
 import asyncio
-import re
 import socket
 import uuid
 from collections.abc import Iterator
@@ -27,12 +26,6 @@ def test_it_is_told_of_the_beginning_and_the_end(manager: Manager) -> None:
     notifier.ready()
     notifier.stopping()
     assert manager.heard() == ["READY=1", "STOPPING=1"]
-
-
-def test_it_hears_of_a_reload_since_when(manager: Manager) -> None:
-    Notifier(Supervision(manager.address)).reloading()
-    [told] = manager.heard()
-    assert re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=\d+", told)
 
 
 async def test_it_hears_twice_in_each_span_that_the_event_loop_turns(manager: Manager) -> None:
@@ -69,7 +62,6 @@ async def test_nobody_is_told_where_nobody_asks(caplog: pytest.LogCaptureFixture
     serving = asyncio.Event()
     serving.set()
     notifier = Notifier(Supervision())
-    notifier.reloading()
     await notifier.follow(serving, serving)  # returns: there is no watchdog
     assert caplog.text == ""
 

@@ -1,12 +1,11 @@
 """What the service manager is told of a program, by the protocol of sd_notify(3).
 
-That it serves, that its event loop turns (`WatchdogSec=`), that it reads its settings again, and
-that it stops. Elsewhere than under systemd nobody is told.
+That it serves, that its event loop runs (`WatchdogSec=`), and that it stops. Without systemd
+nothing is sent.
 """
 
 import asyncio
 import socket
-import time
 from collections.abc import Awaitable, Callable
 
 from tiltyard.runtime.logging.events import get_logger
@@ -39,12 +38,8 @@ class Notifier:
             self.stopping()
 
     def ready(self) -> None:
-        """Tell that it serves, or serves again by the settings that it has read."""
+        """Notify that it serves."""
         self._tell("READY=1")
-
-    def reloading(self) -> None:
-        """Tell that it reads its settings again; `ready` follows."""
-        self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
         """Tell that it has begun to stop."""

@@ -18,10 +18,6 @@ class ReportStore:
         """Adopt what has a valid ticket, unless it ended longer ago than `keep_ended`."""
         self._store = store
         self._is_ours = is_ours
-        self.keep_ended(keep_ended)
-
-    def keep_ended(self, keep_ended: timedelta) -> None:
-        """Adopt what ended not longer ago than that."""
         self._keep_ended_ms = keep_ended // timedelta(milliseconds=1)
 
     async def settle(

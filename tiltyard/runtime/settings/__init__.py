@@ -1,1 +1,1 @@
-"""Reads, checks and reloads a settings file. The settings themselves are each program's own."""
+"""Reads and checks a settings file. The settings themselves are each program's own."""

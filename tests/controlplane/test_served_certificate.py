@@ -1,0 +1,121 @@
+"""The API's certificate while it is served: renewed, and replaced file by file."""
+
+import asyncio
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.http.certificate import ServedCertificate
+from controlplane.settings.model import Config
+from tests.controlplane.system import System
+
+OPENSSL = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1"
+    " -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1"
+)
+
+
+@dataclass
+class Files:
+    """A certificate and its key."""
+
+    folder: Path
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {name: str(self.folder / f"{name}.pem") for name in ("tls_certificate", "tls_key")}
+
+    def make(self) -> bytes:
+        """Make another, and return it."""
+        names = self.settings
+        files = ["-out", names["tls_certificate"], "-keyout", names["tls_key"]]
+        subprocess.run([*OPENSSL.split(), *files], check=True, capture_output=True)
+        return ssl.PEM_cert_to_DER_cert(Path(names["tls_certificate"]).read_text())
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+class Tls(System):
+    """A system whose certificate is in files; nobody verifies it here."""
+
+    async def call(self, method: str, path: str, **more: Any) -> Any:
+        return await super().call(method, path, **{"ssl": False, **more})
+
+
+@pytest.fixture
+async def system(tmp_path: Path, files: Files) -> AsyncIterator[Tls]:
+    await asyncio.to_thread(files.make)
+    async with Tls(tmp_path, **files.settings) as system:
+        yield system
+
+
+async def _connected(system: System) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
+    port = int(system.control_plane.base_url.rpartition(":")[2])
+    client = ssl.create_default_context()
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client)
+    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    return reader, writer, shown
+
+
+async def test_new_connections_have_a_renewed_certificate(system: Tls, files: Files) -> None:
+    reader, writer, first = await _connected(system)
+    second = await asyncio.to_thread(files.make)
+    assert first != second
+    await system.control_plane._certificate.look()
+    _, new, shown = await _connected(system)
+    assert shown == second
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 200")
+    for each in (writer, new):
+        each.close()
+
+
+async def test_the_last_good_certificate_stays_until_the_next_is(
+    system: Tls, files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = Path(files.settings["tls_key"])
+    for damage in (key.unlink, lambda: key.write_text("")):
+        await asyncio.to_thread(files.make)
+        damage()
+        before = system.control_plane._certificate._context
+        for _ in range(2):
+            await system.control_plane._certificate.look()
+        assert system.control_plane._certificate._context is before
+    assert caplog.text.count("cannot use the new certificate") == 2
+    last = await asyncio.to_thread(files.make)
+    await system.control_plane._certificate.look()
+    _, writer, shown = await _connected(system)
+    writer.close()
+    assert shown == last
+
+
+async def test_a_certificate_that_comes_while_one_is_read_is_loaded_next(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.to_thread(files.make)
+    served, load = ServedCertificate(Config(**files.settings)), Config.tls_context
+
+    def renewed(config: Config) -> ssl.SSLContext | None:
+        context = load(config)
+        files.make()
+        return context
+
+    monkeypatch.setattr(Config, "tls_context", renewed)
+    await served.open()
+    monkeypatch.undo()
+    before = served._context
+    await served.look()
+    assert served._context is not before
+    after = served._context
+    await served.look()
+    assert served._context is after
+    served.close()

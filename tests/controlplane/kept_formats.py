@@ -1,6 +1,6 @@
 """State directories as control planes of earlier schemas left them: `formats/<schema>`.
 
-`storing` wrote them, each in the time of its schema; the first has no keys, which came later.
+`storing` wrote them, each when its schema was the newest.
 """
 
 import json

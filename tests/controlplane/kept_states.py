@@ -21,16 +21,13 @@ from controlplane.backups.backup_file import AUTHORITY, PARTS, REGISTRY_KEY, TIC
 from controlplane.pki.authority import Authority
 from controlplane.settings.model import Config
 from controlplane.state_dir.private_files import write_private
-from controlplane.storage.engine.migrations import MIGRATIONS, migrate
+from controlplane.storage.engine.migrations import migrate
 
 NOW = datetime(2026, 5, 4, 10, 30, tzinfo=UTC)
 
 
-def a_state(folder: Path, account: str, *, registry: bool = True, schema: int = 0) -> Config:
-    """A state directory whose database has this account, with some of it in its log alone.
-
-    `schema` is the database's, by default the newest.
-    """
+def a_state(folder: Path, account: str, *, registry: bool = True) -> Config:
+    """A state directory whose database has this account, with some of it in its log alone."""
     config = Config(state_dir=folder)
     for name, key in (
         (AUTHORITY, Authority.create(time.time_ns() // 10**6).to_pem()),
@@ -42,7 +39,7 @@ def a_state(folder: Path, account: str, *, registry: bool = True, schema: int = 
     config.database.chmod(0o600)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA wal_autocheckpoint=0")
-    migrate(Database(connection), MIGRATIONS[:schema] if schema else MIGRATIONS)
+    migrate(Database(connection))
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.execute("INSERT INTO account(name, created_ms) VALUES (?, 0)", (account,))
     # As SIGKILL leaves it: closing the database would empty its log.
@@ -83,9 +80,9 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def a_backup(folder: Path, account: str = "kept", **more: bool | int) -> Path:
+def a_backup(folder: Path, account: str = "kept", *, registry: bool = True) -> Path:
     """The file of a backup of `a_state`."""
-    config = a_state(folder / f"state of {account}", account, **more)  # type: ignore[arg-type]
+    config = a_state(folder / f"state of {account}", account, registry=registry)
     target = folder / f"{account}.backup"
     back_up(config, target, NOW, replace=False)
     return target

@@ -228,11 +228,11 @@ class System:
 
         await eventually(holds)
 
-    async def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    async def rows(self, sql: str, *values: Any, **named: Any) -> list[tuple[Any, ...]]:
         """Read the database, as the store does."""
 
         def transaction(db: Database) -> list[tuple[Any, ...]]:
-            return db.execute(sql, values).fetchall()
+            return db.execute(sql, named or values).fetchall()
 
         return await self.control_plane._store.run(transaction)
 

@@ -247,7 +247,7 @@ async def test_a_page_is_read_from_its_index_and_not_sorted(
 ) -> None:
     for before, bound in ((None, ")"), (500, " AND rowid<?)")):
         sql, values = page_query(AuditFilter(limit=10, before=before, **changes))
-        plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {sql}", *values)]
+        plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {sql}", **values)]
         assert plan == [f"SEARCH event USING INDEX {index}{bound}"]
 
 
@@ -259,7 +259,7 @@ async def test_a_page_of_two_filters_is_read_from_the_narrower_index(system: Sys
         for kind, before in itertools.product(("token", "token.created"), (None, 500)):
             wanted: dict[str, Any] = {name: kind if name == "kind" else "a" for name in pair}
             sql, values = page_query(AuditFilter(limit=10, before=before, **wanted))
-            plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {sql}", *values)]
+            plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {sql}", **values)]
             bound = ")" if before is None else " AND rowid<?)"
             index = f"event_by_{pair[0]} ({pair[0]}=?"
             assert plan == [f"SEARCH event USING INDEX {index}{bound}"]

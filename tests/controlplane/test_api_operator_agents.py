@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlite_utils import Database
 
 from controlplane.domain.errors import AgentSilentError
 from controlplane.domain.tokens import Scope
-from controlplane.storage.engine.migrations import MIGRATIONS, migrate
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.accounts import Caller
 from tests.controlplane.fake_agent import FakeAgent, refusing
@@ -450,29 +448,6 @@ async def test_the_region_of_a_removed_agent_is_free(tmp_path: Path) -> None:
         answer = await system.call("DELETE", "/operator/region/local", token=token)
         assert answer.status == 204, answer.text
         assert await system.status_of("s") == "exited"
-
-
-def test_agents_of_an_older_database_stay_where_they_are() -> None:
-    db = Database(memory=True)
-    step = next(n for n, script in enumerate(MIGRATIONS) if "removed_ms" in script)
-    db.execute("PRAGMA foreign_keys=ON")
-    migrate(db, MIGRATIONS[:step])
-    db.execute("INSERT INTO region VALUES ('eu')")
-    db.execute("INSERT INTO node_pool(name) VALUES ('big')")
-    db.execute("INSERT INTO account(name, created_ms) VALUES ('a', 0)")
-    db.execute("INSERT INTO agent VALUES ('h', 'unix:/h', 'eu', 'big')")
-    db.execute(
-        "INSERT INTO session(account, id, agent, state, application, tag, location, labels,"
-        " external_id, nano_cpus, memory_bytes, created_ms)"
-        " VALUES ('a', 's', 'h', 'running', 'game', 'v1', 'eu', '{}', '', 0, 0, 0)"
-    )
-    migrate(db)
-    sql = "SELECT name, address, region, node_pool, removed_ms FROM agent"
-    assert db.execute(sql).fetchall() == [("h", "unix:/h", "eu", "big", None)]
-    assert not db.execute("PRAGMA foreign_key_check").fetchall()
-    targets = {row[2] for row in db.execute("PRAGMA foreign_key_list(agent)")}
-    assert targets == {"region", "node_pool"}
-    db.close()
 
 
 def _reserved(system: System, agent: str) -> int:

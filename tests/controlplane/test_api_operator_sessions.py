@@ -123,8 +123,8 @@ async def test_a_stop_that_the_host_cannot_do_is_503(system: System) -> None:
     ("changes", "index"),
     [
         ({}, "live_session (ended_ms=? AND rowid<?)"),
-        ({"account": "a"}, "live_session_by_account (account=? AND rowid<?)"),
-        ({"agent": "a"}, "live_session_by_agent (agent=? AND rowid<?)"),
+        ({"account": "a"}, "live_session_by_account (account=? AND ended_ms=? AND rowid<?)"),
+        ({"agent": "a"}, "live_session_by_agent (agent=? AND ended_ms=? AND rowid<?)"),
         ({"location": "a"}, "live_session (ended_ms=? AND rowid<?)"),
     ],
 )
@@ -132,7 +132,7 @@ async def test_a_page_is_read_from_its_index_and_not_sorted(
     system: System, changes: dict[str, Any], index: str
 ) -> None:
     sql, values = page_query(PageFilter(limit=10, before=5, **changes))
-    plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {sql}", *values)]
+    plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {sql}", **values)]
     chosen = [step.replace("COVERING ", "") for step in plan]
     assert f"SEARCH session USING INDEX {index}" in chosen
     assert not [step for step in plan if "TEMP B-TREE" in step]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlite_utils import Database
 
 from controlplane.api.operator.registries import RegistryBody
 from controlplane.domain.contract import RegistryLogin
@@ -17,8 +16,7 @@ from controlplane.registries.client import public_endpoint
 from controlplane.registries.endpoint import Endpoint
 from controlplane.settings.model import Config
 from controlplane.settings.registries import RegistryConfig
-from controlplane.storage.engine.migrations import MIGRATIONS, migrate
-from controlplane.storage.tables.fleet import ALL_REGISTRIES, Registry, registry_of
+from controlplane.storage.tables.fleet import Registry
 from tests.authority import AUTHORITY
 from tests.controlplane.system import Answer, System, assert_error
 from tests.controlplane.test_registry_http import Server
@@ -266,14 +264,3 @@ async def test_a_token_that_another_log_in_was_given_is_not_used(system: Configu
             server.asked.clear()
             await ask()
             assert [header for _, _, header in server.asked] == [f"Bearer {token}"]
-
-
-def test_registries_of_an_older_database_have_no_log_in() -> None:
-    db = Database(memory=True)
-    step = next(n for n, script in enumerate(MIGRATIONS) if "sealed_password" in script)
-    migrate(db, MIGRATIONS[:step])
-    db.execute("INSERT INTO registry VALUES ('own', 'r.example', '[\"alias.example\"]')")
-    migrate(db)
-    (row,) = db.execute(ALL_REGISTRIES)
-    assert registry_of(row) == Registry("own", "r.example", ("alias.example",))
-    db.close()

@@ -128,15 +128,6 @@ def test_a_database_is_replaced_only_when_told(config: Config, kept: bytes) -> N
     assert files(config.state_dir) == before
 
 
-@pytest.mark.parametrize("schema", sorted({1, NEWEST_SCHEMA // 2, NEWEST_SCHEMA - 1}))
-def test_a_backup_of_an_older_schema_is_brought_to_the_newest(tmp_path: Path, schema: int) -> None:
-    backup = a_backup(tmp_path, schema=schema)
-    config = Config(state_dir=tmp_path / "new")
-    assert put_back(config, backup.read_bytes()).manifest.schema_number == schema
-    assert rows(config, "PRAGMA user_version") == [(NEWEST_SCHEMA,)]
-    assert rows(config, "SELECT name FROM account") == [("kept",)]
-
-
 def test_the_audit_knows_of_it_and_tokens_of_hosts_end(tmp_path: Path) -> None:
     made = a_state(tmp_path / "made", "kept")
     with closing(sqlite3.connect(made.database, isolation_level=None)) as db:
@@ -316,7 +307,7 @@ SPOILT: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a bad registry key": (lambda b: replaced(b, "registry.key", b"x"), "registry.key is damaged"),
     "no database": (lambda b: replaced(b, "controlplane.db", b"x" * 8192), "not a database"),
     "an empty database": (lambda b: replaced(b, "controlplane.db", b""), "schema 0"),
-    "another database": (not_ours, "schema 13 instead of|no such table"),
+    "another database": (not_ours, "no such table"),
     "a damaged database": (torn_inside, "damaged|malformed"),
     "a newer database": (newer_inside, "instead of"),
 }

@@ -7,6 +7,7 @@ import random
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,42 +17,48 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlite_utils import Database
 
-from controlplane.domain.contract import Resources
+from controlplane.domain.contract import Claim, EndReason, Identity, Resources, State
 from controlplane.domain.errors import StoreError
-from controlplane.storage.engine.migrations import MIGRATIONS, migrate
+from controlplane.storage.engine.migrations import migrate
 from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.claims import ClaimStore, Guise
 from controlplane.storage.tables.players import PlayerStore
+from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.session_list import (
-    Place,
+    Query,
     SessionFilter,
     SessionListStore,
     list_query,
     portion_query,
 )
-from controlplane.storage.tables.sessions import NewSession, SessionStore, _reserve, session_of
+from controlplane.storage.tables.sessions import (
+    Attempt,
+    NewSession,
+    SessionStore,
+    _reserve,
+    session_of,
+)
 from tests.controlplane.system import System, assert_error
+from tests.controlplane.test_host_link import SESSION
 
 NEW = NewSession("alice", "", "game", "v1", "local", {}, "", Resources(1, 1), 0)
 
 
-def _memory(steps: tuple[str, ...] = MIGRATIONS) -> Database:
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    db = Database(connection)
-    migrate(db, steps)
-    db.execute("INSERT INTO account(name, created_ms) VALUES ('alice', 0), ('bob', 0)")
-    return db
-
-
 @pytest.fixture(scope="module")
 def db() -> Iterator[Database]:
-    made = _memory()
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    made = Database(connection)
+    made.execute("PRAGMA foreign_keys=ON")
+    migrate(made)
+    made.execute("INSERT INTO account(name, created_ms) VALUES ('alice', 0), ('bob', 0)")
     yield made
     made.close()
 
 
 # ---- how the database finds them
 
-_ALL, _SOME = "live_session_by_account (account=?", "live_session_by_{0} (<expr>=? AND {0}=?"
+_ALL = "live_session_by_account (account=? AND ended_ms=?"
+_SOME = "live_session_by_{0} (account=? AND {0}=? AND ended_ms=?"
 FILTERS = [
     ({}, _ALL),
     ({"location": "local"}, _ALL),
@@ -62,7 +69,7 @@ FILTERS = [
 LABELLED = "PRIMARY KEY (account=? AND name=? AND value=?"
 
 
-def _plan(db: Database, query: tuple[str, list[Place | None]]) -> list[str]:
+def _plan(db: Database, query: Query) -> list[str]:
     sql, values = query
     return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
 
@@ -88,7 +95,7 @@ def test_a_list_of_ended_ones_too_looks_at_the_accounts_rows(
     wanted = SessionFilter("alice", ended_too=True, **fields)
     for query in (list_query(wanted, 5, 9), portion_query(wanted, 5)):
         (search,) = (step for step in _plan(db, query) if "session" in step)
-        assert "session_by_account (<expr>=? AND rowid>?" in search
+        assert "session_by_account (account=? AND rowid>?" in search
     _, *rest = _plan(db, list_query(wanted))
     assert len(rest) == 2 * len(fields.get("labels", ()))  # a label is looked for in its row
     assert not any("TEMP B-TREE" in step for step in rest)
@@ -96,11 +103,13 @@ def test_a_list_of_ended_ones_too_looks_at_the_accounts_rows(
 
 def test_a_list_by_labels_looks_at_the_rows_that_have_the_first(db: Database) -> None:
     wanted = SessionFilter("alice", labels={"a": "b", "c": "d"}, application="game")
-    labelled, session, *others = _plan(db, list_query(wanted, "x", "y"))
-    assert f"live_label USING {LABELLED} AND session>? AND session<?)" in labelled
+    session, _, labelled, *others = _plan(db, list_query(wanted, "x", "y"))
     assert "session USING INDEX sqlite_autoindex_session_2 (account=? AND id=?)" in session
+    assert f"live_label USING {LABELLED} AND session>? AND session<?)" in labelled
     found = [step for step in others if "CORRELATED" not in step]
-    assert all(f"live_label USING {LABELLED} AND session=?)" in step for step in found)
+    assert len(found) == 1
+    assert "live_label" in found[0]
+    assert "session=?" in found[0]
     portion = _plan(db, portion_query(wanted, "x"))
     assert any(f"live_label USING {LABELLED} AND session>?)" in step for step in portion)
     assert not any("TEMP B-TREE" in step for step in portion)
@@ -117,7 +126,7 @@ def test_what_a_quota_sums_up_is_in_an_index(db: Database) -> None:
     db.execute("UPDATE account SET quota_sessions=NULL")
     (sums,) = (sql for sql in traced if "sum(" in sql)
     plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sums}")]
-    assert plan == ["SEARCH session USING INDEX live_usage (account=?)"]
+    assert plan == ["SEARCH session USING COVERING INDEX live_usage (account=?)"]
 
 
 # ---- what they hold
@@ -207,50 +216,55 @@ def test_filters_are_as_a_plain_model_has_them(
     _check(db, *case)
 
 
-_CHANGES = st.lists(
-    st.tuples(
-        st.sampled_from(["make", "relabel", "rename", "end", "forget", "touch"]),
-        st.integers(0, 3),
-        _LABELS.filter(lambda labels: "\\u0000" not in json.dumps(labels)),
-    ),
-    max_size=12,
-)
+async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store) -> None:
+    sessions, claims = SessionStore(store), ClaimStore(store, lambda *_: b"")
+    reports = ReportStore(store, is_ours=lambda *_: True, keep_ended=timedelta(days=1))
+    add = "INSERT INTO agent(name, address) VALUES ('h', 'unix:/h')"
+    await store.run(lambda db: db.execute(add))
 
+    async def found(*names: str) -> None:
+        kept, in_rows = await store.run(lambda db: (_kept_labels(db), _labels_of_rows(db)))
+        assert kept == in_rows
+        assert {session_id for *_, session_id in kept} == set(names)
 
-@settings(max_examples=200, deadline=None)
-@given(_CHANGES)
-def test_the_labels_of_live_sessions_are_those_of_their_rows(
-    db: Database, changes: list[tuple[str, int, dict[str, str]]]
-) -> None:
-    by_kind = {
-        "relabel": "UPDATE session SET labels=:labels WHERE id=:id",
-        "rename": "UPDATE OR IGNORE session SET id=:id || 'x', labels=:labels WHERE id=:id",
-        "end": "UPDATE session SET ended_ms=coalesce(ended_ms, 1) WHERE id=:id",
-        "forget": "DELETE FROM session WHERE id=:id",
-        "touch": "UPDATE session SET player_count=player_count + 1, labels=labels WHERE id=:id",
-    }
-    db.execute("SAVEPOINT example")
-    try:
-        for kind, number, labels in changes:
-            if kind == "make":
-                _reserve(db, replace(NEW, id=str(number), labels=labels))
-            else:
-                db.execute(by_kind[kind], {"id": str(number), "labels": json.dumps(labels)})
-            assert _kept_labels(db) == _labels_of_rows(db)
-    finally:
-        db.execute("ROLLBACK TO example")
-        db.execute("RELEASE example")
+    for session_id in ("a", "b", "c", "d"):
+        await sessions.reserve_session(replace(NEW, id=session_id, labels={"mode": "duel"}))
+    await found("a", "b", "c", "d")
 
+    # A claim renames its session and has the labels of the pool; undone, it is as before.
+    key, standby = ("alice", "a"), Attempt("standby", "h", "")
+    taken = Identity("alice", "standby", "game", "v1", "local", {"pool": "1", "é": ""})
+    claim = Claim("standby", taken, None, "{}")
+    await claims.begin(key, standby, claim, 1, first_of=None)
+    await found("standby", "b", "c", "d")
+    before = Guise("a", "v1", {"mode": "duel"})
+    await claims.end(("alice", "standby"), standby, before, 1, abandon=False)
+    await found("a", "b", "c", "d")
 
-def test_labels_of_sessions_from_before_they_were_kept_come_over() -> None:
-    db = _memory(MIGRATIONS[:-1])
-    _reserve(db, replace(NEW, id="ended", labels={"a": "b"}))
-    db.execute("UPDATE session SET ended_ms=1")
-    _reserve(db, replace(NEW, id="live", labels={"a": "b", "é": ""}))
-    migrate(db)
-    assert _kept_labels(db) == _labels_of_rows(db)
-    assert len(_kept_labels(db)) == 2
-    db.close()
+    # Hosts report a session that is unknown, another of its id, and its end.
+    reported = replace(SESSION, internal_id="i1", identity=replace(taken, session_id="e"))
+    await reports.settle("h", [reported], (), 9)
+    await found("a", "b", "c", "d", "e")
+    other = replace(reported.identity, labels={"mode": "other"})
+    reported = replace(reported, internal_id="i2", identity=other, create_ms=1)
+    await reports.settle("h", [reported], (), 9)
+    await found("a", "b", "c", "d", "e")
+    ended = replace(reported, state=State.EXITED, end_reason=EndReason.EXITED, end_ms=5)
+    await reports.settle("h", [ended], (), 9)
+    await found("a", "b", "c", "d")
+
+    # Others end unreported, are freed, or never begin.
+    attempt = Attempt("i3", "h", "")
+    await sessions.begin_attempt("alice", "b", attempt, 9)
+    started = Identity("alice", "b", "game", "v1", "local", {"mode": "duel"})
+    running = replace(SESSION, internal_id="i3", identity=started)
+    await reports.confirm("h", running, 9)
+    await reports.end_missing("h", ["i3"], 9)
+    await found("a", "c", "d")
+    await sessions.free("alice", "c", "as scripted", 9, attempt=None, attempted=False)
+    await found("a", "d")
+    await sessions.drop_unattempted()
+    await found()
 
 
 def test_labels_that_only_a_host_can_make_up_fail_nothing(db: Database) -> None:
@@ -380,24 +394,6 @@ async def test_what_leaves_answer_is_what_is_left(store: Store) -> None:
     assert await players.leave_all("alice", ["q", "x"]) == 3
     assert await players.leave_all("alice", ["x"]) is None
     assert await players.leave("alice", "none", ["p"]) is None
-
-
-def test_an_older_database_gets_its_counts() -> None:
-    step = next(n for n, script in enumerate(MIGRATIONS) if "player_count" in script)
-    db = _memory(MIGRATIONS[:step])
-    for session_id in "ab":  # written by hand: the store knows the newest schema alone
-        db.execute(
-            "INSERT INTO session(account, id, state, application, tag, location, labels,"
-            " external_id, nano_cpus, memory_bytes, created_ms)"
-            " VALUES ('alice', ?, 'created', 'game', 'v1', 'local', '{}', '', 1, 1, 0)",
-            (session_id,),
-        )
-    db.execute(
-        "INSERT INTO player(account, session, player) VALUES ('alice','a',1),('alice','a',2)"
-    )
-    migrate(db)
-    assert dict(db.execute("SELECT id, player_count FROM session")) == {"a": 2, "b": 0}
-    db.close()
 
 
 # ---- over HTTP

@@ -240,7 +240,9 @@ class Store:
         with self._metrics.look_seconds.time():
             return await asyncio.shield(self._looker.send(at))
 
-    async def read(self, sql: str, values: Sequence[Any], make: Callable[[Any], _T]) -> list[_T]:
+    async def read(
+        self, sql: str, values: Sequence[Any] | dict[str, Any], make: Callable[[Any], _T]
+    ) -> list[_T]:
         """Run one SELECT beside the transactions, holding up none, and make something of each row.
 
         It sees what every transaction wrote that resolved before this call.

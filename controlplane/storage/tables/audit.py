@@ -6,7 +6,7 @@ the sequence: a page is read from where the last one ended, and no more than it.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlite_utils import Database
@@ -62,32 +62,23 @@ class AuditStore:
             pass
 
 
-def page_query(wanted: AuditFilter) -> tuple[str, list[int | str]]:
-    """Build the query of a page, and its values.
-
-    The database knows no numbers of lines, and would take any of the indexes. An object has few
-    lines, a kind has many: the first that is given of these names the index, and a plus before
-    the others keeps the database from theirs.
-    """
+def page_query(wanted: AuditFilter) -> tuple[str, dict[str, int | str | None]]:
+    """Build the query of a page, and its parameters."""
     by_kind = "kind" if "." in (wanted.kind or "") else _TOPIC
     filters = {
-        "object": wanted.object,
-        "actor": wanted.actor,
-        "account": wanted.account,
-        by_kind: wanted.kind,
+        "object = :object": wanted.object,
+        "actor = :actor": wanted.actor,
+        "account = :account": wanted.account,
+        f"{by_kind} = :kind": wanted.kind,
+        "sequence < :before": wanted.before,
     }
-    used = {column: value for column, value in filters.items() if value is not None}
-    conditions = [f"{'+' if n else ''}{column} = ?" for n, column in enumerate(used)]
-    values: list[int | str] = [*used.values()]
-    if wanted.before is not None:
-        conditions.append("sequence < ?")
-        values.append(wanted.before)
+    conditions = [condition for condition, value in filters.items() if value is not None]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     sql = (
         "SELECT sequence, time_ms, kind, account, actor, address, object, data FROM event"  # noqa: S608
-        f"{where} ORDER BY sequence DESC LIMIT ?"
+        f"{where} ORDER BY sequence DESC LIMIT :limit"
     )
-    return sql, [*values, wanted.limit]
+    return sql, asdict(wanted)
 
 
 def _forget(db: Database, before_ms: int) -> int:

@@ -10,6 +10,7 @@ from sqlite_utils import Database
 from controlplane.domain.contract import Claim, Identity
 from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
 from controlplane.storage.tables.session_ends import abandon_attempt
+from controlplane.storage.tables.session_labels import replace_labels
 from controlplane.storage.tables.sessions import Attempt
 
 IN_USE = (
@@ -101,6 +102,8 @@ class ClaimStore:
                     *(account, session_id, attempt.internal_id),
                 ),
             )
+            if undone.rowcount:
+                replace_labels(db, account, before.id, before.labels)
             if renamed and undone.rowcount:
                 event = Event(now_ms, "session.not_started", account, ITSELF, session_id)
                 record_event(db, event, {"why": "the standby was not to be had"})
@@ -172,6 +175,8 @@ def _begin(
             *(account, session_id, attempt.agent),
         ),
     )
+    if begun.rowcount:
+        replace_labels(db, account, identity.session_id, identity.labels)
     if begun.rowcount and first_of is not None:
         event = Event(now_ms, "session.reserved", account, first_of, identity.session_id)
         record_event(db, event)

@@ -7,6 +7,7 @@ from sqlite_utils import Database
 
 from controlplane.domain.contract import EndReason, State
 from controlplane.storage.engine.store import ITSELF, Actor, Event, record_event
+from controlplane.storage.tables.session_labels import remove_labels
 
 
 def end_session(
@@ -20,6 +21,7 @@ def end_session(
         (state, now_ms, reason, internal_id, agent),
     ).fetchone()
     if row is not None:
+        remove_labels(db, *row)
         record(db, "session.ended", ITSELF, row, now_ms, reason=reason)
 
 

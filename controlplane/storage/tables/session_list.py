@@ -8,20 +8,29 @@ from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.sessions import COLUMNS, Session, session_of
 
 PORTION = 5000
-"""Rows that are looked at before others have their turn: some 10 ms."""
+"""Rows that are read in one query, before those of other accounts: some 10 ms."""
 
 _LARGEST = 2**63 - 1
 """Of the database's integers. A caller's bound may be of any size."""
 
-_LABEL = "live_label WHERE account = ? AND name = ? AND value = ?"
+_WITH_LABEL = "live_label WHERE account = :account AND name = :name{0} AND value = :value{0}"
+
+_IS_LABELLED = (
+    "instr(labels, :json{0}) AND EXISTS"
+    " (SELECT 1 FROM json_each(labels) WHERE key = :name{0} AND value = :value{0})"
+)
+"""Of most rows the text alone says that they are others'; reading JSON takes longer."""
 
 Place = int | str
 """Where a session stands in the order of a list."""
 
+Query = tuple[str, dict[str, Place | None]]
+"""SQL and its parameters."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
-    """What a list shall hold; None and {} do not filter."""
+    """Which sessions a list has; None and {} do not filter."""
 
     account: str
     ended_too: bool = False
@@ -32,19 +41,6 @@ class SessionFilter:
     labels: Mapping[str, str] = field(default_factory=dict)
     more_players_than: int | None = None
     fewer_players_than: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Walk:
-    """The rows that a list looks at: what one index finds, in the order of `place`.
-
-    `rows` is what follows FROM and takes `values`; `first` is before every place.
-    """
-
-    rows: str
-    values: tuple[str, ...]
-    place: str = "rowid"
-    first: Place = 0
 
 
 class SessionListStore:
@@ -76,71 +72,83 @@ class SessionListStore:
                 return
 
 
-def portion_query(wanted: SessionFilter, after: Place | None) -> tuple[str, list[Place | None]]:
+def portion_query(wanted: SessionFilter, after: Place | None) -> Query:
     """Build the query of the last row, and the number, of the next PORTION rows to look at."""
-    walk = _walk(wanted)
-    sql = (
-        f"SELECT max(place), count(*) FROM (SELECT {walk.place} AS place FROM {walk.rows}"  # noqa: S608
-        f" AND {walk.place} > ? ORDER BY {walk.place} LIMIT ?)"
-    )
-    after = walk.first if after is None else after
-    return sql, [*map(_storable, walk.values), after, PORTION]
+    place, rows = _rows(wanted)
+    bound = "" if after is None else f" AND {place} > :after"
+    chosen = f"SELECT {place} AS place FROM {rows}{bound} ORDER BY {place} LIMIT :portion"  # noqa: S608
+    sql = f"SELECT max(place), count(*) FROM ({chosen})"  # noqa: S608
+    return sql, _values(wanted) | {"after": after, "portion": PORTION}
 
 
 def list_query(
     wanted: SessionFilter, after: Place | None = None, upto: Place | None = None
-) -> tuple[str, list[Place | None]]:
-    """Build the query of a list over the rows after one and up to another, and its values."""
-    walk, (low, high) = _walk(wanted), (wanted.more_players_than, wanted.fewer_players_than)
-    filters: dict[str, Place | None] = {
-        f"{walk.place} > ?": walk.first if after is None else after,
-        f"{walk.place} <= ?": upto,
-        # A session that is being started has no host and may have no tag: "" matches none.
-        "location = nullif(?, '')": wanted.location,
-        "application = nullif(?, '')": wanted.application,
-        "tag = nullif(?, '')": wanted.tag,
-        "host = nullif(?, '')": wanted.host,
-        "player_count > ?": None if low is None else max(-1, min(low, _LARGEST)),
-        "player_count < ?": None if high is None or high > _LARGEST else max(0, high),
-    }
-    used = [(text, value) for text, value in filters.items() if value is not None]
-    conditions = [text for text, _ in used]
-    values = [*walk.values, *(value for _, value in used)]
-    labels = list(wanted.labels.items())
-    for name, value in labels if wanted.ended_too else labels[1:]:  # of live ones: see _walk
-        if wanted.ended_too:
-            # Of most rows the text alone tells that they are others'; reading JSON takes longer.
-            conditions.append(
-                "instr(labels, ?)"
-                " AND EXISTS (SELECT 1 FROM json_each(labels) WHERE key = ? AND value = ?)"
-            )
-            values.extend((json.dumps(value), name, value))
-        else:
-            conditions.append(f"EXISTS (SELECT 1 FROM {_LABEL} AND session = id)")  # noqa: S608
-            values.extend((wanted.account, name, value))
-    sql = (
-        f"SELECT {COLUMNS} FROM {walk.rows} AND {' AND '.join(conditions)}"  # noqa: S608
-        f" ORDER BY {walk.place}"
-    )
-    return sql, [_storable(value) for value in values]
+) -> Query:
+    """Build the query of a list over the rows after one and up to another."""
+    place, rows = _rows(wanted)
+    if after is not None:
+        rows += f" AND {place} > :after"
+    if upto is not None:
+        rows += f" AND {place} <= :upto"
+    if place == "session":
+        place = "id"
+        labelled = f"id IN (SELECT session FROM {rows})"  # noqa: S608
+        rows = f"session WHERE account = :account AND ended_ms IS NULL AND {labelled}"
+    conditions = [rows, *_conditions(wanted)]
+    sql = f"SELECT {COLUMNS} FROM {' AND '.join(conditions)} ORDER BY {place}"  # noqa: S608
+    return sql, _values(wanted) | {"after": after, "upto": upto}
 
 
-def _walk(wanted: SessionFilter) -> _Walk:
-    """Choose the index that is likely to find the fewest rows."""
-    account = wanted.account
+def _rows(wanted: SessionFilter) -> tuple[str, str]:
+    """Choose the rows that a list looks at, which are those that one index finds.
+
+    Returns their place in the order of the list, and what follows FROM.
+    """
     if wanted.ended_too:
-        return _Walk("session INDEXED BY session_by_account WHERE account || '' = ?", (account,))
+        return "rowid", "session WHERE account = :account"
     if wanted.labels:
-        labelled = f"(SELECT session AS labelled FROM {_LABEL})"  # noqa: S608
-        rows = f"{labelled} CROSS JOIN session ON id = labelled WHERE account = ?"
-        first, *_ = wanted.labels.items()
-        return _Walk(rows, (account, *first, account), "labelled", "")
-    for by in ("application", "tag"):
-        if (value := getattr(wanted, by)) is not None:
-            rows = f"session INDEXED BY live_session_by_{by} WHERE account || '' = ? AND {by} = ?"
-            return _Walk(f"{rows} AND ended_ms IS NULL", (account, value))
-    rows = "session INDEXED BY live_session_by_account WHERE account = ? AND ended_ms IS NULL"
-    return _Walk(rows, (account,))
+        return "session", _WITH_LABEL.format(0)
+    live = "session WHERE account = :account AND ended_ms IS NULL"
+    for column in ("application", "tag"):
+        if getattr(wanted, column) is not None:
+            return "rowid", f"{live} AND {column} = :{column}"
+    return "rowid", live
+
+
+def _conditions(wanted: SessionFilter) -> list[str]:
+    """Give what holds for the sessions of a list, among those of the account."""
+    equal = ("location", "application", "tag", "host")
+    conditions = [f"{name} = :{name}" for name in equal if getattr(wanted, name) is not None]
+    if wanted.more_players_than is not None:
+        conditions.append("player_count > :low")
+    if wanted.fewer_players_than is not None:
+        conditions.append("player_count <= :high")
+    for number in range(len(wanted.labels)):
+        if wanted.ended_too:
+            conditions.append(_IS_LABELLED.format(number))
+        elif number:  # the first chose the rows
+            conditions.append(
+                f"EXISTS (SELECT 1 FROM {_WITH_LABEL.format(number)} AND session = session.id)"  # noqa: S608
+            )
+    return conditions
+
+
+def _values(wanted: SessionFilter) -> dict[str, Place | None]:
+    low, high = wanted.more_players_than, wanted.fewer_players_than
+    values: dict[str, Place | None] = {
+        "account": wanted.account,
+        # A session that is being started has no host and may have no tag: "" matches none.
+        "location": wanted.location or None,
+        "application": wanted.application or None,
+        "tag": wanted.tag or None,
+        "host": wanted.host or None,
+        "low": None if low is None else max(-1, min(low, _LARGEST)),
+        "high": None if high is None else max(-1, min(high - 1, _LARGEST)),
+    }
+    for number, (name, value) in enumerate(wanted.labels.items()):
+        values |= {f"name{number}": name, f"value{number}": value}
+        values[f"json{number}"] = json.dumps(value)
+    return {name: _storable(value) for name, value in values.items()}
 
 
 def _pair(row: tuple[Place | None, int]) -> tuple[Place | None, int]:

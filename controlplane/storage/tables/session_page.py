@@ -1,6 +1,6 @@
 """Sessions of every account in the database, page by page, as operators see them."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.sessions import COLUMNS, Session, session_of
@@ -46,24 +46,25 @@ class SessionPageStore:
         return SessionPage([session for _, session in shown], next_before)
 
 
-def page_query(wanted: PageFilter) -> tuple[str, list[int | str]]:
-    """Build the query of a page and one more row, and its values.
+def page_query(wanted: PageFilter) -> tuple[str, dict[str, int | str | None]]:
+    """Build the query of a page and one more row, and its parameters.
 
     The rows are chosen first, so that what is read of a row is read for those alone.
     """
     filters = {
-        "rowid < ?": wanted.before,
-        "account = ?": wanted.account,
-        "agent = ?": wanted.agent,
-        "location = ?": wanted.location,
-        "application = ?": wanted.application,
+        "rowid < :before": wanted.before,
+        "account = :account": wanted.account,
+        "agent = :agent": wanted.agent,
+        "location = :location": wanted.location,
+        "application = :application": wanted.application,
     }
-    used = {text: value for text, value in filters.items() if value is not None}
-    conditions = [*used, *([] if wanted.ended_too else ["ended_ms IS NULL"])]
+    conditions = [condition for condition, value in filters.items() if value is not None]
+    if not wanted.ended_too:
+        conditions.append("ended_ms IS NULL")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    chosen = f"SELECT rowid FROM session{where} ORDER BY rowid DESC LIMIT ?"  # noqa: S608
+    chosen = f"SELECT rowid FROM session{where} ORDER BY rowid DESC LIMIT :limit + 1"  # noqa: S608
     sql = (
         f"SELECT session.rowid, {COLUMNS} FROM session"  # noqa: S608
         f" WHERE session.rowid IN ({chosen}) ORDER BY session.rowid DESC"
     )
-    return sql, [*used.values(), wanted.limit + 1]
+    return sql, asdict(wanted)

@@ -14,6 +14,7 @@ from controlplane.storage.tables.accounts import AccountGone
 from controlplane.storage.tables.quota_use import passed_limit, quota_of
 from controlplane.storage.tables.session_ends import abandon_attempt
 from controlplane.storage.tables.session_ids import own_id
+from controlplane.storage.tables.session_labels import add_labels
 from controlplane.storage.tables.session_removal import remove_abandoned, remove_ended
 
 COLUMNS = (
@@ -278,6 +279,7 @@ def _reserve(db: Database, new: NewSession) -> Reserved | IdTaken | QuotaExceede
     if limit is not None:
         db.execute("DELETE FROM session WHERE account=? AND id=?", (new.account, new.id))
         return QuotaExceeded(limit)
+    add_labels(db, new.account, new.id, new.labels)
     return Reserved()
 
 

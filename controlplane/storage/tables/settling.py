@@ -30,6 +30,7 @@ from controlplane.storage.tables.session_ends import (
     lose_sessions,
     record,
 )
+from controlplane.storage.tables.session_labels import remove_labels, replace_labels
 
 IsOurs = Callable[[str, HostSession], bool]
 """Tells whether an agent's session has a valid ticket."""
@@ -248,6 +249,7 @@ def _take_row(db: Database, by: Reporter, session: HostSession) -> None:
             identity.session_id,
         ),
     )
+    replace_labels(db, identity.account, identity.session_id, identity.labels)
 
 
 def _alias(session: HostSession) -> str | None:
@@ -286,6 +288,7 @@ def _write(db: Database, by: Reporter, session: HostSession, told: list[object])
         (*tells, end_ms, ended, session.internal_id),
     ).fetchone()
     if ended:
+        remove_labels(db, *row)
         record(db, "session.ended", Actor(by.agent), row, now_ms, reason=session.end_reason)
 
 

@@ -7,22 +7,13 @@ from dataclasses import dataclass, fields, replace
 from controlplane.domain.clock import Clock
 from controlplane.domain.contract import NetworkMode, PortRequest, Resources
 from controlplane.domain.errors import (
-    ConflictError,
     InvalidRequestError,
     NotFoundError,
-    UnauthorizedError,
     Violation,
 )
 from controlplane.registries.client import DOCKER_HUB
-from controlplane.storage.tables.accounts import AccountGone, Caller
-from controlplane.storage.tables.applications import (
-    MAX_APPLICATIONS,
-    Application,
-    ApplicationStore,
-    NameTaken,
-    TooManyApplications,
-    UnknownReferences,
-)
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.applications import Application, ApplicationStore
 from controlplane.storage.tables.fleet import FleetStore, Registry
 from controlplane.storage.tables.tags import Tag
 
@@ -125,20 +116,7 @@ class Applications:
             if repository is None:
                 wrong.append(_NOT_A_REPOSITORY)
             application = replace(application, repository=repository or application.repository)
-        if wrong:
-            unknown = await self._store.unknown_references(application)
-            violations = _unknown(unknown, application.regions) if unknown else ()
-            raise InvalidRequestError((*wrong, *violations))
-        outcome = await self._store.create(application, caller.actor, self._clock.now_ms())
-        if isinstance(outcome, AccountGone):
-            raise UnauthorizedError
-        if isinstance(outcome, UnknownReferences):
-            raise InvalidRequestError(_unknown(outcome, application.regions))
-        if isinstance(outcome, NameTaken):
-            raise ConflictError(f"an application named {application.name} exists already")
-        if isinstance(outcome, TooManyApplications):
-            text = f"the account has {MAX_APPLICATIONS} applications, which is the most"
-            raise ConflictError(text)
+        await self._store.create(application, caller.actor, self._clock.now_ms(), wrong)
 
     async def edit(self, caller: Caller, name: str, edit: ApplicationEdit) -> None:
         """Change an application of the caller's account.
@@ -160,17 +138,13 @@ class Applications:
             QuotaExceededError: Its warm pools would hold more than the account's quota allows.
         """
         registries = await self._fleet.registries()
-        outcome = await self._store.edit(
+        await self._store.edit(
             (caller.account, name),
             lambda current: edit.applied_to(current, registries, self._allows),
             caller.actor,
             self._clock.now_ms(),
             then=lambda _: self._changed(),
         )
-        if outcome is None:
-            raise NotFoundError("application", name)
-        if isinstance(outcome, UnknownReferences):
-            raise _not_found(outcome)
 
     async def get(self, caller: Caller, name: str) -> Application:
         """Read one application of the caller's account.
@@ -222,24 +196,3 @@ def local_repository(registry: Registry, repository: str) -> str | None:
         repository = f"library/{repository}"
     fits = len(repository) <= MAX_REPOSITORY and _REPOSITORY.match(repository)
     return repository if fits else None
-
-
-def _unknown(unknown: UnknownReferences, regions: tuple[str, ...]) -> tuple[Violation, ...]:
-    violations = [
-        Violation(f"regions[{index}]", "unknown region")
-        for index, name in enumerate(regions)
-        if name in unknown.regions
-    ]
-    if unknown.node_pool is not None:
-        violations.insert(0, Violation("nodePool", "unknown node pool"))
-    if unknown.registry is not None:
-        violations.insert(0, Violation("registry", "unknown registry"))
-    return tuple(violations)
-
-
-def _not_found(unknown: UnknownReferences) -> NotFoundError:
-    if unknown.registry is not None:
-        return NotFoundError("registry", unknown.registry)
-    if unknown.node_pool is not None:
-        return NotFoundError("node pool", unknown.node_pool)
-    return NotFoundError("region", unknown.regions[0])

@@ -5,10 +5,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from controlplane.domain.clock import Clock
-from controlplane.domain.errors import NotFoundError
 from controlplane.fleet.pools.planner import StandbyPools
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.warm_pools import SetOutcome, WarmPool, WarmPoolStore
+from controlplane.storage.tables.warm_pools import WarmPool, WarmPoolStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +39,7 @@ class WarmPools:
             ConflictError: The account has too many pools.
             QuotaExceededError: The pool does not fit in the quota of cores or memory.
         """
-        now_ms = self._clock.now_ms()
-        outcome = await self._store.set(pool, caller.actor, now_ms, then=self._changed)
-        match outcome:
-            case SetOutcome.NO_APPLICATION:
-                raise NotFoundError("application", pool.application)
-            case SetOutcome.NO_REGION:
-                raise NotFoundError("region", pool.location)
+        await self._store.set(pool, caller.actor, self._clock.now_ms(), then=self._changed)
 
     async def all_of(self, caller: Caller) -> AsyncGenerator[list[ShownPool], None]:
         """Read all pools of the caller's account, a few at a time."""
@@ -62,8 +55,7 @@ class WarmPools:
         """
         now_ms = self._clock.now_ms()
         place = (caller.account, application, location)
-        if not await self._store.remove(place, caller.actor, now_ms, then=self._changed):
-            raise NotFoundError("warm pool", f"{application}/{location}")
+        await self._store.remove(place, caller.actor, now_ms, then=self._changed)
 
-    def _changed(self, _: object) -> None:
+    def _changed(self, _: None) -> None:
         self._standbys.look()

@@ -4,28 +4,11 @@ from dataclasses import dataclass
 
 from controlplane.catalog.open_streams import OpenStreams
 from controlplane.domain.clock import Clock
-from controlplane.domain.errors import (
-    CannotDelegateError,
-    ConflictError,
-    NotFoundError,
-    UnauthorizedError,
-)
+from controlplane.domain.errors import CannotDelegateError
 from controlplane.domain.tokens import NewToken, Scope, grants, mint
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.tokens import (
-    MAX_GOOD_TOKENS,
-    AccountUnknown,
-    MakerEnded,
-    Token,
-    TokenNameTaken,
-    TokenRequest,
-    TokenStore,
-    TooManyTokens,
-)
+from controlplane.storage.tables.tokens import Token, TokenRequest, TokenStore
 from tiltyard.runtime.failpoints import Reach, no_failpoint
-
-_TAKEN = "a token of that name exists already"
-_TOO_MANY = f"there are {MAX_GOOD_TOKENS} good tokens already, which is the most"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +50,7 @@ class Delegation:
         if lacking:
             raise CannotDelegateError(", ".join(lacking))
         token, now_ms = mint(), self._clock.now_ms()
-        request = _request(wanted, now_ms)
-        match await self._store.make(caller.actor, token, request, now_ms):
-            case MakerEnded():
-                raise UnauthorizedError
-            case TokenNameTaken():
-                raise ConflictError(_TAKEN)
-            case TooManyTokens():
-                raise ConflictError(_TOO_MANY)
+        await self._store.make(caller.actor, token, _request(wanted, now_ms), now_ms)
         await self._reach("token.made")
         return token
 
@@ -90,15 +66,7 @@ class Delegation:
         """
         token, now_ms = mint(), self._clock.now_ms()
         request = _request(wanted, now_ms)
-        match await self._store.make_for(account, caller.actor, token, request, now_ms):
-            case MakerEnded():
-                raise UnauthorizedError
-            case AccountUnknown():
-                raise NotFoundError("account", account)
-            case TokenNameTaken():
-                raise ConflictError(_TAKEN)
-            case TooManyTokens():
-                raise ConflictError(_TOO_MANY)
+        await self._store.make_for(account, caller.actor, token, request, now_ms)
         return token
 
     async def all(self, account: str | None, *, ended_too: bool) -> list[Token]:
@@ -115,13 +83,8 @@ class Delegation:
             NotFoundError: There is no such token.
         """
         ended = await self._store.revoke(
-            token_id,
-            caller.actor,
-            self._clock.now_ms(),
-            then=lambda ids: self._streams.end_of(ids or ()),
+            token_id, caller.actor, self._clock.now_ms(), then=self._streams.end_of
         )
-        if ended is None:
-            raise NotFoundError("token", token_id)
         await self._reach("token.revoked")
         return ended
 

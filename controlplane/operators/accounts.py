@@ -1,19 +1,12 @@
 """Accounts as operators make, limit and remove them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from controlplane.catalog.open_streams import OpenStreams
 from controlplane.domain.clock import Clock
-from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.domain.quotas import Quota
 from controlplane.domain.tokens import NewToken, mint
-from controlplane.storage.tables.account_admin import (
-    Account,
-    AccountAdminStore,
-    AccountInUse,
-    AccountRemoved,
-    Removal,
-)
+from controlplane.storage.tables.account_admin import Account, AccountAdminStore
 from controlplane.storage.tables.accounts import Caller
 
 
@@ -45,8 +38,7 @@ class AccountAdmin:
             ConflictError: There is an account of that name.
         """
         token, now_ms = mint(), self._clock.now_ms()
-        if not await self._store.create(name, quota, token, caller.actor, now_ms):
-            raise ConflictError("an account of that name exists already")
+        await self._store.create(name, quota, token, caller.actor, now_ms)
         return token
 
     async def replace_quota(self, caller: Caller, name: str, quota: Quota) -> None:
@@ -55,9 +47,7 @@ class AccountAdmin:
         Raises:
             NotFoundError: There is no such account.
         """
-        now_ms = self._clock.now_ms()
-        if not await self._store.replace_quota(name, quota, caller.actor, now_ms):
-            raise NotFoundError("account", name)
+        await self._store.replace_quota(name, quota, caller.actor, self._clock.now_ms())
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove an account with all that is its own; its tokens end at once.
@@ -67,13 +57,8 @@ class AccountAdmin:
             ConflictError: A session of it lives.
         """
         now_ms = self._clock.now_ms()
-        match await self._store.remove(name, caller.actor, now_ms, self._end_streams):
-            case None:
-                raise NotFoundError("account", name)
-            case AccountInUse():
-                raise ConflictError("a session of the account lives")
+        await self._store.remove(name, caller.actor, now_ms, self._end_streams)
 
-    def _end_streams(self, outcome: Removal) -> None:
-        if isinstance(outcome, AccountRemoved):
-            self._streams.end_of(outcome.token_ids)
-            self._removed()
+    def _end_streams(self, token_ids: Collection[str]) -> None:
+        self._streams.end_of(token_ids)
+        self._removed()

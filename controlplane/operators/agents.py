@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 from controlplane.domain.clock import Clock
 from controlplane.domain.contract import Drain, Host
@@ -12,12 +13,12 @@ from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.host.pulls import Pull
 from controlplane.fleet.pools.planner import KeptOnHost, StandbyPools
 from controlplane.fleet.preload import Preloader
-from controlplane.operators.fleet import check_removed, check_undeclared
+from controlplane.operators.fleet import check_undeclared
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.enrolment import EnrolmentStore, RevokedAgent
 from controlplane.storage.tables.fleet import AgentRow
-from controlplane.storage.tables.fleet_admin import FleetAdminStore, Removal, Removed
-from controlplane.storage.tables.hosts import DrainOrder, DrainOutcome, HostStore, NotTrusted
+from controlplane.storage.tables.fleet_admin import FleetAdminStore
+from controlplane.storage.tables.hosts import DrainOrder, HostStore
 
 TOLD_WAIT = 2.0
 """Seconds for which an order to drain waits until its host has it; it is told all the same."""
@@ -139,18 +140,11 @@ class Agents:
     async def _order(
         self, caller: Caller, name: str, *, draining: bool, deadline_ms: int | None
     ) -> ShownAgent:
-        def tell(outcome: DrainOutcome) -> None:
-            if isinstance(outcome, Drain):
-                self._fleet.order_drain(name, outcome)
-
         link = self._fleet.link(name)
         known_revision = 0 if link is None else link.drain.revision
         order = DrainOrder(name, draining, deadline_ms, known_revision)
-        outcome = await self._hosts.order_drain(order, caller.actor, self._clock.now_ms(), tell)
-        if outcome is None:
-            raise NotFoundError("agent", name)
-        if isinstance(outcome, NotTrusted):
-            raise ConflictError(f"the agent {name!r} was revoked: nobody tells it anything")
+        then = partial(self._fleet.order_drain, name)
+        await self._hosts.order_drain(order, caller.actor, self._clock.now_ms(), then)
         await self._fleet.drain_told(name, TOLD_WAIT)
         return await self.get(name)
 
@@ -169,14 +163,8 @@ class Agents:
             pool.standbys for pool in self._standbys.kept_on(name)
         ):
             raise ConflictError(f"the agent {name!r} keeps standbys: drain its host first")
-
-        def forget(removal: Removal) -> None:
-            if isinstance(removal, Removed):
-                self._fleet.remove(name)
-
         now_ms = self._clock.now_ms()
-        removal = await self._store.remove_agent(name, caller.actor, now_ms, forget)
-        check_removed("agent", name, removal)
+        await self._store.remove_agent(name, caller.actor, now_ms, then=self._fleet.remove)
 
     def _shown(self, link: HostLink) -> ShownAgent:
         silent = self._fleet.silent_seconds(link)

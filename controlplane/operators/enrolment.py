@@ -11,7 +11,6 @@ from controlplane.domain.clock import Clock
 from controlplane.domain.errors import (
     ConflictError,
     InvalidRequestError,
-    NotFoundError,
     TooManyRequestsError,
     UnauthorizedError,
     Violation,
@@ -25,19 +24,17 @@ from controlplane.pki.issuer import Issuer
 from controlplane.settings.model import NOT_AGENTS
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.enrolment import (
-    BadToken,
+    BadEnrolmentTokenError,
     EnrolmentStore,
-    NameTaken,
     Newcomer,
-    NotEnrolled,
     Place,
-    RevokedAgent,
-    WrongPlace,
 )
 from controlplane.storage.tables.fleet import AgentRow
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
+
+_REFUSED = "refused to enrol a host: its token or name"
 
 TOKEN_LIFE_MS = 15 * 60 * 1000
 TRIES_PER_SECOND, TRIES_AT_ONCE = 1.0, 20
@@ -99,9 +96,7 @@ class Enrolment:
         """
         token, now_ms = mint(), self._clock.now_ms()
         expire_ms = now_ms + TOKEN_LIFE_MS
-        unknown = await self._store.make_token(token, place, caller.actor, now_ms, expire_ms)
-        if unknown is not None:
-            raise NotFoundError(unknown.kind, unknown.name)
+        await self._store.make_token(token, place, caller.actor, now_ms, expire_ms)
         text = f"{token.text}.{self._issuer.authority.fingerprint}"
         return EnrolmentToken(text, token.token_id, expire_ms)
 
@@ -111,10 +106,7 @@ class Enrolment:
         Raises:
             NotFoundError: No such agent is enrolled.
         """
-        place = await self._store.place_of(agent)
-        if place is None:
-            raise NotFoundError("agent", agent)
-        return await self.make_token(caller, place)
+        return await self.make_token(caller, await self._store.place_of(agent))
 
     async def enrol(self, wanted: EnrolmentRequest, address: str) -> Enrolled:
         """Enrol a host, whose request came from an address, and dial it from now on.
@@ -130,7 +122,9 @@ class Enrolment:
             raise TooManyRequestsError(retry_after)
         presented = parse(wanted.token)
         if presented is None:
-            raise self._refused(address, BadToken("it is none"))
+            error = BadEnrolmentTokenError("it is none")
+            log.warning(_REFUSED, address=address, error=str(error))
+            raise error
         agent_id = str(uuid.uuid4())
         issued = self._signed(wanted, agent_id, address)
         newcomer = Newcomer(
@@ -144,11 +138,13 @@ class Enrolment:
             authority=issued.authority,
         )
         now_ms = self._clock.now_ms()
-        outcome = await self._store.enrol(presented, newcomer, address, now_ms, self._follow)
-        if not isinstance(outcome, AgentRow):
-            raise self._refused(address, outcome)
-        log.info("agent enrolled", agent=outcome.name, address=address)
-        return Enrolled(outcome, issued)
+        try:
+            row = await self._store.enrol(presented, newcomer, address, now_ms, self._follow)
+        except (UnauthorizedError, InvalidRequestError, ConflictError) as error:
+            log.warning(_REFUSED, address=address, error=str(error))
+            raise
+        log.info("agent enrolled", agent=row.name, address=address)
+        return Enrolled(row, issued)
 
     async def revoke(self, caller: Caller, name: str) -> None:
         """Trust an agent no more: hang up on it, and take what runs there for lost. Idempotent.
@@ -158,13 +154,7 @@ class Enrolment:
             ConflictError: It has no certificate.
         """
         now_ms = self._clock.now_ms()
-        outcome = await self._store.revoke(name, caller.actor, now_ms, self._hang_up)
-        if outcome is None:
-            raise NotFoundError("agent", name)
-        if isinstance(outcome, NotEnrolled):
-            raise ConflictError(
-                f"the agent {name!r} has no certificate: the settings file declares it"
-            )
+        await self._store.revoke(name, caller.actor, now_ms, then=self._fleet.remove)
 
     def _signed(self, wanted: EnrolmentRequest, agent_id: str, address: str) -> Issued:
         violations = []
@@ -184,27 +174,6 @@ class Enrolment:
             raise told
         return issued
 
-    def _refused(
-        self, address: str, outcome: BadToken | WrongPlace | NameTaken
-    ) -> UnauthorizedError | InvalidRequestError | ConflictError:
-        told: UnauthorizedError | InvalidRequestError | ConflictError
-        match outcome:
-            case BadToken(why):
-                told = UnauthorizedError()
-            case WrongPlace(field, meant):
-                why = f"the token is for {meant}"
-                told = InvalidRequestError((Violation(field, why),))
-            case NameTaken():
-                why = "there is an agent of this name: give another one, or a token for this one"
-                told = ConflictError(why)
-        log.warning("refused to enrol a host: its token or name", address=address, error=why)
-        return told
-
-    def _follow(self, outcome: AgentRow | BadToken | WrongPlace | NameTaken) -> None:
-        if isinstance(outcome, AgentRow):
-            self._fleet.remove(outcome.name)  # it may enrol again
-            self._fleet.add(outcome)
-
-    def _hang_up(self, outcome: object) -> None:
-        if isinstance(outcome, RevokedAgent):
-            self._fleet.remove(outcome.row.name)
+    def _follow(self, row: AgentRow) -> None:
+        self._fleet.remove(row.name)  # it may enrol again
+        self._fleet.add(row)

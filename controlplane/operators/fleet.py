@@ -8,7 +8,7 @@ from functools import partial
 from typing import Self
 
 from controlplane.domain.clock import Clock
-from controlplane.domain.errors import ConflictError, InvalidRequestError, NotFoundError, Violation
+from controlplane.domain.errors import ConflictError, InvalidRequestError, Violation
 from controlplane.domain.names import NAME_RULE, is_name
 from controlplane.domain.placement import NodePoolRules
 from controlplane.fleet.fleet import Fleet
@@ -19,15 +19,9 @@ from controlplane.storage.tables.fleet import Registry
 from controlplane.storage.tables.fleet_admin import (
     CountedRegistry,
     FleetAdminStore,
-    InUse,
     NodePool,
-    NoPassword,
     Region,
-    Removal,
-    Removed,
 )
-
-_NOT_KEPT = "must be given: none is kept for this username, address, authHosts, private and ca"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +83,7 @@ class FleetAdmin:
         """
         check_undeclared("region", name, self.declared.regions)
         now_ms = self._clock.now_ms()
-        check_removed("region", name, await self._store.remove_region(name, caller.actor, now_ms))
+        await self._store.remove_region(name, caller.actor, now_ms)
 
     async def node_pools(self) -> list[NodePool]:
         """Read all node pools by name."""
@@ -115,14 +109,10 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an agent or application uses it.
         """
         check_undeclared("node pool", name, self.declared.node_pools)
-
-        def forget(removal: Removal) -> None:
-            if isinstance(removal, Removed):
-                self._fleet.node_pools.drop(name)
-
         now_ms = self._clock.now_ms()
-        removal = await self._store.remove_node_pool(name, caller.actor, now_ms, forget)
-        check_removed("node pool", name, removal)
+        await self._store.remove_node_pool(
+            name, caller.actor, now_ms, then=self._fleet.node_pools.drop
+        )
 
     async def registries(self) -> list[CountedRegistry]:
         """Read all registries by name."""
@@ -144,11 +134,7 @@ class FleetAdmin:
         _check_name("registry", wanted.name)
         check_undeclared("registry", wanted.name, self.declared.registries)
         ready = await self._logins.ready(wanted, password)
-        outcome = await self._store.set_registry(ready, caller.actor, self._clock.now_ms())
-        if isinstance(outcome, NoPassword):
-            raise InvalidRequestError((Violation("password", _NOT_KEPT),))
-        if outcome is not None:
-            raise ConflictError(f"registry {outcome.by!r} claims {outcome.address} already")
+        await self._store.set_registry(ready, caller.actor, self._clock.now_ms())
 
     async def remove_registry(self, caller: Caller, name: str) -> None:
         """Remove a registry.
@@ -158,8 +144,7 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an application uses it.
         """
         check_undeclared("registry", name, self.declared.registries)
-        removal = await self._store.remove_registry(name, caller.actor, self._clock.now_ms())
-        check_removed("registry", name, removal)
+        await self._store.remove_registry(name, caller.actor, self._clock.now_ms())
 
 
 def check_undeclared(kind: str, name: str, declared: frozenset[str]) -> None:
@@ -170,19 +155,6 @@ def check_undeclared(kind: str, name: str, declared: frozenset[str]) -> None:
     """
     if name in declared:
         raise ConflictError(f"the settings file declares the {kind} {name!r}: change it there")
-
-
-def check_removed(kind: str, name: str, removal: Removal) -> None:
-    """Say why something was not removed.
-
-    Raises:
-        NotFoundError: There is none of that name.
-        ConflictError: It is in use.
-    """
-    if removal is None:
-        raise NotFoundError(kind, name)
-    if isinstance(removal, InUse):
-        raise ConflictError(f"the {kind} {name!r} is in use by {', '.join(removal.by)}")
 
 
 def _check_name(field: str, name: str) -> None:

@@ -2,14 +2,8 @@
 
 from collections.abc import Sequence
 
-from controlplane.domain.errors import InvalidRequestError, NotFoundError, Violation
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.players import (
-    MAX_PLAYERS,
-    MAX_PLAYERS_BYTES,
-    PlayerStore,
-    SessionFull,
-)
+from controlplane.storage.tables.players import PlayerStore
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 
 
@@ -31,14 +25,6 @@ class Players:
             InvalidRequestError: It would have too many players; none of these joined.
         """
         joined = await self._store.join(caller.account, session_id, players)
-        if joined is None:
-            raise NotFoundError("session", session_id)
-        if isinstance(joined, SessionFull):
-            text = (
-                f"a session has at most {MAX_PLAYERS} players, with ids of at most"
-                f" {MAX_PLAYERS_BYTES} bytes as JSON"
-            )
-            raise InvalidRequestError((Violation("players", text),))
         await self._reach("players.joined")
         return joined
 
@@ -56,8 +42,5 @@ class Players:
             left = await self._store.leave_all(caller.account, players)
         else:
             left = await self._store.leave(caller.account, session_id, players)
-        if left is None:
-            kind, name = ("player", players[0]) if session_id is None else ("session", session_id)
-            raise NotFoundError(kind, name)
         await self._reach("players.left")
         return left

@@ -14,17 +14,13 @@ from controlplane.applications.tags import Tags
 from controlplane.domain.clock import Clock
 from controlplane.domain.contract import HostSession, SessionSpec
 from controlplane.domain.errors import (
-    AgentReason,
     AgentRefusedError,
     AgentSilentError,
-    ConflictError,
     NoCapacityCause,
     NotFoundError,
-    QuotaExceededError,
     StoppedDuringStartError,
     StoreError,
     TiltyardError,
-    UnauthorizedError,
 )
 from controlplane.domain.placement import Wanted
 from controlplane.domain.start_rate import StartRate
@@ -38,9 +34,9 @@ from controlplane.sessions.claims import Claims
 from controlplane.sessions.confirm import take_answer, take_refusal
 from controlplane.sessions.pending_start import PendingStart, PendingStarts
 from controlplane.sessions.start_request import StartRequest, pinned_ports, session_spec
-from controlplane.storage.tables.accounts import AccountGone, Caller
+from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.reports import ReportStore
-from controlplane.storage.tables.sessions import Attempt, IdTaken, QuotaExceeded, SessionStore
+from controlplane.storage.tables.sessions import Attempt, SessionStore
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 
@@ -193,7 +189,7 @@ class Starts:
         if start.stop_wanted:
             raise StoppedDuringStartError
         with start.timing.phase(Phase.RESERVE):
-            await self._reserve(start)
+            await self._sessions.reserve_session(start.row(self._clock.now_ms()))
         self.under_way.note_row(start)
         try:
             await self._reach("start.reserved")
@@ -219,15 +215,6 @@ class Starts:
         if session is not None:
             start.timing.kind = StartKind.WARM
         return session
-
-    async def _reserve(self, start: PendingStart) -> None:
-        outcome = await self._sessions.reserve_session(start.row(self._clock.now_ms()))
-        if isinstance(outcome, AccountGone):
-            raise UnauthorizedError
-        if isinstance(outcome, IdTaken):
-            raise ConflictError("the session id is in use")
-        if isinstance(outcome, QuotaExceeded):
-            raise QuotaExceededError(outcome.limit)
 
     def _take_rate(self, start: PendingStart) -> None:
         retry_after = self.rate.take(start.key[0], start.location, self._clock.monotonic())
@@ -309,11 +296,9 @@ class Starts:
         start.attempt, start.refused = Attempt(internal_id, link.row.name, address), True
         now_ms, first_of = self._clock.now_ms(), None if start.attempted else start.actor
         with start.timing.phase(Phase.COMMIT):
-            begun = await self._sessions.begin_attempt(
+            await self._sessions.begin_attempt(
                 *start.key, start.attempt, now_ms, first_of=first_of
             )
-        if not begun:
-            raise AgentRefusedError(AgentReason.DRAINING, "the agent was removed")
         start.attempted, start.refused = True, False
         await self._reach("start.attempted")
         longest = CALL_SHARE * start.patience

@@ -334,11 +334,11 @@ async def test_a_start_that_had_chosen_the_agent_takes_another(
 
     async def begin_attempt(
         account: str, session_id: str, attempt: Any, now_ms: int, *, first_of: Actor | None
-    ) -> bool:
+    ) -> None:
         tried.append(attempt.agent)
         if len(tried) == 1:
             assert (await system.ask("DELETE", "/a1")).status == 204
-        return await begin(account, session_id, attempt, now_ms, first_of=first_of)
+        await begin(account, session_id, attempt, now_ms, first_of=first_of)
 
     monkeypatch.setattr(store, "begin_attempt", begin_attempt)
     await eventually(lambda: _reserved(system, "a1") > 0)

@@ -290,13 +290,11 @@ async def test_a_revision_that_nobody_gave_is_not_believed(system: Draining) -> 
 
 async def test_two_orders_at_one_moment_have_their_order(system: Draining) -> None:
     store = HostStore(system.control_plane._store)
-    revisions = []
+    drains: list[Drain] = []
     for draining in (True, False):
         order = DrainOrder("a0", draining, None, known_revision=0)
-        outcome = await store.order_drain(order, Actor("token"), 1000, lambda _: None)
-        assert isinstance(outcome, Drain)
-        revisions.append(outcome.revision)
-    assert revisions == [1000, 1001]
+        await store.order_drain(order, Actor("token"), 1000, drains.append)
+    assert [drain.revision for drain in drains] == [1000, 1001]
 
 
 def test_a_deadline_comes_back_as_it_was_told() -> None:

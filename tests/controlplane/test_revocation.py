@@ -113,9 +113,9 @@ async def test_nothing_is_begun_on_a_host_that_was_revoked_just_then(
     store = system.control_plane._stores.sessions
     begin = type(store).begin_attempt
 
-    async def after_the_revocation(*arguments: Any, **more: Any) -> bool:
+    async def after_the_revocation(*arguments: Any, **more: Any) -> None:
         assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
-        return await begin(*arguments, **more)
+        await begin(*arguments, **more)
 
     monkeypatch.setattr(type(store), "begin_attempt", after_the_revocation)
     assert_error(await system.start(id="match"), 420)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
-from controlplane.domain.errors import StoreError
+from controlplane.domain.errors import ConflictError, StoreError
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
 from controlplane.storage.engine.store import Store, queue_as
 from tests.controlplane.system import PATIENCE
@@ -64,24 +64,25 @@ async def test_a_failing_function_undoes_only_itself(store: Store) -> None:
     gate = threading.Event()
     blocked = asyncio.create_task(store.run(lambda _: gate.wait()))
 
-    def fail(db: Database) -> None:
+    def refuse(db: Database) -> str:
         _insert("bad", db)
-        raise KeyError("mine")
+        raise ConflictError("as scripted")
 
+    resolved: list[str] = []
     batch = [
-        asyncio.create_task(store.run(lambda db: _insert("a", db))),
-        asyncio.create_task(store.run(fail)),
-        asyncio.create_task(store.run(lambda db: _insert("a", db))),
-        asyncio.create_task(store.run(lambda db: _insert("b", db))),
+        asyncio.create_task(store.run(partial(_insert, name), resolved.append))
+        for name in ("a", "a", "b")
     ]
+    batch.insert(1, asyncio.create_task(store.run(refuse, resolved.append)))
     await asyncio.sleep(0)
     gate.set()
     await blocked
     results = await asyncio.gather(*batch, return_exceptions=True)
     assert results[0] == "a"
-    assert isinstance(results[1], KeyError)
+    assert isinstance(results[1], ConflictError)
     assert isinstance(results[2], StoreError)
     assert results[3] == "b"
+    assert resolved == ["a", "b"]
     assert await _names(store) == ["a", "b"]
 
 

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from sqlite_utils import Database
 
-from controlplane.domain.errors import StoreError
+from controlplane.domain.errors import StoreError, TiltyardError
 from controlplane.domain.fair_queue import FairLine
 from controlplane.metrics.store import StoreMetrics
 from controlplane.storage.engine.migrations import migrate
@@ -218,7 +218,8 @@ class Store:
     ) -> _T:
         """Run one transaction and return what it returned, after the COMMIT.
 
-        `then` is called with it even when the task that sent the transaction is cancelled.
+        What the transaction raises undoes it, and is raised here. `then` is called with what it
+        returned, even when the task that sent the transaction is cancelled.
 
         Raises:
             StoreError: The database failed, or is not open; nothing was changed.
@@ -310,11 +311,12 @@ def _run_in_savepoint(db: Database, job: _Job) -> None:
     db.execute("SAVEPOINT job")
     try:
         job.run(db)
-    except Exception:
+    except Exception as error:
         if not db.conn.in_transaction:  # the failure ended the whole transaction
             raise
         db.execute("ROLLBACK TO job")
-        log.debug("a transaction failed and was undone", exc_info=True)
+        if not isinstance(error, TiltyardError):  # which a caller is answered
+            log.debug("a transaction failed and was undone", exc_info=True)
     db.execute("RELEASE job")
 
 

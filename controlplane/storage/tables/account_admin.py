@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.domain.quotas import Quota, Usage
 from controlplane.domain.tokens import NewToken
 from controlplane.storage.engine.store import Actor, Event, Store, record_event
@@ -28,21 +29,6 @@ class Account:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class AccountRemoved:
-    """The account is gone, and these of its tokens are good no more."""
-
-    token_ids: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AccountInUse:
-    """A session of the account lives, or is about to."""
-
-
-Removal = AccountRemoved | AccountInUse | None
-
-
 class AccountAdminStore:
     """Transactions on whole accounts."""
 
@@ -63,47 +49,59 @@ class AccountAdminStore:
 
     async def create(
         self, name: str, quota: Quota, token: NewToken, actor: Actor, now_ms: int
-    ) -> bool:
-        """Make an account with its first token; False when the name is taken.
+    ) -> None:
+        """Make an account with its first token.
 
         What is left of a removed account of the name goes first.
+
+        Raises:
+            ConflictError: There is an account of that name.
         """
+
+        def transaction(db: Database) -> None:
+            if not create_account(db, name, token, actor, now_ms, quota=quota):
+                raise ConflictError("an account of that name exists already")
+
         await self._clear(name)
-        return await self._store.run(
-            lambda db: create_account(db, name, token, actor, now_ms, quota=quota)
-        )
+        await self._store.run(transaction)
 
-    async def replace_quota(self, name: str, quota: Quota, actor: Actor, now_ms: int) -> bool:
-        """Set what an account may hold from its next start on; False when there is none."""
+    async def replace_quota(self, name: str, quota: Quota, actor: Actor, now_ms: int) -> None:
+        """Set what an account may hold from its next start on.
 
-        def transaction(db: Database) -> bool:
+        Raises:
+            NotFoundError: There is no such account.
+        """
+
+        def transaction(db: Database) -> None:
             changed = db.execute(
                 "UPDATE account SET quota_sessions=?, quota_nano_cpus=?, quota_memory_bytes=?"
                 " WHERE name=? AND removed_ms IS NULL",
                 (quota.sessions, quota.nano_cpus, quota.memory_bytes, name),
             )
-            if changed.rowcount:
-                event = Event(now_ms, "account.changed", name, actor, name)
-                record_event(db, event, {"quota": asdict(quota)})
-            return changed.rowcount > 0
+            if not changed.rowcount:
+                raise NotFoundError("account", name)
+            event = Event(now_ms, "account.changed", name, actor, name)
+            record_event(db, event, {"quota": asdict(quota)})
 
-        return await self._store.run(transaction)
+        await self._store.run(transaction)
 
     async def remove(
-        self, name: str, actor: Actor, now_ms: int, then: Callable[[Removal], None]
-    ) -> Removal:
+        self, name: str, actor: Actor, now_ms: int, then: Callable[[list[str]], None]
+    ) -> None:
         """Remove an account and all that is its own, but for its lines in the audit.
 
         It is gone for everybody at once; what was its own follows in portions, so that others
         have their turn. When that breaks off, `finish_removals` goes on.
 
-        None when there is no such account. `then` is told the outcome once it is so, even when
-        the caller is gone.
+        `then` is called with the ids of the tokens that ended, once they have, even when the
+        caller is gone.
+
+        Raises:
+            NotFoundError: There is no such account.
+            ConflictError: A session of it lives, or is about to.
         """
-        removal = await self._store.run(lambda db: _remove(db, name, actor, now_ms), then)
-        if isinstance(removal, AccountRemoved):
-            await self._clear(name)
-        return removal
+        await self._store.run(lambda db: _remove(db, name, actor, now_ms), then)
+        await self._clear(name)
 
     async def finish_removals(self, before_ms: int) -> None:
         """Remove what is left of accounts that were removed before a time."""
@@ -122,13 +120,13 @@ def _account(row: tuple[Any, ...]) -> Account:
     )
 
 
-def _remove(db: Database, name: str, actor: Actor, now_ms: int) -> Removal:
+def _remove(db: Database, name: str, actor: Actor, now_ms: int) -> list[str]:
     if not has_account(db, name):
-        return None
+        raise NotFoundError("account", name)
     # A start under way holds a row: what is counted here cannot come to run later.
     live = "SELECT 1 FROM session WHERE account=? AND ended_ms IS NULL LIMIT 1"
     if db.execute(live, (name,)).fetchone():
-        return AccountInUse()
+        raise ConflictError("a session of the account lives")
     ended = db.execute(
         f"UPDATE token SET revoked_ms=?2 WHERE account=?1 AND {GOOD} RETURNING id",  # noqa: S608
         (name, now_ms),
@@ -136,7 +134,7 @@ def _remove(db: Database, name: str, actor: Actor, now_ms: int) -> Removal:
     db.execute("UPDATE account SET removed_ms=? WHERE name=?", (now_ms, name))
     event = Event(now_ms, "account.removed", name, actor, name)
     record_event(db, event, {"tokens": len(ended)})
-    return AccountRemoved(tuple(token_id for (token_id,) in ended))
+    return [token_id for (token_id,) in ended]
 
 
 def _clear_portion(db: Database, name: str) -> bool:

@@ -46,11 +46,6 @@ class Caller:
         return Actor(self.token_id, self.address)
 
 
-@dataclass(frozen=True, slots=True)
-class AccountGone:
-    """The caller's account was removed since the caller was let in."""
-
-
 class AccountStore:
     """Transactions on accounts and tokens."""
 

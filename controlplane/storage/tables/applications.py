@@ -1,14 +1,21 @@
 """Applications in the database. Their tags are `tag_store.py`."""
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from sqlite_utils import Database
 
 from controlplane.domain.contract import NetworkMode, PortRequest, Protocol, Resources
+from controlplane.domain.errors import (
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    UnauthorizedError,
+    Violation,
+)
 from controlplane.storage.engine.store import Actor, Event, Store, record_event
-from controlplane.storage.tables.accounts import AccountGone, has_account
+from controlplane.storage.tables.accounts import has_account
 from controlplane.storage.tables.quota_use import bounded_pools
 from controlplane.storage.tables.tags import Tag, enabled_tags, withdraw_old_tags
 from controlplane.storage.tables.warm_pools import remove_pools_elsewhere
@@ -46,35 +53,6 @@ class Application:
     disk_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownReferences:
-    """Names in an application that no operator configured."""
-
-    registry: str | None
-    node_pool: str | None
-    regions: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Created:
-    """The application was made."""
-
-
-@dataclass(frozen=True, slots=True)
-class NameTaken:
-    """The account has an application of that name."""
-
-
-@dataclass(frozen=True, slots=True)
-class TooManyApplications:
-    """The account has as many applications as it may have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edited:
-    """The application is as was asked."""
-
-
 class ApplicationStore:
     """Transactions on applications."""
 
@@ -82,14 +60,20 @@ class ApplicationStore:
         self._store = store
 
     async def create(
-        self, application: Application, actor: Actor, now_ms: int
-    ) -> Created | NameTaken | TooManyApplications | UnknownReferences | AccountGone:
-        """Make an application if its name is free and everything that it names is known."""
-        return await self._store.run(lambda db: _create(db, application, actor, now_ms))
+        self,
+        application: Application,
+        actor: Actor,
+        now_ms: int,
+        violations: Sequence[Violation] = (),
+    ) -> None:
+        """Make an application that has none of these violations.
 
-    async def unknown_references(self, application: Application) -> UnknownReferences | None:
-        """Read which names in an application no operator configured; None when all are known."""
-        return await self._store.run(lambda db: _unknown(db, application))
+        Raises:
+            UnauthorizedError: The account was removed meanwhile.
+            InvalidRequestError: It has violations, or names what no operator configured.
+            ConflictError: The account has an application of that name, or too many.
+        """
+        await self._store.run(lambda db: _create(db, application, actor, now_ms, violations))
 
     async def get(self, account: str, name: str) -> Application | None:
         """Read one application of an account."""
@@ -111,14 +95,18 @@ class ApplicationStore:
         actor: Actor,
         now_ms: int,
         then: Callable[[object], None],
-    ) -> Edited | UnknownReferences | None:
-        """Change the application of an account and name, if all that it names then is known.
+    ) -> None:
+        """Change the application of an account and name.
 
         `change` is pure and runs within the transaction; what it raises leaves everything as it
-        was and is raised here. None when there is no such application. `then` is called after the
-        commit, even when the caller is gone.
+        was and is raised here. `then` is called after the commit, even when the caller is gone.
+
+        Raises:
+            NotFoundError: There is no such application, or it would name what no operator
+                configured.
+            QuotaExceededError: Its warm pools would hold more than the account's quota allows.
         """
-        return await self._store.run(lambda db: _edit(db, key, change, actor, now_ms), then)
+        await self._store.run(lambda db: _edit(db, key, change, actor, now_ms), then)
 
     async def all_of(self, account: str) -> AsyncGenerator[list[Application], None]:
         """Read all applications of an account by name, at most PORTION at a time."""
@@ -148,18 +136,23 @@ def all_applications(
 
 
 def _create(
-    db: Database, application: Application, actor: Actor, now_ms: int
-) -> Created | NameTaken | TooManyApplications | UnknownReferences | AccountGone:
+    db: Database,
+    application: Application,
+    actor: Actor,
+    now_ms: int,
+    violations: Sequence[Violation],
+) -> None:
     if not has_account(db, application.account):
-        return AccountGone()
-    unknown = _unknown(db, application)
-    if unknown is not None:
-        return unknown
+        raise UnauthorizedError
+    unknown = [Violation(field, f"unknown {kind}") for field, kind, _ in _unknown(db, application)]
+    if violations or unknown:
+        raise InvalidRequestError((*violations, *unknown))
     if _read(db, application.account, application.name) is not None:
-        return NameTaken()
+        raise ConflictError(f"an application named {application.name} exists already")
     sql = "SELECT count(*) FROM application WHERE account=?"
     if db.execute(sql, (application.account,)).fetchone()[0] >= MAX_APPLICATIONS:
-        return TooManyApplications()
+        text = f"the account has {MAX_APPLICATIONS} applications, which is the most"
+        raise ConflictError(text)
     db.execute(
         f"INSERT INTO application({_COLUMNS}, created_ms)"  # noqa: S608
         " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
@@ -167,7 +160,6 @@ def _create(
     )
     event = Event(now_ms, "application.created", application.account, actor, application.name)
     record_event(db, event)
-    return Created()
 
 
 def _edit(
@@ -176,14 +168,13 @@ def _edit(
     change: Callable[[Application], Application],
     actor: Actor,
     now_ms: int,
-) -> Edited | UnknownReferences | None:
+) -> None:
     current = _read(db, *key)
     if current is None:
-        return None
+        raise NotFoundError("application", key[1])
     changed = change(current)
-    unknown = _unknown(db, changed)
-    if unknown is not None:
-        return unknown
+    for _, kind, name in _unknown(db, changed):
+        raise NotFoundError(kind, name)
     fields = [name for name, value in asdict(changed).items() if value != asdict(current)[name]]
     if fields:
         with bounded_pools(db, key[0]):
@@ -196,7 +187,6 @@ def _edit(
         event = Event(now_ms, "application.edited", key[0], actor, key[1])
         record_event(db, event, {"fields": fields})
         withdraw_old_tags(db, key, changed.tag_keep, actor, now_ms)
-    return Edited()
 
 
 def _read(db: Database, account: str, name: str) -> Application | None:
@@ -205,16 +195,18 @@ def _read(db: Database, account: str, name: str) -> Application | None:
     return _application(row) if row else None
 
 
-def _unknown(db: Database, application: Application) -> UnknownReferences | None:
-    unknown = UnknownReferences(
-        None if _known(db, "registry", application.registry) else application.registry,
-        None if _known(db, "node_pool", application.node_pool) else application.node_pool,
-        tuple(name for name in application.regions if not _known(db, "region", name)),
-    )
-    return None if unknown == UnknownReferences(None, None, ()) else unknown
+def _unknown(db: Database, application: Application) -> list[tuple[str, str, str]]:
+    """Read what an application names that no operator configured: its field, kind and name."""
+    named = [
+        ("registry", "registry", application.registry),
+        ("nodePool", "node pool", application.node_pool),
+        *((f"regions[{n}]", "region", name) for n, name in enumerate(application.regions)),
+    ]
+    return [each for each in named if not _is_known(db, *each[1:])]
 
 
-def _known(db: Database, table: str, name: str) -> bool:
+def _is_known(db: Database, kind: str, name: str) -> bool:
+    table = kind.replace(" ", "_")
     sql = f"SELECT 1 FROM {table} WHERE name=?"  # noqa: S608  # one of three constants
     return db.execute(sql, (name,)).fetchone() is not None
 

@@ -5,10 +5,19 @@ from dataclasses import dataclass
 
 from sqlite_utils import Database
 
+from controlplane.domain.errors import (
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    UnauthorizedError,
+    Violation,
+)
 from controlplane.domain.tokens import NewToken, PresentedToken, matches
 from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
 from controlplane.storage.tables.fleet import AGENT_COLUMNS, AgentRow
 from controlplane.storage.tables.session_ends import drop_starts, lose_sessions
+
+_NAME_TAKEN = "there is an agent of this name: give another one, or a token for this one"
 
 TOKENS_KEPT_MS = 24 * 3600 * 1000
 """An ended token is known for a day, so that the log can say what was tried with it."""
@@ -40,37 +49,14 @@ class Newcomer:
     authority: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """Something that a token was to name is not there."""
-
-    kind: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class BadToken:
-    """The token does not enrol; `why` is for the log alone."""
+@dataclass(eq=False)
+class BadEnrolmentTokenError(UnauthorizedError):
+    """The token enrols no host; `why` is for the log alone."""
 
     why: str
 
-
-@dataclass(frozen=True, slots=True)
-class WrongPlace:
-    """The token is for another region, node pool or agent than the host names."""
-
-    field: str
-    meant: str
-
-
-@dataclass(frozen=True, slots=True)
-class NameTaken:
-    """There is an agent of this name, and the token is not for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotEnrolled:
-    """The agent has no certificate: the settings file declares it."""
+    def __str__(self) -> str:
+        return self.why
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +83,15 @@ class EnrolmentStore:
 
     async def make_token(
         self, token: NewToken, wanted: Place, actor: Actor, now_ms: int, expire_ms: int
-    ) -> Unknown | None:
-        """Keep a token for one host of a region and node pool, and forget old ones."""
+    ) -> None:
+        """Keep a token for one host of a region and node pool, and forget old ones.
 
-        def transaction(db: Database) -> Unknown | None:
-            unknown = _unknown(db, wanted)
-            if unknown is not None:
-                return unknown
+        Raises:
+            NotFoundError: There is no such region or node pool.
+        """
+
+        def transaction(db: Database) -> None:
+            _check_place(db, wanted)
             db.execute(
                 "DELETE FROM enrolment_token WHERE expire_ms < ?", (now_ms - TOKENS_KEPT_MS,)
             )
@@ -118,20 +106,25 @@ class EnrolmentStore:
             event = Event(now_ms, "agent.token_created", "", actor, token.token_id)
             place = {"region": wanted.region, "nodePool": wanted.node_pool, "agent": wanted.agent}
             record_event(db, event, place)
-            return None
 
-        return await self._store.run(transaction)
+        await self._store.run(transaction)
 
-    async def place_of(self, agent: str) -> Place | None:
-        """Read where an enrolled agent belongs; None when there is none of that name."""
+    async def place_of(self, agent: str) -> Place:
+        """Read where an enrolled agent belongs.
+
+        Raises:
+            NotFoundError: None of that name is enrolled.
+        """
         sql = (
             "SELECT region, node_pool, name FROM agent WHERE name=? AND id IS NOT NULL"
             " AND removed_ms IS NULL AND revoked_ms IS NULL"
         )
 
-        def transaction(db: Database) -> Place | None:
+        def transaction(db: Database) -> Place:
             row = db.execute(sql, (agent,)).fetchone()
-            return Place(*row) if row else None
+            if row is None:
+                raise NotFoundError("agent", agent)
+            return Place(*row)
 
         return await self._store.run(transaction)
 
@@ -141,12 +134,17 @@ class EnrolmentStore:
         newcomer: Newcomer,
         address: str,
         now_ms: int,
-        then: Callable[[AgentRow | BadToken | WrongPlace | NameTaken], None],
-    ) -> AgentRow | BadToken | WrongPlace | NameTaken:
+        then: Callable[[AgentRow], None],
+    ) -> AgentRow:
         """Consume a token and make its agent, in one transaction, or neither.
 
-        `address` is where the request came from. `then` is told the outcome once it is so, even
-        when the caller is gone.
+        `address` is where the request came from. `then` is called with the agent after the
+        commit, even when the caller is gone.
+
+        Raises:
+            BadEnrolmentTokenError: The token does not enrol.
+            InvalidRequestError: It is for another region, node pool or agent than the host names.
+            ConflictError: There is an agent of this name, and the token is not for it.
         """
         return await self._store.run(
             lambda db: _enrol(db, presented, newcomer, address, now_ms), then
@@ -170,13 +168,17 @@ class EnrolmentStore:
         await self._store.run(transaction)
 
     async def revoke(
-        self, name: str, actor: Actor, now_ms: int, then: Callable[[object], None]
-    ) -> RevokedAgent | NotEnrolled | None:
+        self, name: str, actor: Actor, now_ms: int, then: Callable[[str], None]
+    ) -> None:
         """Have an agent trusted no more; what runs on its host is lost. Idempotent.
 
-        None when there is none of that name. `then` is told the outcome once it is so.
+        `then` is called with its name after the commit.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: It has no certificate: the settings file declares it.
         """
-        return await self._store.run(lambda db: _revoke(db, name, actor, now_ms), then)
+        await self._store.run(lambda db: _revoke(db, name, actor, now_ms), then)
 
     async def revoked(self) -> list[RevokedAgent]:
         """Read the agents that were revoked and not removed, by name."""
@@ -213,23 +215,19 @@ def void_all_tokens(db: Database, now_ms: int) -> None:
     db.execute("UPDATE enrolment_token SET expire_ms=? WHERE expire_ms>?", (now_ms, now_ms))
 
 
-def _unknown(db: Database, place: Place) -> Unknown | None:
+def _check_place(db: Database, place: Place) -> None:
     if not db.execute("SELECT 1 FROM region WHERE name=?", (place.region,)).fetchone():
-        return Unknown("region", place.region)
+        raise NotFoundError("region", place.region)
     if not db.execute("SELECT 1 FROM node_pool WHERE name=?", (place.node_pool,)).fetchone():
-        return Unknown("node pool", place.node_pool)
-    return None
+        raise NotFoundError("node pool", place.node_pool)
 
 
 def _enrol(
     db: Database, presented: PresentedToken, newcomer: Newcomer, address: str, now_ms: int
-) -> AgentRow | BadToken | WrongPlace | NameTaken:
+) -> AgentRow:
     place = _place_of_token(db, presented, now_ms)
-    if isinstance(place, BadToken):
-        return place
-    refusal = _misfit(place, newcomer) or _taken(db, place, newcomer)
-    if refusal is not None:
-        return refusal
+    _check_fit(place, newcomer)
+    _check_name(db, place, newcomer)
     row = _write(db, place, newcomer)
     db.execute("UPDATE enrolment_token SET used_ms=? WHERE id=?", (now_ms, presented.token_id))
     void_tokens(db, row.name, now_ms)
@@ -239,37 +237,41 @@ def _enrol(
     return row
 
 
-def _place_of_token(db: Database, presented: PresentedToken, now_ms: int) -> Place | BadToken:
+def _place_of_token(db: Database, presented: PresentedToken, now_ms: int) -> Place:
     found = db.execute(
         "SELECT secret_hash, region, node_pool, agent, expire_ms, used_ms FROM enrolment_token"
         " WHERE id=?",
         (presented.token_id,),
     ).fetchone()
     if not matches(presented, found and found[0]):
-        return BadToken("nobody knows it")
+        raise BadEnrolmentTokenError("nobody knows it")
     _, region, node_pool, again, expire_ms, used_ms = found
     if used_ms is not None:
-        return BadToken("it was used before")
+        raise BadEnrolmentTokenError("it was used before")
     if now_ms >= expire_ms:
-        return BadToken("it has expired")
+        raise BadEnrolmentTokenError("it has expired")
     place = Place(region, node_pool, again)
-    gone = _unknown(db, place)
-    return place if gone is None else BadToken(f"its {gone.kind} is gone")
+    try:
+        _check_place(db, place)
+    except NotFoundError as error:
+        raise BadEnrolmentTokenError(f"its {error.kind} is gone") from error
+    return place
 
 
-def _taken(db: Database, place: Place, newcomer: Newcomer) -> BadToken | NameTaken | None:
-    """Tell why a name cannot be had: by a new agent, or by the one that enrols again."""
+def _check_name(db: Database, place: Place, newcomer: Newcomer) -> None:
+    """Refuse the name of another agent, and the return of one that is not enrolled any more."""
     found = db.execute(
         "SELECT id, revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL", (newcomer.name,)
     ).fetchone()
     if place.agent is None:
-        return None if found is None else NameTaken()
-    if found is None or found[0] is None or found[1] is not None:
-        return BadToken("its agent was removed or revoked, or is declared by now")
-    return None
+        if found is not None:
+            raise ConflictError(_NAME_TAKEN)
+    elif found is None or found[0] is None or found[1] is not None:
+        why = "its agent was removed or revoked, or is declared by now"
+        raise BadEnrolmentTokenError(why)
 
 
-def _misfit(place: Place, newcomer: Newcomer) -> WrongPlace | None:
+def _check_fit(place: Place, newcomer: Newcomer) -> None:
     named = {
         "region": (newcomer.region, place.region),
         "nodePool": (newcomer.node_pool, place.node_pool),
@@ -277,8 +279,7 @@ def _misfit(place: Place, newcomer: Newcomer) -> WrongPlace | None:
     }
     for field, (wanted, meant) in named.items():
         if wanted is not None and meant is not None and wanted != meant:
-            return WrongPlace(field, meant)
-    return None
+            raise InvalidRequestError((Violation(field, f"the token is for {meant}"),))
 
 
 def _write(db: Database, place: Place, newcomer: Newcomer) -> AgentRow:
@@ -298,22 +299,18 @@ def _write(db: Database, place: Place, newcomer: Newcomer) -> AgentRow:
     return AgentRow(*db.execute(sql, (newcomer.name,)).fetchone())
 
 
-def _revoke(
-    db: Database, name: str, actor: Actor, now_ms: int
-) -> RevokedAgent | NotEnrolled | None:
-    found = db.execute(
-        f"SELECT {AGENT_COLUMNS}, revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL",  # noqa: S608
-        (name,),
-    ).fetchone()
+def _revoke(db: Database, name: str, actor: Actor, now_ms: int) -> str:
+    sql = "SELECT id, revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL"
+    found = db.execute(sql, (name,)).fetchone()
     if found is None:
-        return None
-    row, revoked_ms = AgentRow(*found[:-1]), found[-1]
-    if row.id is None:
-        return NotEnrolled()
+        raise NotFoundError("agent", name)
+    agent_id, revoked_ms = found
+    if agent_id is None:
+        text = f"the agent {name!r} has no certificate: the settings file declares it"
+        raise ConflictError(text)
     if revoked_ms is None:
-        revoked_ms = now_ms
         db.execute("UPDATE agent SET revoked_ms=? WHERE name=?", (now_ms, name))
         lose_sessions(db, name, now_ms)
         void_tokens(db, name, now_ms)
         record_event(db, Event(now_ms, "agent.revoked", "", actor, name))
-    return RevokedAgent(row, revoked_ms)
+    return name

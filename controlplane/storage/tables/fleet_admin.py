@@ -5,19 +5,26 @@ from dataclasses import dataclass, replace
 
 from sqlite_utils import Database
 
+from controlplane.domain.errors import (
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    Violation,
+)
 from controlplane.domain.placement import NodePoolRules, Strategy
 from controlplane.storage.engine.store import Actor, Event, Store, record_event
 from controlplane.storage.tables.enrolment import void_tokens
 from controlplane.storage.tables.fleet import (
     ALL_REGISTRIES,
     REGISTRY_COLUMNS,
-    Claimed,
     Registry,
     find_claim,
     registry_of,
     write_registry,
 )
 from controlplane.storage.tables.session_ends import lose_sessions
+
+_NOT_KEPT = "must be given: none is kept for this username, address, authHosts, private and ca"
 
 _USING_AN_AGENT = {
     "live sessions": "SELECT count(*) FROM session WHERE agent = ? AND ended_ms IS NULL",
@@ -53,27 +60,6 @@ class CountedRegistry:
     applications: int
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """It is gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class InUse:
-    """It stays, because of these: `agents: 1`, `applications: 2`."""
-
-    by: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NoPassword:
-    """There is no password for this user at this address."""
-
-
-Removal = Removed | InUse | None
-"""What came of a removal; None when there was nothing of that name."""
-
-
 class FleetAdminStore:
     """Transactions on what the fleet is made of."""
 
@@ -99,15 +85,20 @@ class FleetAdminStore:
 
         await self._store.run(transaction)
 
-    async def remove_region(self, name: str, actor: Actor, now_ms: int) -> Removal:
-        """Remove a region that neither an agent nor an application uses."""
+    async def remove_region(self, name: str, actor: Actor, now_ms: int) -> None:
+        """Remove a region.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: An agent or an application uses it.
+        """
         used = {
             "agents": "SELECT count(*) FROM agent WHERE region = ?",
             "applications": "SELECT count(*) FROM application"
             " WHERE EXISTS (SELECT 1 FROM json_each(regions) WHERE value = ?)",
         }
         event = Event(now_ms, "region.removed", "", actor, name)
-        return await self._store.run(lambda db: _remove(db, "region", used, event))
+        await self._store.run(lambda db: _remove(db, "region", used, event))
 
     async def node_pools(self) -> list[NodePool]:
         """Read all node pools by name."""
@@ -153,18 +144,22 @@ class FleetAdminStore:
         await self._store.run(transaction, then)
 
     async def remove_node_pool(
-        self, name: str, actor: Actor, now_ms: int, then: Callable[[Removal], None]
-    ) -> Removal:
-        """Remove a node pool that neither an agent nor an application uses.
+        self, name: str, actor: Actor, now_ms: int, then: Callable[[str], None]
+    ) -> None:
+        """Remove a node pool.
 
-        `then` is called with the outcome after the commit, even when the caller is gone.
+        `then` is called with its name after the commit, even when the caller is gone.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: An agent or an application uses it.
         """
         used = {
             "agents": "SELECT count(*) FROM agent WHERE node_pool = ?",
             "applications": "SELECT count(*) FROM application WHERE node_pool = ?",
         }
         event = Event(now_ms, "node_pool.removed", "", actor, name)
-        return await self._store.run(lambda db: _remove(db, "node_pool", used, event), then)
+        await self._store.run(lambda db: _remove(db, "node_pool", used, event), then)
 
     async def registries(self) -> list[CountedRegistry]:
         """Read all registries by name."""
@@ -175,56 +170,62 @@ class FleetAdminStore:
             sql, (), lambda row: CountedRegistry(registry_of(row[:-1]), row[-1])
         )
 
-    async def set_registry(
-        self, wanted: Registry, actor: Actor, now_ms: int
-    ) -> Claimed | NoPassword | None:
-        """Make or replace a registry, unless another claims its address or one of its aliases.
+    async def set_registry(self, wanted: Registry, actor: Actor, now_ms: int) -> None:
+        """Make or replace a registry.
 
         With a user name and no password it keeps the one that it has, where that may be. Tags
         that are enabled go on naming the address that they were enabled with.
-        """
-        return await self._store.run(lambda db: _set_registry(db, wanted, actor, now_ms))
 
-    async def remove_registry(self, name: str, actor: Actor, now_ms: int) -> Removal:
-        """Remove a registry that no application uses."""
+        Raises:
+            ConflictError: Another registry claims its address or one of its aliases.
+            InvalidRequestError: There is no password for this user at this address.
+        """
+        await self._store.run(lambda db: _set_registry(db, wanted, actor, now_ms))
+
+    async def remove_registry(self, name: str, actor: Actor, now_ms: int) -> None:
+        """Remove a registry.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: An application uses it.
+        """
         used = {"applications": "SELECT count(*) FROM application WHERE registry = ?"}
         event = Event(now_ms, "registry.removed", "", actor, name)
-        return await self._store.run(lambda db: _remove(db, "registry", used, event))
+        await self._store.run(lambda db: _remove(db, "registry", used, event))
 
     async def remove_agent(
-        self, name: str, actor: Actor, now_ms: int, then: Callable[[Removal], None]
-    ) -> Removal:
-        """Remove an agent that has no live session and no attempt whose end is unknown.
+        self, name: str, actor: Actor, now_ms: int, then: Callable[[str], None]
+    ) -> None:
+        """Remove an agent; its ended sessions stay.
 
-        Its ended sessions stay. `then` is told the outcome once it is so, even when the caller is
-        gone.
+        `then` is called with its name after the commit, even when the caller is gone.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: It has live sessions, or attempts whose end is unknown.
         """
-        return await self._store.run(lambda db: _remove_agent(db, name, actor, now_ms), then)
+        await self._store.run(lambda db: _remove_agent(db, name, actor, now_ms), then)
 
 
-def _remove(db: Database, table: str, used: Mapping[str, str], event: Event) -> Removal:
-    name = event.object
+def _remove(db: Database, table: str, used: Mapping[str, str], event: Event) -> str:
+    name, kind = event.object, table.replace("_", " ")
     if not db.execute(f"SELECT 1 FROM {table} WHERE name=?", (name,)).fetchone():  # noqa: S608
-        return None
-    in_use = _in_use(db, name, used)
-    if in_use is not None:
-        return in_use
+        raise NotFoundError(kind, name)
+    _check_unused(db, kind, name, used)
     db.execute(f"DELETE FROM {table} WHERE name=?", (name,))  # noqa: S608
     record_event(db, event)
-    return Removed()
+    return name
 
 
-def _remove_agent(db: Database, name: str, actor: Actor, now_ms: int) -> Removal:
+def _remove_agent(db: Database, name: str, actor: Actor, now_ms: int) -> str:
     known = "SELECT coalesce(revoked_ms, lost_ms) FROM agent WHERE name=? AND removed_ms IS NULL"
     found = db.execute(known, (name,)).fetchone()
     if found is None:
-        return None
+        raise NotFoundError("agent", name)
     if found[0] is not None:  # starts that were under way when it was given up are over by now
         lose_sessions(db, name, now_ms)
     # An attempt is committed before its call: what is counted here cannot come to run later.
-    in_use = _in_use(db, name, _USING_AN_AGENT)
-    if in_use is not None:
-        return in_use
+    _check_unused(db, "agent", name, _USING_AN_AGENT)
     db.execute(
         "UPDATE agent SET removed_ms=?, region=NULL, node_pool=NULL, id=NULL, revoked_ms=NULL,"
         " certificate_serial=NULL, certificate_expire_ms=NULL, drain_revision=0, draining=0,"
@@ -233,31 +234,30 @@ def _remove_agent(db: Database, name: str, actor: Actor, now_ms: int) -> Removal
     )
     void_tokens(db, name, now_ms)
     record_event(db, Event(now_ms, "agent.removed", "", actor, name))
-    return Removed()
+    return name
 
 
-def _in_use(db: Database, name: str, used: Mapping[str, str]) -> InUse | None:
+def _check_unused(db: Database, kind: str, name: str, used: Mapping[str, str]) -> None:
     counts = {what: db.execute(sql, (name,)).fetchone()[0] for what, sql in used.items()}
-    by = tuple(f"{what}: {count}" for what, count in counts.items() if count)
-    return InUse(by) if by else None
+    by = [f"{what}: {count}" for what, count in counts.items() if count]
+    if by:
+        raise ConflictError(f"the {kind} {name!r} is in use by {', '.join(by)}")
 
 
-def _set_registry(
-    db: Database, wanted: Registry, actor: Actor, now_ms: int
-) -> Claimed | NoPassword | None:
+def _set_registry(db: Database, wanted: Registry, actor: Actor, now_ms: int) -> None:
     rows = db.execute(ALL_REGISTRIES).fetchall()
     found = {row[0]: registry_of(row) for row in rows}
     current = found.pop(wanted.name, None)
     claimed = find_claim(wanted, found.values())
     if claimed is not None:
-        return claimed
+        raise ConflictError(f"registry {claimed.by!r} claims {claimed.address} already")
     given = bool(wanted.sealed)
     if wanted.username and not given:
         if current is None or not current.lends_its_password(wanted):
-            return NoPassword()
+            raise InvalidRequestError((Violation("password", _NOT_KEPT),))
         wanted = replace(wanted, sealed=current.sealed)
     if wanted == current:
-        return None
+        return
     write_registry(db, wanted)
     event = Event(now_ms, "registry.set", "", actor, wanted.name)
     data = {
@@ -270,4 +270,3 @@ def _set_registry(
         "ca": bool(wanted.ca),
     }
     record_event(db, event, data)
-    return None

@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from sqlite_utils import Database
 
 from controlplane.domain.contract import Drain
+from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
 from controlplane.storage.tables.session_ends import give_up_sessions
-
-
-@dataclass(frozen=True, slots=True)
-class NotTrusted:
-    """The agent was revoked: it is told nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +21,6 @@ class DrainOrder:
     known_revision: int
 
 
-DrainOutcome = Drain | NotTrusted | None
-"""What came of an order; None when there is no such agent."""
-
-
 class HostStore:
     """Transactions on what is known of hosts."""
 
@@ -36,14 +28,18 @@ class HostStore:
         self._store = store
 
     async def order_drain(
-        self, order: DrainOrder, actor: Actor, now_ms: int, then: Callable[[DrainOutcome], None]
-    ) -> DrainOutcome:
-        """Write an order under a new revision. `then` is told the outcome once it is so.
+        self, order: DrainOrder, actor: Actor, now_ms: int, then: Callable[[Drain], None]
+    ) -> None:
+        """Write an order under a new revision; `then` is called with it after the commit.
 
         The revision is the wall time where that is higher than those before: so it is past those
         that a database had which was lost, also of a host that is not heard now.
+
+        Raises:
+            NotFoundError: There is no such agent.
+            ConflictError: It was revoked.
         """
-        return await self._store.run(lambda db: _order_drain(db, order, actor, now_ms), then)
+        await self._store.run(lambda db: _order_drain(db, order, actor, now_ms), then)
 
     async def learn_drain(self, agent: str, drain: Drain) -> None:
         """Write what a host says of its drain, unless there was a newer order."""
@@ -88,16 +84,17 @@ class HostStore:
         await self._store.run(transaction)
 
 
-def _order_drain(db: Database, order: DrainOrder, actor: Actor, now_ms: int) -> DrainOutcome:
+def _order_drain(db: Database, order: DrainOrder, actor: Actor, now_ms: int) -> Drain:
     found = db.execute(
         "SELECT drain_revision, revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL",
         (order.agent,),
     ).fetchone()
     if found is None:
-        return None
+        raise NotFoundError("agent", order.agent)
     revision, revoked_ms = found
     if revoked_ms is not None:
-        return NotTrusted()
+        text = f"the agent {order.agent!r} was revoked: nobody tells it anything"
+        raise ConflictError(text)
     revision = max(revision + 1, order.known_revision + 1, now_ms)
     db.execute(
         "UPDATE agent SET drain_revision=?, draining=?, drain_deadline_ms=? WHERE name=?",

@@ -3,11 +3,11 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from sqlite_utils import Database
 
+from controlplane.domain.errors import InvalidRequestError, NotFoundError, Violation
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.session_ids import own_id
 from controlplane.storage.tables.sessions import Session, read_session
@@ -17,6 +17,11 @@ MAX_PLAYERS = 2000
 
 MAX_PLAYERS_BYTES = 512 * 1024
 """Of the ids of a session, and of a call, as JSON. MAX_PLAYERS ids of 256 ASCII characters fit."""
+
+_FULL = (
+    f"a session has at most {MAX_PLAYERS} players, with ids of at most {MAX_PLAYERS_BYTES} bytes"
+    " as JSON"
+)
 
 _MAX_ID_BYTES = 256 * len(r"\ud83c\udfae") + len('"", ')
 """Of one id as JSON."""
@@ -30,14 +35,10 @@ _IN_ORDER = f"{_JOINED} ORDER BY sequence"
 _NAMED = "player IN (SELECT value FROM json_each(?3))"
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFull:
-    """So many players would be more than a session may have; none of them joined."""
-
-
 class _Joined(NamedTuple):
-    """The number of the last player of all, and the players of a call with theirs."""
+    """The session, the number of the last player of all, and the players of a call with theirs."""
 
+    session_id: str
     last: int
     named: list[tuple[int, str]]
 
@@ -70,30 +71,30 @@ class PlayerStore:
         session, players = found
         return session, await self.joined(account, session.id) if players is None else players
 
-    async def join(
-        self, account: str, session_id: str, players: Sequence[str]
-    ) -> list[str] | SessionFull | None:
-        """Add players that are not joined yet; return all that are; None when nothing lives."""
+    async def join(self, account: str, session_id: str, players: Sequence[str]) -> list[str]:
+        """Add players that are not joined yet; return all that are, in the order of joining.
 
-        def transaction(db: Database) -> _Joined | list[str] | SessionFull | None:
-            nonlocal session_id
-            session_id = own_id(db, account, session_id)
-            return _join(db, account, session_id, players)
-
-        added = await self._store.run(transaction)
+        Raises:
+            NotFoundError: No session of that id or alias lives.
+            InvalidRequestError: It would have too many players; none of these joined.
+        """
+        added = await self._store.run(lambda db: _join(db, account, session_id, players))
         if not isinstance(added, _Joined):
             return added
         # All of them are read beside the transactions. Who joined later is left out, and who of
-        # this call has left again stays in: the answer tells what the call made.
-        last, named = added
+        # this call has left again stays in: the answer has what the call made.
         sql = f"{_JOINED} AND sequence <= ?3"
-        found = await self._store.read(sql, (account, session_id, last), _numbered)
-        return [player for _, player in sorted({*found, *named})]
+        found = await self._store.read(sql, (account, added.session_id, added.last), _numbered)
+        return [player for _, player in sorted({*found, *added.named})]
 
-    async def leave(self, account: str, session_id: str, players: Sequence[str]) -> int | None:
-        """Remove players from a session; return how many are left; None when it is unknown."""
+    async def leave(self, account: str, session_id: str, players: Sequence[str]) -> int:
+        """Remove players from a session; return how many are left.
 
-        def transaction(db: Database) -> int | None:
+        Raises:
+            NotFoundError: There is no session of that id or alias.
+        """
+
+        def transaction(db: Database) -> int:
             name = own_id(db, account, session_id)
             removed = db.execute(
                 "DELETE FROM player WHERE account=? AND session=?"
@@ -101,17 +102,21 @@ class PlayerStore:
                 (account, name, json.dumps(players)),
             )
             _count(db, account, name, -removed.rowcount)
-            return _left(db, account, [name])
+            left = _left(db, account, [name])
+            if left is None:
+                raise NotFoundError("session", session_id)
+            return left
 
         return await self._store.run(transaction)
 
-    async def leave_all(self, account: str, players: Sequence[str]) -> int | None:
+    async def leave_all(self, account: str, players: Sequence[str]) -> int:
         """Remove players from every live session; return how many are left in those they left.
 
-        None when no live session had any of them.
+        Raises:
+            NotFoundError: No live session has any of them.
         """
 
-        def transaction(db: Database) -> int | None:
+        def transaction(db: Database) -> int:
             rows = db.execute(
                 f"DELETE FROM player WHERE account=?1 AND session IN ({_LIVE})"  # noqa: S608
                 " AND player IN (SELECT value FROM json_each(?2)) RETURNING session",
@@ -120,26 +125,28 @@ class PlayerStore:
             removed = Counter(session_id for (session_id,) in rows)
             for session_id, count in removed.items():
                 _count(db, account, session_id, -count)
-            return _left(db, account, list(removed))
+            left = _left(db, account, list(removed))
+            if left is None:
+                raise NotFoundError("player", players[0])
+            return left
 
         return await self._store.run(transaction)
 
 
-def _join(
-    db: Database, account: str, session_id: str, players: Sequence[str]
-) -> _Joined | list[str] | SessionFull | None:
+def _join(db: Database, account: str, name: str, players: Sequence[str]) -> _Joined | list[str]:
     """Add players, and return all that are joined where these are few."""
+    session_id = own_id(db, account, name)
     live = db.execute(
         "SELECT player_count FROM session WHERE account=? AND id=? AND ended_ms IS NULL",
         (account, session_id),
     ).fetchone()
     if live is None:
-        return None
+        raise NotFoundError("session", name)
     values = (account, session_id, json.dumps(players))
     before = db.execute(f"{_JOINED} AND {_NAMED}", values).fetchall()
     new = len(set(players)) - len(before)
     if new and not _have_room(db, account, session_id, live[0] + new, players):
-        return SessionFull()
+        raise InvalidRequestError((Violation("players", _FULL),))
     inserted = db.execute(
         "INSERT OR IGNORE INTO player(account, session, player)"
         " SELECT ?1, ?2, value FROM json_each(?3) ORDER BY key",
@@ -151,7 +158,7 @@ def _join(
         return few
     named = [_numbered(row) for row in db.execute(f"{_JOINED} AND {_NAMED}", values)]
     last = db.execute("SELECT max(sequence) FROM player").fetchone()[0]
-    return _Joined(int(last), named)
+    return _Joined(session_id, int(last), named)
 
 
 def _have_room(

@@ -8,9 +8,15 @@ from typing import Any
 from sqlite_utils import Database
 
 from controlplane.domain.contract import Port, Protocol, Resources, State
-from controlplane.domain.errors import StoppedDuringStartError
+from controlplane.domain.errors import (
+    AgentReason,
+    AgentRefusedError,
+    ConflictError,
+    QuotaExceededError,
+    StoppedDuringStartError,
+    UnauthorizedError,
+)
 from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
-from controlplane.storage.tables.accounts import AccountGone
 from controlplane.storage.tables.quota_use import passed_limit, quota_of
 from controlplane.storage.tables.session_ends import abandon_attempt
 from controlplane.storage.tables.session_ids import own_id
@@ -22,6 +28,8 @@ COLUMNS = (
     " labels, external_id, injected_env, created_ms, ended_ms, detail,"
     " player_count, alias"
 )
+
+_ID_TAKEN = "the session id is in use"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,37 +87,23 @@ class Attempt:
     host: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
-    """The id is taken for the asker."""
-
-
-@dataclass(frozen=True, slots=True)
-class IdTaken:
-    """A session of the account has the id."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaExceeded:
-    """One more would pass this limit of the account."""
-
-    limit: str
-
-
 class SessionStore:
     """Transactions on sessions."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def reserve_session(
-        self, new: NewSession
-    ) -> Reserved | IdTaken | QuotaExceeded | AccountGone:
+    async def reserve_session(self, new: NewSession) -> None:
         """Take the id and the quota in one transaction.
 
         The audit has it with the first attempt: refusals that cost nothing must not fill it.
+
+        Raises:
+            UnauthorizedError: The account was removed meanwhile.
+            ConflictError: A session of the account has the id.
+            QuotaExceededError: One more would pass a limit of the account.
         """
-        return await self._store.run(lambda db: _reserve(db, new))
+        await self._store.run(lambda db: _reserve(db, new))
 
     async def begin_attempt(
         self,
@@ -119,16 +113,17 @@ class SessionStore:
         now_ms: int,
         *,
         first_of: Actor | None = None,
-    ) -> bool:
-        """Commit an attempt before its call; False when its agent was removed or revoked.
+    ) -> None:
+        """Commit an attempt before its call.
 
         `first_of` is who started the session, given until an attempt of it has begun.
 
         Raises:
             StoppedDuringStartError: The session is to be stopped.
+            AgentRefusedError: The agent was removed or revoked.
         """
 
-        def transaction(db: Database) -> bool:
+        def transaction(db: Database) -> None:
             begun = db.execute(
                 "UPDATE session SET internal_id=?, agent=?, host=? WHERE account=? AND id=?"
                 " AND stop_requested_ms IS NULL"
@@ -139,14 +134,15 @@ class SessionStore:
                     attempt.agent,
                 ),
             )
-            if not begun.rowcount and _is_to_stop(db, account, session_id):
-                raise StoppedDuringStartError
-            if begun.rowcount and first_of is not None:
+            if not begun.rowcount:
+                if _is_to_stop(db, account, session_id):
+                    raise StoppedDuringStartError
+                raise AgentRefusedError(AgentReason.DRAINING, "the agent was removed")
+            if first_of is not None:
                 event = Event(now_ms, "session.reserved", account, first_of, session_id)
                 record_event(db, event)
-            return begun.rowcount > 0
 
-        return await self._store.run(transaction)
+        await self._store.run(transaction)
 
     async def end_attempt(
         self, account: str, session_id: str, attempt: Attempt, now_ms: int, *, abandon: bool
@@ -250,12 +246,12 @@ def _is_to_stop(db: Database, account: str, session_id: str) -> bool:
     return db.execute(sql, (account, session_id)).fetchone() is not None
 
 
-def _reserve(db: Database, new: NewSession) -> Reserved | IdTaken | QuotaExceeded | AccountGone:
+def _reserve(db: Database, new: NewSession) -> None:
     quota = quota_of(db, new.account)
     if quota is None:
-        return AccountGone()
+        raise UnauthorizedError
     if own_id(db, new.account, new.id) != new.id:
-        return IdTaken()
+        raise ConflictError(_ID_TAKEN)
     inserted = db.execute(
         "INSERT OR IGNORE INTO session(account, id, state, application, tag, location, labels,"
         " external_id, nano_cpus, memory_bytes, created_ms) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
@@ -274,13 +270,11 @@ def _reserve(db: Database, new: NewSession) -> Reserved | IdTaken | QuotaExceede
         ),
     )
     if inserted.rowcount == 0:
-        return IdTaken()
+        raise ConflictError(_ID_TAKEN)
     limit = passed_limit(db, new.account, quota)
     if limit is not None:
-        db.execute("DELETE FROM session WHERE account=? AND id=?", (new.account, new.id))
-        return QuotaExceeded(limit)
+        raise QuotaExceededError(limit)
     add_labels(db, new.account, new.id, new.labels)
-    return Reserved()
 
 
 def session_of(row: tuple[Any, ...]) -> Session:

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from controlplane.domain.errors import ConflictError, NotFoundError, UnauthorizedError
 from controlplane.domain.tokens import NewToken, Scope, earlier
 from controlplane.storage.engine.store import Actor, Event, Store, record_event
 from controlplane.storage.tables.accounts import GOOD, has_account, insert_token, is_good
@@ -56,58 +57,40 @@ class Token:
     revoked_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class TokenMade:
-    """The token is there."""
-
-
-@dataclass(frozen=True, slots=True)
-class TokenNameTaken:
-    """A good token of the account has the name."""
-
-
-@dataclass(frozen=True, slots=True)
-class TooManyTokens:
-    """The account has as many good tokens as it may have."""
-
-
-@dataclass(frozen=True, slots=True)
-class MakerEnded:
-    """The maker's token was revoked or expired since it was looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccountUnknown:
-    """There is no such account."""
-
-
 class TokenStore:
     """Transactions on tokens made from tokens, and by operators."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def make(
-        self, maker: Actor, token: NewToken, wanted: TokenRequest, now_ms: int
-    ) -> TokenMade | TokenNameTaken | TooManyTokens | MakerEnded:
-        """Make a token of the maker's account, if the maker is still good and the name free."""
-        return await self._store.run(lambda db: _make(db, maker, token, wanted, now_ms))
+    async def make(self, maker: Actor, token: NewToken, wanted: TokenRequest, now_ms: int) -> None:
+        """Make a token of the maker's account.
+
+        Raises:
+            UnauthorizedError: The maker's token was revoked or has expired.
+            ConflictError: A good token of the account has the name, or it has too many.
+        """
+        await self._store.run(lambda db: _make(db, maker, token, wanted, now_ms))
 
     async def make_for(
         self, account: str, actor: Actor, token: NewToken, wanted: TokenRequest, now_ms: int
-    ) -> TokenMade | TokenNameTaken | TooManyTokens | MakerEnded | AccountUnknown:
-        """Make a token of any account that is no token's child, if its actor is still good."""
+    ) -> None:
+        """Make a token of any account that is no token's child.
 
-        def transaction(
-            db: Database,
-        ) -> TokenMade | TokenNameTaken | TooManyTokens | MakerEnded | AccountUnknown:
+        Raises:
+            UnauthorizedError: The actor's token was revoked or has expired.
+            NotFoundError: There is no such account.
+            ConflictError: A good token of the account has the name, or it has too many.
+        """
+
+        def transaction(db: Database) -> None:
             if not is_good(db, actor.name, now_ms):
-                return MakerEnded()
+                raise UnauthorizedError
             if not has_account(db, account):
-                return AccountUnknown()
-            return _insert(db, token, wanted, actor, now_ms, account=account)
+                raise NotFoundError("account", account)
+            _insert(db, token, wanted, actor, now_ms, account=account)
 
-        return await self._store.run(transaction)
+        await self._store.run(transaction)
 
     async def all(self, account: str | None, now_ms: int, *, ended_too: bool) -> list[Token]:
         """Read tokens in the order of their making.
@@ -127,12 +110,15 @@ class TokenStore:
         token_id: str,
         actor: Actor,
         now_ms: int,
-        then: Callable[[list[str] | None], None] | None = None,
-    ) -> list[str] | None:
+        then: Callable[[list[str]], None] | None = None,
+    ) -> list[str]:
         """End a token and all that were made from it; return whose end this was.
 
-        None when there is no such token; empty when it had been revoked before. `then` is told
-        the same once it is so, even when the caller is gone.
+        Empty when it had been revoked before. `then` is called with the same once they have
+        ended, even when the caller is gone.
+
+        Raises:
+            NotFoundError: There is no such token.
         """
         return await self._store.run(lambda db: _revoke(db, token_id, actor, now_ms), then)
 
@@ -157,15 +143,13 @@ def remove_tokens(db: Database, condition: str, value: int | str) -> int:
     return db.execute(sql, (value, PORTION)).rowcount
 
 
-def _make(
-    db: Database, maker: Actor, token: NewToken, wanted: TokenRequest, now_ms: int
-) -> TokenMade | TokenNameTaken | TooManyTokens | MakerEnded:
+def _make(db: Database, maker: Actor, token: NewToken, wanted: TokenRequest, now_ms: int) -> None:
     if not is_good(db, maker.name, now_ms):
-        return MakerEnded()
+        raise UnauthorizedError
     sql = "SELECT account, expire_ms FROM token WHERE id=?"
     account, makers_expire_ms = db.execute(sql, (maker.name,)).fetchone()
     bounded = replace(wanted, expire_ms=earlier(wanted.expire_ms, makers_expire_ms))
-    return _insert(db, token, bounded, maker, now_ms, account=account, parent=maker.name)
+    _insert(db, token, bounded, maker, now_ms, account=account, parent=maker.name)
 
 
 def _insert(
@@ -177,14 +161,15 @@ def _insert(
     *,
     account: str | None,
     parent: str | None = None,
-) -> TokenMade | TokenNameTaken | TooManyTokens:
+) -> None:
     good = f"FROM token WHERE account IS ?1 AND {GOOD}"
     taken = f"SELECT 1 {good} AND name=?3"
     if db.execute(taken, (account, now_ms, wanted.name)).fetchone():
-        return TokenNameTaken()
+        raise ConflictError("a token of that name exists already")
     count = db.execute(f"SELECT count(*) {good}", (account, now_ms)).fetchone()
     if count[0] >= MAX_GOOD_TOKENS:
-        return TooManyTokens()
+        text = f"there are {MAX_GOOD_TOKENS} good tokens already, which is the most"
+        raise ConflictError(text)
     insert_token(
         db,
         account,
@@ -196,12 +181,11 @@ def _insert(
         parent=parent,
         expire_ms=wanted.expire_ms,
     )
-    return TokenMade()
 
 
-def _revoke(db: Database, token_id: str, actor: Actor, now_ms: int) -> list[str] | None:
+def _revoke(db: Database, token_id: str, actor: Actor, now_ms: int) -> list[str]:
     if db.execute("SELECT 1 FROM token WHERE id=?", (token_id,)).fetchone() is None:
-        return None
+        raise NotFoundError("token", token_id)
     ended = db.execute(
         "WITH RECURSIVE family(id) AS (VALUES (?1)"
         " UNION SELECT token.id FROM token JOIN family ON token.parent = family.id)"

@@ -4,12 +4,11 @@ import json
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Any
 
 from sqlite_utils import Database
 
-from controlplane.domain.errors import ConflictError
+from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.storage.engine.store import Actor, Event, Store, record_event
 from controlplane.storage.tables.quota_use import bounded_pools
 
@@ -43,14 +42,6 @@ class WarmPool:
     id: str = ""
 
 
-class SetOutcome(Enum):
-    """What became of setting a pool."""
-
-    SET = auto()
-    NO_APPLICATION = auto()
-    NO_REGION = auto()
-
-
 class WarmPoolStore:
     """Transactions on warm pools."""
 
@@ -58,17 +49,18 @@ class WarmPoolStore:
         self._store = store
 
     async def set(
-        self, pool: WarmPool, actor: Actor, now_ms: int, then: Callable[[SetOutcome], None]
-    ) -> SetOutcome:
+        self, pool: WarmPool, actor: Actor, now_ms: int, then: Callable[[None], None]
+    ) -> None:
         """Make a pool, or replace what it was, in a region that its application is assigned to.
 
-        `then` is called with the outcome after the commit, even when the caller is gone.
+        `then` is called after the commit, even when the caller is gone.
 
         Raises:
+            NotFoundError: There is no such application, or it is not assigned to the region.
             ConflictError: The account has too many pools.
             QuotaExceededError: It is larger than before, and the account's quota cannot hold it.
         """
-        return await self._store.run(lambda db: _set(db, pool, actor, now_ms), then)
+        await self._store.run(lambda db: _set(db, pool, actor, now_ms), then)
 
     async def all_of(self, account: str) -> AsyncGenerator[list[WarmPool], None]:
         """Read all pools of an account by application and region, a few at a time."""
@@ -82,18 +74,23 @@ class WarmPoolStore:
             last = (pools[-1].application, pools[-1].location)
 
     async def remove(
-        self, place: tuple[str, str, str], actor: Actor, now_ms: int, then: Callable[[bool], None]
-    ) -> bool:
-        """Remove the pool of an account, application and region; False when there is none.
+        self, place: tuple[str, str, str], actor: Actor, now_ms: int, then: Callable[[None], None]
+    ) -> None:
+        """Remove the pool of an account, application and region.
 
-        `then` is called with the outcome after the commit, even when the caller is gone.
+        `then` is called after the commit, even when the caller is gone.
+
+        Raises:
+            NotFoundError: There is none.
         """
 
-        def transaction(db: Database) -> bool:
+        def transaction(db: Database) -> None:
             where = "account=? AND application=? AND location=?"
-            return _remove(db, where, place, actor, now_ms) > 0
+            if not _remove(db, where, place, actor, now_ms):
+                _, application, location = place
+                raise NotFoundError("warm pool", f"{application}/{location}")
 
-        return await self._store.run(transaction, then)
+        await self._store.run(transaction, then)
 
 
 def remove_pools_elsewhere(
@@ -104,16 +101,16 @@ def remove_pools_elsewhere(
     _remove(db, where, (*key, json.dumps(regions)), actor, now_ms)
 
 
-def _set(db: Database, pool: WarmPool, actor: Actor, now_ms: int) -> SetOutcome:
+def _set(db: Database, pool: WarmPool, actor: Actor, now_ms: int) -> None:
     assigned = db.execute(
         "SELECT EXISTS (SELECT 1 FROM json_each(regions) WHERE value=?)"
         " FROM application WHERE account=? AND name=?",
         (pool.location, pool.account, pool.application),
     ).fetchone()
     if assigned is None:
-        return SetOutcome.NO_APPLICATION
+        raise NotFoundError("application", pool.application)
     if not assigned[0]:
-        return SetOutcome.NO_REGION
+        raise NotFoundError("region", pool.location)
     with bounded_pools(db, pool.account):
         written = db.execute(
             f"INSERT INTO warm_pool({_COLUMNS}, revision)"  # noqa: S608
@@ -133,7 +130,6 @@ def _set(db: Database, pool: WarmPool, actor: Actor, now_ms: int) -> SetOutcome:
         place = f"{pool.application}/{pool.location}"
         event = Event(now_ms, "warm_pool.set", pool.account, actor, place)
         record_event(db, event, {"size": pool.size, "enabled": pool.enabled})
-    return SetOutcome.SET
 
 
 def _remove(db: Database, where: str, values: tuple[str, ...], actor: Actor, now_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""A clock that a test turns by hand; an `tiltyard.runtime.clock.Clock`."""
+"""Clocks that a test turns by hand: `tiltyard.runtime.clock.Clock`, and `HostClock` too."""
 
 import asyncio
 import heapq
@@ -6,6 +6,8 @@ import itertools
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+
+from tiltyard.runtime.clock import SystemClock
 
 _QUIET_ROUNDS = 3
 _ROUND_SECONDS = 0.0005
@@ -117,7 +119,7 @@ class FakeClock:
         end = self._boottime + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
             deadline = self._sleepers[0][0]
-            self._move(deadline - self._boottime)
+            self.stall(max(0.0, deadline - self._boottime))
             woken = False
             while self._sleepers and self._sleepers[0][0] <= deadline:
                 wake = heapq.heappop(self._sleepers)[2]
@@ -126,7 +128,13 @@ class FakeClock:
                     woken = True
             if woken:
                 await settle()
-        self._move(end - self._boottime)
+        self.stall(end - self._boottime)
+
+    async def leap(self, seconds: float) -> None:
+        """Let a long time pass at once: who slept meanwhile wakes at its end, and once."""
+        await settle()
+        self.stall(seconds)
+        await self.advance(0.0)
 
     def jump(self, seconds: float) -> None:
         self._wall += seconds
@@ -136,7 +144,22 @@ class FakeClock:
         self.boot_id = f"boot-{next(self._boots)}"
         self._monotonic = self._boottime = up
 
-    def _move(self, seconds: float) -> None:
+    def stall(self, seconds: float) -> None:
+        """Let time pass in which the program stands still: who slept wakes at the next advance."""
         self._wall += seconds
         self._monotonic += seconds
         self._boottime += seconds
+
+
+class AheadClock(SystemClock):
+    """The machine's clock, as many seconds ahead of it as a test says."""
+
+    def __init__(self, *, wall_ahead: float = 0.0, monotonic_ahead: float = 0.0) -> None:
+        self.wall_ahead = wall_ahead
+        self.monotonic_ahead = monotonic_ahead
+
+    def time(self) -> float:
+        return super().time() + self.wall_ahead
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.monotonic_ahead

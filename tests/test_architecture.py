@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("agent", "controlplane", "tiltyard")
 WIDEST = 15
 """Modules of a folder."""
-WIDE = {"controlplane.domain", "controlplane.storage.tables"}
+WIDE = {"agent.domain", "controlplane.domain", "controlplane.storage.tables"}
 """Pure values, and one module per group of tables."""
 GENERATED = ("_pb2", "_pb2_grpc")
 

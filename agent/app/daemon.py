@@ -13,6 +13,7 @@ from agent.artifacts.fetching import Artifacts
 from agent.artifacts.spool_room import RoomLimits
 from agent.changes.feed import Feed
 from agent.domain.capacity import Capacity
+from agent.domain.clock import HostClock
 from agent.domain.deadlines import Deadlines
 from agent.domain.engine import Engine, EngineInfo
 from agent.domain.ports import PortPool
@@ -48,7 +49,6 @@ from agent.state.record import Records
 from agent.state.retention import Rules
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.runtime import loop_lag
-from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.supervision import Supervision
@@ -72,7 +72,7 @@ class Daemon:
         self,
         config: AgentConfig,
         engine: Engine,
-        clock: Clock,
+        clock: HostClock,
         is_free: Callable[[Protocol, int], bool] | None = None,
         supervision: Supervision | None = None,
     ) -> None:

@@ -21,10 +21,10 @@ from agent.cli.firewall import firewall
 from agent.cli.options import CONFIG, EXIT_CONFIG, EXIT_FAILED, fail, read_settings
 from agent.docker.engine import DockerEngine
 from agent.doctor.exposure import exposure
+from agent.kernel.clock import SystemHostClock
 from agent.settings.model import load_supervision
 from agent.state.owner import another_owner
 from agent.state.state_format import NewerState
-from tiltyard.runtime.clock import SystemClock
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
 
@@ -55,7 +55,7 @@ def serve(path: Path | None) -> None:
             fail(f"it does not start: {cause}", EXIT_CONFIG)
         try:
             engine = DockerEngine(str(config.docker_socket))
-            daemon = Daemon(config, engine, SystemClock(), supervision=supervision)
+            daemon = Daemon(config, engine, SystemHostClock(), supervision=supervision)
             asyncio.run(_serve(daemon))
         except NewerState as error:
             fail(f"it does not start: {error}", EXIT_CONFIG)

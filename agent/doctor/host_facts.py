@@ -20,7 +20,7 @@ from agent.doctor.facts import (
     ProcessFacts,
 )
 from agent.domain.session import Protocol
-from tiltyard.runtime.clock import kernel_is_synchronised
+from agent.kernel.clock import kernel_is_synchronised
 
 _PROC = Path("/proc")
 _SYSCTL = _PROC / "sys"

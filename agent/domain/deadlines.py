@@ -7,8 +7,8 @@ that clock may be wrong, as on a machine that has just started, such a deadline 
 
 import heapq
 
+from agent.domain.clock import HostClock
 from agent.domain.session import Deadline
-from tiltyard.runtime.clock import Clock
 
 
 def deadline_after(ttl: float, *, now: float, boottime: float, boot_id: str) -> Deadline:
@@ -33,12 +33,12 @@ MOST_STALE = 64
 """Entries of the heap that stand for nothing any more, beside as many as there are deadlines."""
 
 
-def deadline_by(clock: Clock, ttl: float) -> Deadline:
+def deadline_by(clock: HostClock, ttl: float) -> Deadline:
     """The deadline `ttl` seconds from now, as a clock has it."""
     return deadline_after(ttl, now=clock.time(), boottime=clock.boottime(), boot_id=clock.boot_id)
 
 
-def due_by(clock: Clock, deadline: Deadline) -> float:
+def due_by(clock: HostClock, deadline: Deadline) -> float:
     """The CLOCK_BOOTTIME of this boot at which the deadline is due, as a clock has it."""
     return due_boottime(
         deadline, now=clock.time(), boottime=clock.boottime(), boot_id=clock.boot_id
@@ -48,7 +48,7 @@ def due_by(clock: Clock, deadline: Deadline) -> float:
 class Deadlines:
     """Due times by session; setting one again replaces it."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: HostClock) -> None:
         self._clock = clock
         self._due: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
+from agent.domain.clock import HostClock
 from agent.domain.deadlines import due_by
 from agent.domain.errors import AgentError, ErrorReason
 from agent.domain.session import EndReason, Session, State
@@ -171,7 +172,7 @@ class Metrics:
         yield
         self._phases.labels(phase.value, start.value).observe(clock.monotonic() - begun)
 
-    def lifetime_over(self, session: Session, clock: Clock) -> None:
+    def lifetime_over(self, session: Session, clock: HostClock) -> None:
         """Note how late the end of a lifetime was seen."""
         if session.deadline is not None:
             self._ttl_lateness.observe(clock.boottime() - due_by(clock, session.deadline))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from agent.changes.feed import Feed
 from agent.domain.capacity import Capacity
+from agent.domain.clock import HostClock
 from agent.domain.deadlines import Deadlines
 from agent.domain.engine import Engine
 from agent.domain.pools import WarmPool
@@ -18,7 +19,6 @@ from agent.sessions.start_slots import StartSlots
 from agent.settings.policy import Policy
 from agent.state.drain import HostDrain
 from agent.state.record import Records
-from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach
 
 ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
@@ -54,7 +54,7 @@ class Host:
     drain: HostDrain
     disks: Disks
     feed: Feed
-    clock: Clock
+    clock: HostClock
     start_slots: StartSlots
     policy: Policy
     usage: UsageMeter

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agent.changes.feed import Feed
+from agent.domain.clock import HostClock
 from agent.domain.deadlines import Deadlines, deadline_by, due_by
 from agent.domain.errors import StaleRevision
 from agent.domain.session import Deadline, Drain, Session
 from agent.state.record import Records
-from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -41,7 +41,9 @@ class DrainOrder:
 class HostDrain:
     """Keeps what was asked last, and has its deadline among those of the host."""
 
-    def __init__(self, records: Records, deadlines: Deadlines, feed: Feed, clock: Clock) -> None:
+    def __init__(
+        self, records: Records, deadlines: Deadlines, feed: Feed, clock: HostClock
+    ) -> None:
         self._records = records
         self._deadlines = deadlines
         self._feed = feed

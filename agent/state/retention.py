@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from agent.domain.clock import HostClock
 from agent.domain.deadlines import due_by
 from agent.domain.session import Session
 from agent.kernel.disks import Shortage
-from tiltyard.runtime.clock import Clock
 
 ENDED_KEPT = 10_000
 """Ended sessions that a host knows at most, beside those whose log is not sealed yet."""
@@ -49,7 +49,7 @@ class Due:
     nothing_left: bool = False
 
 
-def with_ages(ended: Iterable[Session], clock: Clock) -> list[tuple[float, Session]]:
+def with_ages(ended: Iterable[Session], clock: HostClock) -> list[tuple[float, Session]]:
     """Ended sessions, each with how many seconds ago it ended.
 
     Boot time decides on the boot on which it did, after that the wall clock.

@@ -16,7 +16,6 @@ from controlplane.background.upkeep import Upkeep
 from controlplane.catalog.accounts import Accounts, InitialTokens
 from controlplane.catalog.delegation import Delegation
 from controlplane.catalog.open_streams import OpenStreams
-from controlplane.domain.clock import Clock
 from controlplane.domain.start_rate import StartRate
 from controlplane.domain.steps import STEPS
 from controlplane.fleet.fleet import Fleet
@@ -55,6 +54,7 @@ from controlplane.settings.model import Config
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.stores import Stores
 from tiltyard.runtime import loop_lag
+from tiltyard.runtime.clock import Clock, SystemClock, unix_ms
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.events import get_logger
 
@@ -85,7 +85,7 @@ class ControlPlane:
         self._metrics = metrics = Metrics()
         self._listeners = Listeners(limits or Limits(), metrics.http)
         self._certificate = ServedCertificate(config)
-        self._clock = clock = clock or Clock()
+        self._clock = clock = clock or SystemClock()
         # Chance between equals is no secret.
         random, reach = Random(), failpoint(config.failpoint, STEPS)  # noqa: S311
         self._store = Store(config.database, metrics.store)
@@ -336,7 +336,7 @@ class ControlPlane:
         sealed = await self._logins.start(self._config.registries)
         await self._stores.fleet.declare(self._config, sealed)
         await self._stores.sessions.drop_unattempted()
-        await self._stores.enrolments.drop_starts_on_revoked(self._clock.now_ms())
+        await self._stores.enrolments.drop_starts_on_revoked(unix_ms(self._clock))
         await self._issuer.open(enrolled=await self._stores.enrolments.enrolled())
         await self._stores.authorities.note_first(self._issuer.first.fingerprint)
         await self._ticket_key.open()

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from controlplane.applications.applications import Applications
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import BadRequestError, NotFoundError, Violation
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
@@ -14,6 +13,7 @@ from controlplane.registries.client import TAG
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.tags import Tag
+from tiltyard.runtime.clock import Clock
 
 _T = TypeVar("_T")
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 from controlplane.applications.applications import Applications
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import (
     HostsNotReportedError,
     ImageRefusedError,
@@ -19,6 +18,7 @@ from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.fleet import FleetStore, Registry
 from controlplane.storage.tables.tags import Tag, TagStore
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 
 
@@ -66,7 +66,7 @@ class Tags:
             application, registry = await self._source(caller, application_name)
             found = await self._resolve(registry, application.repository, tag)
             await self._reach("tag.resolved")
-            now_ms = self._clock.now_ms()
+            now_ms = unix_ms(self._clock)
             key = (application.account, application.name)
             if await self._store.enable(
                 key, found, caller.actor, now_ms, then=lambda _: self._changed()

@@ -4,10 +4,10 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from controlplane.domain.clock import Clock
 from controlplane.fleet.pools.planner import StandbyPools
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.warm_pools import WarmPool, WarmPoolStore
+from tiltyard.runtime.clock import Clock, unix_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class WarmPools:
             ConflictError: The account has too many pools.
             QuotaExceededError: The pool does not fit in the quota of cores or memory.
         """
-        await self._store.set(pool, caller.actor, self._clock.now_ms(), then=self._changed)
+        await self._store.set(pool, caller.actor, unix_ms(self._clock), then=self._changed)
 
     async def all_of(self, caller: Caller) -> AsyncGenerator[list[ShownPool], None]:
         """Read all pools of the caller's account, a few at a time."""
@@ -53,7 +53,7 @@ class WarmPools:
         Raises:
             NotFoundError: There is none.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = unix_ms(self._clock)
         place = (caller.account, application, location)
         await self._store.remove(place, caller.actor, now_ms, then=self._changed)
 

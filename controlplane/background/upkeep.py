@@ -2,18 +2,17 @@
 accounts whose removal broke off. Once an hour.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
 from controlplane.storage.tables.account_admin import AccountAdminStore
 from controlplane.storage.tables.audit import AuditStore
 from controlplane.storage.tables.sessions import SessionStore
 from controlplane.storage.tables.tokens import TokenStore
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -56,11 +55,11 @@ class Upkeep:
         """Forget now and once an hour, until cancelled."""
         while True:
             await self.forget()
-            await asyncio.sleep(INTERVAL)
+            await self._clock.sleep(INTERVAL)
 
     async def forget(self) -> None:
         """Forget what is old now."""
-        now_ms = self._clock.now_ms()
+        now_ms = unix_ms(self._clock)
         for what, forget in self._deeds.items():
             try:
                 await forget(now_ms - self._kept[what] // timedelta(milliseconds=1))

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from controlplane.catalog.open_streams import OpenStreams
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import CannotDelegateError
 from controlplane.domain.tokens import NewToken, Scope, grants, mint
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.tokens import Token, TokenRequest, TokenStore
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 
 
@@ -49,7 +49,7 @@ class Delegation:
         lacking = sorted(scope for scope in wanted.scopes if not grants(caller.scopes, scope))
         if lacking:
             raise CannotDelegateError(", ".join(lacking))
-        token, now_ms = mint(), self._clock.now_ms()
+        token, now_ms = mint(), unix_ms(self._clock)
         await self._store.make(caller.actor, token, _request(wanted, now_ms), now_ms)
         await self._reach("token.made")
         return token
@@ -64,14 +64,14 @@ class Delegation:
             ConflictError: A good token of the account has the name, or it has too many.
             UnauthorizedError: The caller's token was revoked meanwhile.
         """
-        token, now_ms = mint(), self._clock.now_ms()
+        token, now_ms = mint(), unix_ms(self._clock)
         request = _request(wanted, now_ms)
         await self._store.make_for(account, caller.actor, token, request, now_ms)
         return token
 
     async def all(self, account: str | None, *, ended_too: bool) -> list[Token]:
         """Read the tokens of an account, of operators ("") or of all (None), for an operator."""
-        return await self._store.all(account, self._clock.now_ms(), ended_too=ended_too)
+        return await self._store.all(account, unix_ms(self._clock), ended_too=ended_too)
 
     async def revoke(self, caller: Caller, token_id: str) -> list[str]:
         """End a token of any account, and all that were made from it, for an operator.
@@ -83,7 +83,7 @@ class Delegation:
             NotFoundError: There is no such token.
         """
         ended = await self._store.revoke(
-            token_id, caller.actor, self._clock.now_ms(), then=self._streams.end_of
+            token_id, caller.actor, unix_ms(self._clock), then=self._streams.end_of
         )
         await self._reach("token.revoked")
         return ended

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import UnauthorizedError
 from controlplane.storage.tables.accounts import AccountStore, Caller
+from tiltyard.runtime.clock import Clock, unix_ms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,10 +69,10 @@ class OpenStreams:
 
     async def _check(self, caller: Caller) -> None:
         """Ask once more: an end that came before the stream was known here has passed it by."""
-        if not await self._store.is_good(caller.token_id, self._clock.now_ms()):
+        if not await self._store.is_good(caller.token_id, unix_ms(self._clock)):
             raise UnauthorizedError
 
     def _seconds_left(self, caller: Caller) -> float | None:
         if caller.expire_ms is None:
             return None
-        return max(0.0, (caller.expire_ms - self._clock.now_ms()) / 1000)
+        return max(0.0, (caller.expire_ms - unix_ms(self._clock)) / 1000)

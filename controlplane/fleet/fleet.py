@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import Drain, HostSession, NetworkMode
 from controlplane.domain.explanation import Explanation, explain
 from controlplane.domain.placement import (
@@ -30,6 +29,7 @@ from controlplane.storage.tables.claims import ClaimStore
 from controlplane.storage.tables.fleet import AgentRow, FleetStore
 from controlplane.storage.tables.hosts import HostStore
 from controlplane.storage.tables.reports import ReportStore
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.context import task_context
 

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from controlplane.domain.clock import Clock
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.icmp import CannotPingError, ping
 from controlplane.metrics.agents import FleetMetrics
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -42,7 +42,6 @@ class Pinger:
         clock: Clock,
         random: Random | None = None,
         ping: Callable[[str, float], Awaitable[float | None]] = ping,
-        look: float = LOOK,
         metrics: FleetMetrics | None = None,
     ) -> None:
         """Ask every `interval` seconds, never when it is 0, by `ping`, as `icmp.ping` does."""
@@ -51,7 +50,6 @@ class Pinger:
         self._clock = clock
         self._random = random or Random()  # noqa: S311  # spreads waits, no secret
         self._ping = ping
-        self._look = look
         self._metrics = metrics or FleetMetrics()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._told = ""
@@ -67,7 +65,7 @@ class Pinger:
                     if self._is_due(link, now):
                         link.latency.due = float("inf")
                         group.create_task(self._measure(link), name=f"ping {link.row.name}")
-                await asyncio.sleep(self._look)
+                await self._clock.sleep(LOOK)
 
     def _is_due(self, link: HostLink, now: float) -> bool:
         latency = link.latency

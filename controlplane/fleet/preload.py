@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import RegistryLogin
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.images import HostPreload, Means
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.host.pulls import Pull
 from controlplane.storage.tables.tags import TagStore
+from tiltyard.runtime.clock import Clock
 
 
 class Preloader:

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import NoCapacityCause, NoCapacityError
 from controlplane.domain.fair_queue import FairLine
 from controlplane.domain.placement import Wanted
@@ -19,6 +18,7 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.room_forecast import RoomForecast
 from controlplane.http.turns import leave_turn
+from tiltyard.runtime.clock import Clock
 
 RECHECK = 0.5
 """Seconds between two looks whether there still are hosts with room for those who wait."""

@@ -7,17 +7,17 @@ authority than the current one are moved to it as soon as they are heard.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from controlplane.agent_rpc.dialling import Dialler
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.certificates import HostCertificates
 from controlplane.fleet.host.link import HostLink
 from controlplane.metrics.agents import FleetMetrics
 from controlplane.pki.issuer import Issuer
+from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -135,9 +135,7 @@ class Renewal:
         link.client.redial(self._dialler.credentials(row))
 
     async def _wait(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
+        await comes_first(self._woken.wait(), self._clock.sleep(seconds), "renewal-look")
         self._woken.clear()
 
     async def _renew_own(self) -> bool:
@@ -152,14 +150,14 @@ class Renewal:
         return renewal.happened
 
     def _warn_of_end(self) -> None:
-        if self._issuer.authority.is_ending(self._clock.now_ms()):
+        if self._issuer.authority.is_ending(unix_ms(self._clock)):
             log.warning("the authority ends within a year: `authority rotate` replaces it")
 
     def _is_due(self, link: HostLink) -> bool:
         row = link.row
         authority = self._issuer.authorities.of(row.authority)
         return row.certificate_expire_ms is not None and authority.is_due(
-            row.certificate_expire_ms, self._clock.now_ms()
+            row.certificate_expire_ms, unix_ms(self._clock)
         )
 
     async def _renew(self, link: HostLink) -> None:
@@ -168,7 +166,7 @@ class Renewal:
                 await self._certificates.renew(link)
         except _FAILURES as error:
             name, expire_ms = link.row.name, link.row.certificate_expire_ms or 0
-            if expire_ms <= self._clock.now_ms():
+            if expire_ms <= unix_ms(self._clock):
                 log.error(  # noqa: TRY400 - the text says it all
                     "its certificate has expired: enrol it again", agent=name
                 )

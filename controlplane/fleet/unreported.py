@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import HostsNotReportedError
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.room_forecast import RETRY_AFTER
 from controlplane.http.turns import leave_turn
+from tiltyard.runtime.clock import Clock
 
 Place = tuple[str, str]
 """A region and a node pool."""

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Collection
 
 from controlplane.catalog.open_streams import OpenStreams
-from controlplane.domain.clock import Clock
 from controlplane.domain.quotas import Quota
 from controlplane.domain.tokens import NewToken, mint
 from controlplane.storage.tables.account_admin import Account, AccountAdminStore
 from controlplane.storage.tables.accounts import Caller
+from tiltyard.runtime.clock import Clock, unix_ms
 
 
 class AccountAdmin:
@@ -37,7 +37,7 @@ class AccountAdmin:
         Raises:
             ConflictError: There is an account of that name.
         """
-        token, now_ms = mint(), self._clock.now_ms()
+        token, now_ms = mint(), unix_ms(self._clock)
         await self._store.create(name, quota, token, caller.actor, now_ms)
         return token
 
@@ -47,7 +47,7 @@ class AccountAdmin:
         Raises:
             NotFoundError: There is no such account.
         """
-        await self._store.replace_quota(name, quota, caller.actor, self._clock.now_ms())
+        await self._store.replace_quota(name, quota, caller.actor, unix_ms(self._clock))
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove an account with all that is its own; its tokens end at once.
@@ -56,7 +56,7 @@ class AccountAdmin:
             NotFoundError: There is no such account.
             ConflictError: A session of it lives.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = unix_ms(self._clock)
         await self._store.remove(name, caller.actor, now_ms, self._end_streams)
 
     def _end_streams(self, token_ids: Collection[str]) -> None:

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import Drain, Host
 from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.domain.start_failures import StartFailure
@@ -19,6 +18,7 @@ from controlplane.storage.tables.enrolment import EnrolmentStore, RevokedAgent
 from controlplane.storage.tables.fleet import AgentRow
 from controlplane.storage.tables.fleet_admin import FleetAdminStore
 from controlplane.storage.tables.hosts import DrainOrder, HostStore
+from tiltyard.runtime.clock import Clock, unix_ms
 
 TOLD_WAIT = 2.0
 """Seconds for which an order to drain waits until its host has it; it is told all the same."""
@@ -129,7 +129,7 @@ class Agents:
             NotFoundError: There is no agent of that name.
             ConflictError: It was revoked.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = unix_ms(self._clock)
         deadline_ms = None if seconds is None else now_ms + seconds * 1000
         return await self._order(caller, name, draining=True, deadline_ms=deadline_ms)
 
@@ -144,7 +144,7 @@ class Agents:
         known_revision = 0 if link is None else link.drain.revision
         order = DrainOrder(name, draining, deadline_ms, known_revision)
         then = partial(self._fleet.order_drain, name)
-        await self._hosts.order_drain(order, caller.actor, self._clock.now_ms(), then)
+        await self._hosts.order_drain(order, caller.actor, unix_ms(self._clock), then)
         await self._fleet.drain_told(name, TOLD_WAIT)
         return await self.get(name)
 
@@ -163,14 +163,14 @@ class Agents:
             pool.standbys for pool in self._standbys.kept_on(name)
         ):
             raise ConflictError(f"the agent {name!r} keeps standbys: drain its host first")
-        now_ms = self._clock.now_ms()
+        now_ms = unix_ms(self._clock)
         await self._store.remove_agent(name, caller.actor, now_ms, then=self._fleet.remove)
 
     def _shown(self, link: HostLink) -> ShownAgent:
         silent = self._fleet.silent_seconds(link)
         heard_ms = link.row.heard_ms
         if link.heard_at is not None:
-            heard_ms = self._clock.now_ms() - int(silent * 1000)
+            heard_ms = unix_ms(self._clock) - int(silent * 1000)
         return ShownAgent(
             row=link.row,
             declared=link.row.name in self._declared,

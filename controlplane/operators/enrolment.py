@@ -7,7 +7,6 @@ it may tell the rest.
 import uuid
 from dataclasses import dataclass
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import (
     ConflictError,
     InvalidRequestError,
@@ -30,6 +29,7 @@ from controlplane.storage.tables.enrolment import (
     Place,
 )
 from controlplane.storage.tables.fleet import AgentRow
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -94,7 +94,7 @@ class Enrolment:
         Raises:
             NotFoundError: There is no such region or node pool.
         """
-        token, now_ms = mint(), self._clock.now_ms()
+        token, now_ms = mint(), unix_ms(self._clock)
         expire_ms = now_ms + TOKEN_LIFE_MS
         await self._store.make_token(token, place, caller.actor, now_ms, expire_ms)
         text = f"{token.text}.{self._issuer.authority.fingerprint}"
@@ -137,7 +137,7 @@ class Enrolment:
             expire_ms=issued.expire_ms,
             authority=issued.authority,
         )
-        now_ms = self._clock.now_ms()
+        now_ms = unix_ms(self._clock)
         try:
             row = await self._store.enrol(presented, newcomer, address, now_ms, self._follow)
         except (UnauthorizedError, InvalidRequestError, ConflictError) as error:
@@ -153,7 +153,7 @@ class Enrolment:
             NotFoundError: There is none of that name.
             ConflictError: It has no certificate.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = unix_ms(self._clock)
         await self._store.revoke(name, caller.actor, now_ms, then=self._fleet.remove)
 
     def _signed(self, wanted: EnrolmentRequest, agent_id: str, address: str) -> Issued:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import ConflictError, InvalidRequestError, Violation
 from controlplane.domain.names import NAME_RULE, is_name
 from controlplane.domain.placement import NodePoolRules
@@ -22,6 +21,7 @@ from controlplane.storage.tables.fleet_admin import (
     NodePool,
     Region,
 )
+from tiltyard.runtime.clock import Clock, unix_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class FleetAdmin:
             InvalidRequestError: Nothing may be called so.
         """
         _check_name("region", name)
-        await self._store.create_region(name, caller.actor, self._clock.now_ms())
+        await self._store.create_region(name, caller.actor, unix_ms(self._clock))
 
     async def remove_region(self, caller: Caller, name: str) -> None:
         """Remove a region.
@@ -82,7 +82,7 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an agent or application uses it.
         """
         check_undeclared("region", name, self.declared.regions)
-        now_ms = self._clock.now_ms()
+        now_ms = unix_ms(self._clock)
         await self._store.remove_region(name, caller.actor, now_ms)
 
     async def node_pools(self) -> list[NodePool]:
@@ -99,7 +99,7 @@ class FleetAdmin:
         """
         _check_name("nodePool", name)
         then = partial(self._fleet.node_pools.set, name)
-        await self._store.set_node_pool(name, rules, caller.actor, self._clock.now_ms(), then)
+        await self._store.set_node_pool(name, rules, caller.actor, unix_ms(self._clock), then)
 
     async def remove_node_pool(self, caller: Caller, name: str) -> None:
         """Remove a node pool.
@@ -109,7 +109,7 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an agent or application uses it.
         """
         check_undeclared("node pool", name, self.declared.node_pools)
-        now_ms = self._clock.now_ms()
+        now_ms = unix_ms(self._clock)
         await self._store.remove_node_pool(
             name, caller.actor, now_ms, then=self._fleet.node_pools.drop
         )
@@ -134,7 +134,7 @@ class FleetAdmin:
         _check_name("registry", wanted.name)
         check_undeclared("registry", wanted.name, self.declared.registries)
         ready = await self._logins.ready(wanted, password)
-        await self._store.set_registry(ready, caller.actor, self._clock.now_ms())
+        await self._store.set_registry(ready, caller.actor, unix_ms(self._clock))
 
     async def remove_registry(self, caller: Caller, name: str) -> None:
         """Remove a registry.
@@ -144,7 +144,7 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an application uses it.
         """
         check_undeclared("registry", name, self.declared.registries)
-        await self._store.remove_registry(name, caller.actor, self._clock.now_ms())
+        await self._store.remove_registry(name, caller.actor, unix_ms(self._clock))
 
 
 def check_undeclared(kind: str, name: str, declared: frozenset[str]) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 
 from controlplane.agent_rpc.dialling import Dialler
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import ConflictError
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
@@ -20,6 +19,7 @@ from controlplane.pki.authority import Authority
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.authority import AuthorityStore
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 
@@ -114,7 +114,7 @@ class Rotation:
         async with self._turn:
             authorities = self._issuer.authorities
             if authorities.former is None or compromised:
-                made = authorities.rotated(self._clock.now_ms())
+                made = authorities.rotated(unix_ms(self._clock))
                 await self._begin(made.finished() if compromised else made, caller)
 
     async def _give_up_former(self, caller: Caller, *, force: bool) -> None:
@@ -131,7 +131,7 @@ class Rotation:
                 await self._finish(authorities.finished(), caller, left)
 
     async def _begin(self, made: Authorities, caller: Caller) -> None:
-        compromised, now_ms = made.former is None, self._clock.now_ms()
+        compromised, now_ms = made.former is None, unix_ms(self._clock)
         fingerprint = made.current.fingerprint
         await self._store.rotated(fingerprint, caller.actor, now_ms, compromised=compromised)
         await self._issuer.trust(made)
@@ -145,7 +145,7 @@ class Rotation:
 
     async def _finish(self, kept: Authorities, caller: Caller, left: list[HostLink]) -> None:
         names = [link.row.name for link in left]
-        fingerprint, now_ms = kept.current.fingerprint, self._clock.now_ms()
+        fingerprint, now_ms = kept.current.fingerprint, unix_ms(self._clock)
         await self._store.finished(fingerprint, caller.actor, now_ms, names)
         await self._issuer.trust(kept)
         self._renewal.redial()
@@ -167,7 +167,7 @@ class Rotation:
         trusted = {authority.fingerprint for authority in self._issuer.authorities}
         if link.row.authority not in trusted:
             return ENROL_AGAIN
-        if (link.row.certificate_expire_ms or 0) <= self._clock.now_ms():
+        if (link.row.certificate_expire_ms or 0) <= unix_ms(self._clock):
             return EXPIRED
         if self._fleet.silent_seconds(link) > self._fleet.unreachable_after:
             return SILENT

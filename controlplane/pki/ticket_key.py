@@ -5,11 +5,11 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import HostSession, Identity
 from controlplane.domain.errors import StoreError
 from controlplane.pki.tickets import KEY_BYTES, is_valid, make_ticket
 from controlplane.state_dir.private_files import read_or_create
+from tiltyard.runtime.clock import Clock, unix_ms
 
 
 class TicketKey:
@@ -32,7 +32,7 @@ class TicketKey:
 
     def ticket(self, agent: str, internal_id: str, identity: Identity) -> bytes:
         """Make the ticket of a session on the host of an agent."""
-        return make_ticket(self._key, agent, internal_id, identity, self._clock.now_ms())
+        return make_ticket(self._key, agent, internal_id, identity, unix_ms(self._clock))
 
     def is_ours(self, agent: str, session: HostSession) -> bool:
         """Tell whether an agent was told to start the session that it reports."""

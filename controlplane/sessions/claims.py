@@ -7,7 +7,6 @@ not answer goes to the ledger and is stopped. When no standby is left the start 
 
 from collections.abc import Callable
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import Claim, HostSession, Identity
 from controlplane.domain.errors import (
     AgentReason,
@@ -26,6 +25,7 @@ from controlplane.storage.tables.claims import Begun, ClaimStore, Guise
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.sessions import Attempt
 from controlplane.storage.tables.warm_pools import WarmPool
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 
@@ -178,7 +178,7 @@ class Claims:
         start.attempt = attempt
         first_of = None if start.attempted else start.actor
         begun = await self._store.begin(
-            start.key, attempt, claim, self._clock.now_ms(), first_of=first_of
+            start.key, attempt, claim, unix_ms(self._clock), first_of=first_of
         )
         if begun is Begun.YES:
             start.attempted = True
@@ -190,7 +190,7 @@ class Claims:
     async def _end(self, start: PendingStart, attempt: Attempt, before: Guise) -> None:
         """Take a failed claim off the row, which has its own id again."""
         key, abandon = start.key, not start.refused
-        await self._store.end(key, attempt, before, self._clock.now_ms(), abandon=abandon)
+        await self._store.end(key, attempt, before, unix_ms(self._clock), abandon=abandon)
         start.attempt = None
         if key[1] != before.id:
             start.be_called(before.id)

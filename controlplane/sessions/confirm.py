@@ -1,6 +1,5 @@
 """What hosts answer to starts and claims: noted of the host, and written to the database."""
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import Answer, HostSession
 from controlplane.domain.errors import (
     AgentReason,
@@ -16,6 +15,7 @@ from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.pending_start import PendingStart
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.settling import Verdict
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -49,7 +49,7 @@ async def take_answer(
     internal_id, agent = answer.session.internal_id, link.row.name
     session = link.answered(internal_id, answer)
     fleet.tell_change(link)  # its slot is free, and theirs who wait for one
-    verdict = await reports.confirm(agent, session, clock.now_ms())
+    verdict = await reports.confirm(agent, session, unix_ms(clock))
     start.attempt = None
     start.is_stopped |= verdict is Verdict.STOP_REQUESTED
     if verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:
@@ -92,7 +92,7 @@ def take_refusal(
         raise InvalidRequestError((Violation("body", error.text),)) from error
     if error.agent_reason in HOST_FAULTS:
         row, now = link.row, fleet.now()
-        failure = link.failures.note(start.wanted.owner, error, now, clock.now_ms())
+        failure = link.failures.note(start.wanted.owner, error, now, unix_ms(clock))
         metrics.failed(row.region, row.node_pool, error.agent_reason.value)
         log.warning(
             "start failed, the host is avoided",

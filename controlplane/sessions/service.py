@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import State
 from controlplane.domain.errors import (
     AgentReason,
@@ -29,6 +28,7 @@ from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.players import PlayerStore
 from controlplane.storage.tables.session_list import SessionFilter, SessionListStore
 from controlplane.storage.tables.sessions import Session, SessionStore
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 
@@ -180,7 +180,7 @@ class Sessions:
         return None if session is None or session.state.ended else session
 
     async def _mark(self, caller: Caller, name: str) -> Session | None:
-        now_ms = self._clock.now_ms()
+        now_ms = unix_ms(self._clock)
         return await self._store.request_stop(caller.account, name, caller.actor, now_ms)
 
     async def _until(self, reached: asyncio.Event, deadline: float) -> None:

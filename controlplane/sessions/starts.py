@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from controlplane.applications.applications import Applications
 from controlplane.applications.tags import Tags
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import HostSession, SessionSpec
 from controlplane.domain.errors import (
     AgentRefusedError,
@@ -37,6 +36,7 @@ from controlplane.sessions.start_request import StartRequest, pinned_ports, sess
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.sessions import Attempt, SessionStore
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 
@@ -189,7 +189,7 @@ class Starts:
         if start.stop_wanted:
             raise StoppedDuringStartError
         with start.timing.phase(Phase.RESERVE):
-            await self._sessions.reserve_session(start.row(self._clock.now_ms()))
+            await self._sessions.reserve_session(start.row(unix_ms(self._clock)))
         self.under_way.note_row(start)
         try:
             await self._reach("start.reserved")
@@ -225,7 +225,7 @@ class Starts:
     async def _free(self, start: PendingStart, why: str) -> None:
         """Free the id and the quota, however long the database is out of order."""
         while True:
-            now_ms = self._clock.now_ms()
+            now_ms = unix_ms(self._clock)
             try:
                 await self._sessions.free(
                     *start.key, why, now_ms, attempt=start.attempt, attempted=start.attempted
@@ -238,7 +238,7 @@ class Starts:
                     id=start.key[1],
                     error=str(error),
                 )
-                await asyncio.sleep(FREE_RETRY)
+                await self._clock.sleep(FREE_RETRY)
         if start.attempt is not None:
             self._fleet.stop_session(start.attempt.agent, start.attempt.internal_id)
         self.under_way.settle(start)
@@ -294,7 +294,7 @@ class Starts:
     async def _attempt(self, start: PendingStart, link: HostLink, internal_id: str) -> HostSession:
         address = link.host.public_address if link.host is not None else ""
         start.attempt, start.refused = Attempt(internal_id, link.row.name, address), True
-        now_ms, first_of = self._clock.now_ms(), None if start.attempted else start.actor
+        now_ms, first_of = unix_ms(self._clock), None if start.attempted else start.actor
         with start.timing.phase(Phase.COMMIT):
             await self._sessions.begin_attempt(
                 *start.key, start.attempt, now_ms, first_of=first_of
@@ -325,7 +325,7 @@ class Starts:
         attempt = start.attempt
         try:
             if attempt is not None:
-                now_ms = self._clock.now_ms()
+                now_ms = unix_ms(self._clock)
                 await self._sessions.end_attempt(
                     *start.key, attempt, now_ms, abandon=not start.refused
                 )

@@ -8,7 +8,6 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import HostSession, State
 from controlplane.domain.errors import (
     ConflictError,
@@ -25,6 +24,7 @@ from controlplane.sessions.start_request import StartRequest
 from controlplane.sessions.starts import Starts
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.sessions import Session, SessionStore
+from tiltyard.runtime.clock import Clock
 
 MOST_AT_ONCE = 2000
 """Waits under way; as many as a full host and another could have."""

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 from agent.domain.session import EndReason
+from agent.kernel.clock import SystemHostClock
 from agent.state.drain import DrainOrder
 from tests.agent.samples import a_spec, an_id
 from tests.agent.served import served
 from tests.fakes import FakeClock, FakeEngine
-from tiltyard.runtime.clock import SystemClock
 
 STARTS = 4
 
@@ -39,7 +39,7 @@ def say(*words: object) -> None:
 
 async def serve(folder: Path) -> None:
     """Have the agent do a little of all that it must not forget."""
-    clock = SystemClock()
+    clock = SystemHostClock()
     engine = FakeEngine(FakeClock(clock.time()))
     async with served(folder, engine, clock) as host:
         for number in range(1, STARTS + 1):

@@ -10,15 +10,15 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.domain.session import Protocol
+from agent.kernel.clock import SystemHostClock
 from agent.metrics_endpoint.collector import HostState, Parts
 from agent.metrics_endpoint.listener import CONNECTION_SECONDS, MetricsListener
 from agent.sessions.host import HostReport
 from tests.agent.hosts import Agent
 from tests.harness import free_port
-from tiltyard.runtime.clock import SystemClock
 
 PREFIX = "tiltyard_agent_"
-CLOCK = SystemClock()
+CLOCK = SystemHostClock()
 
 
 class Scrape:

@@ -10,12 +10,12 @@ from click.testing import CliRunner, Result
 
 from agent.app.daemon import Daemon
 from agent.cli.main import main
+from agent.domain.clock import HostClock
 from agent.network.tls_certificate import CertificateFiles
 from agent.settings.model import AgentConfig
 from tests.agent.hosts import let_go, nobody_else
 from tests.agent.samples import IMAGE
 from tests.fakes import FakeEngine
-from tiltyard.runtime.clock import Clock
 
 
 class Served:
@@ -45,7 +45,7 @@ class Served:
 async def served(
     folder: Path,
     engine: FakeEngine,
-    clock: Clock,
+    clock: HostClock,
     certificate: CertificateFiles | None = None,
     *,
     metrics_listen: str = "",

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from agent.domain.session import State
+from agent.kernel.clock import SystemHostClock
 from tests.agent.samples import a_spec, an_id
 from tests.agent.served import Served, served
 from tests.fakes import FakeClock, FakeEngine
-from tiltyard.runtime.clock import SystemClock
 
-CLOCK = SystemClock()
+CLOCK = SystemHostClock()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 
 from agent.app.daemon import Daemon, _bounded
 from agent.images.images import Images
+from agent.kernel.clock import SystemHostClock
 from agent.settings.model import AgentConfig
 from agent.state.record import Records
 from tests.agent.hosts import let_go, nobody_else
@@ -20,11 +21,10 @@ from tests.agent.samples import IMAGE, an_id
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
-from tiltyard.runtime.clock import SystemClock
 from tiltyard.runtime.first_completed import comes_first
 
 DEADLINE = 20.0
-CLOCK = SystemClock()
+CLOCK = SystemHostClock()
 
 
 def _config(folder: Path, state: str = "state") -> AgentConfig:

@@ -270,7 +270,7 @@ def test_the_kernel_says_whether_somebody_synchronises_the_clock(
         return 5  # TIME_ERROR, which is no failure
 
     libc = SimpleNamespace(adjtimex=adjtimex)
-    monkeypatch.setattr("tiltyard.runtime.clock.ctypes.CDLL", lambda *_, **__: libc)
+    monkeypatch.setattr("agent.kernel.clock.ctypes.CDLL", lambda *_, **__: libc)
     assert kernel_facts().clock_synchronised is synchronised
 
 

@@ -7,13 +7,13 @@ import grpc
 
 from agent.changes.feed import PILE_LARGEST, Feed
 from agent.domain.session import Session
+from agent.kernel.clock import SystemHostClock
 from tests.agent.samples import a_session
 from tests.agent.served import served
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
-from tiltyard.runtime.clock import SystemClock
 
-CLOCK = SystemClock()
+CLOCK = SystemHostClock()
 
 
 def _changed(feed: Feed) -> Session:

@@ -13,14 +13,14 @@ from tests.agent.hosts import Agent
 from tests.agent.scraped import host_report
 from tests.fakes import FakeClock
 from tiltyard.agent.v1 import agent_pb2 as pb
-from tiltyard.runtime.clock import REST
+from tiltyard.runtime.clock import DUTY_CYCLE
 
 NOBODY: Any = SimpleNamespace(invocation_metadata=lambda: ())
 
 
 @pytest.mark.parametrize(
     ("took", "rest"),
-    [(0.02, 0.02 * REST), (10.0, HEARTBEAT_SECONDS / 2)],
+    [(0.02, 0.02 * DUTY_CYCLE), (10.0, HEARTBEAT_SECONDS / 2)],
     ids=["long", "stood-still"],
 )
 async def test_news_that_take_long_leave_the_loop_to_others_but_no_watcher_in_silence(

@@ -17,6 +17,7 @@ import grpc
 import pytest
 
 from agent.app.daemon import Daemon
+from agent.kernel.clock import SystemHostClock
 from agent.rpc.identity import FILE, Identity
 from agent.rpc.transport import MAX_CONNECTIONS, NETWORK_OPTIONS, Certificates
 from agent.settings.model import AgentConfig
@@ -26,13 +27,12 @@ from tests.fakes import FakeEngine
 from tests.harness import free_port
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
-from tiltyard.runtime.clock import SystemClock
 
 HOST = "one.agent.tiltyard.internal"
 URI = "tiltyard://agent/one"
 DEADLINE = 20.0
 TOO_MANY = MAX_CONNECTIONS + 8
-CLOCK = SystemClock()
+CLOCK = SystemHostClock()
 
 OURS = Signer.new("ours")
 CALLER = OURS.sign(CALLS, [CONTROL_PLANE])

@@ -33,7 +33,7 @@ from tests.agent.pools import (
 from tests.agent.samples import IMAGE, a_spec, an_id
 from tests.fake_clock import settle
 from tests.fakes import FakeClock, FakeEngine
-from tiltyard.runtime.clock import REST
+from tiltyard.runtime.clock import DUTY_CYCLE
 
 NOBODY = a_pool(0, revision=99)
 """The order that ends a pool."""
@@ -403,7 +403,7 @@ async def test_a_standby_that_cannot_be_removed_is_removed_later(
 
 
 @pytest.mark.parametrize(
-    ("took", "rest"), [(1.0, REST), (30.0, PASS_SECONDS)], ids=["long", "stood-still"]
+    ("took", "rest"), [(1.0, DUTY_CYCLE), (30.0, PASS_SECONDS)], ids=["long", "stood-still"]
 )
 async def test_looks_that_take_long_leave_the_loop_to_others(
     agent: Agent, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, took: float, rest: float

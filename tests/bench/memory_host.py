@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 from agent.app.daemon import Daemon
+from agent.kernel.clock import SystemHostClock
 from agent.settings.model import load_config
 from tests.agent.hosts import nobody_else
 from tests.fakes import EveryImage, FakeClock, FakeEngine
 from tests.harness import AgentProcess, to_toml
 from tests.real_engine import accepts
-from tiltyard.runtime.clock import SystemClock
 
 IMAGE = f"registry.example.net/arena@sha256:{'0' * 64}"
 _KILLED = "killed"
@@ -52,7 +52,7 @@ class _Engine(FakeEngine):
 
 def main(config: str) -> None:
     """Serve until SIGTERM."""
-    clock = SystemClock()
+    clock = SystemHostClock()
     engine = _Engine(FakeClock(clock.time()))
     engine.add_image(IMAGE)
     engine.registry = EveryImage()

@@ -12,7 +12,6 @@ from pathlib import Path
 from random import Random
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import (
     Host,
     HostReported,
@@ -30,6 +29,7 @@ from controlplane.storage.tables.fleet import AgentRow, FleetStore
 from controlplane.storage.tables.hosts import HostStore
 from controlplane.storage.tables.reports import ReportStore
 from tests.bench.report import Result
+from tiltyard.runtime.clock import SystemClock
 
 IN_A_REGION = 10
 HOSTS, ROUNDS, CHOICES = 10_000, 30, 1000
@@ -88,7 +88,7 @@ def _a_fleet(client: AgentClient, hosts: int, in_a_region: int) -> Fleet:
         placement_silence=60.0,
         unreachable_after=60.0,
         lost_after=3600.0,
-        clock=Clock(),
+        clock=SystemClock(),
         random=Random(1),
     )
     for number in range(hosts):

@@ -19,11 +19,11 @@ from typing import Any
 import grpc
 
 from agent.rpc.service import HEARTBEAT_SECONDS
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import Identity
 from controlplane.pki.ticket_key import TicketKey
 from tests.harness import AgentSpec, Process
 from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.runtime.clock import SystemClock
 
 ACCOUNT = "default"
 IMAGE = f"registry.example.net/arena@sha256:{'0' * 64}"
@@ -199,7 +199,7 @@ def _session(agent: int, number: int, key: TicketKey) -> pb.Session:
 
 
 async def _serve(folder: Path, key_path: Path, numbers: range, sessions: int) -> None:
-    key = TicketKey(key_path, Clock())
+    key = TicketKey(key_path, SystemClock())
     await key.open()
     addresses = {number: f"unix:{folder}/{_name(number)}.sock" for number in numbers}
     servers = [

@@ -11,19 +11,19 @@ from typing import Any
 import grpc
 
 from agent.app.daemon import Daemon
+from agent.kernel.clock import SystemHostClock
 from agent.settings.model import AgentConfig
 from tests.agent.hosts import nobody_else
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
-from tiltyard.runtime.clock import SystemClock
 
 DEADLINE = 20.0
 
 
 @asynccontextmanager
 async def a_daemon(
-    folder: Path, engine: FakeEngine, clock: SystemClock
+    folder: Path, engine: FakeEngine, clock: SystemHostClock
 ) -> AsyncIterator[tuple[Daemon, Any]]:
     """Run a daemon that has reconciled, and give it with a client of its socket."""
     config = AgentConfig(

@@ -12,6 +12,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from agent.domain.engine import container_name
+from agent.kernel.clock import SystemHostClock
 from tests.agent.samples import IMAGE, an_id
 from tests.contract.daemons import DEADLINE, a_daemon
 from tests.contract.test_agent_service import POOL, pool_request, refused, start_request
@@ -19,7 +20,6 @@ from tests.controlplane.fake_agent import FakeAgent
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
-from tiltyard.runtime.clock import SystemClock
 
 _ENDED = {pb.STATE_EXITED, pb.STATE_DEAD}
 
@@ -84,13 +84,13 @@ class Side:
 
 
 @pytest.fixture
-def clock() -> SystemClock:
-    return SystemClock()  # reads a file, as no fixture on the event loop may
+def clock() -> SystemHostClock:
+    return SystemHostClock()  # reads a file, as no fixture on the event loop may
 
 
 @pytest.fixture(params=["fake", "daemon"])
 async def agent(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: SystemClock
+    request: pytest.FixtureRequest, tmp_path: Path, clock: SystemHostClock
 ) -> AsyncIterator[Side]:
     made = _fake(tmp_path) if request.param == "fake" else _daemon(tmp_path, clock)
     async with made as side:
@@ -115,7 +115,7 @@ async def _fake(folder: Path) -> AsyncIterator[Side]:
 
 
 @asynccontextmanager
-async def _daemon(folder: Path, clock: SystemClock) -> AsyncIterator[Side]:
+async def _daemon(folder: Path, clock: SystemHostClock) -> AsyncIterator[Side]:
     engine = FakeEngine()
     engine.add_image(IMAGE)
 

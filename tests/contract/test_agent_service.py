@@ -13,18 +13,18 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from agent.domain.errors import AgentError, ErrorReason
+from agent.kernel.clock import SystemHostClock
 from agent.rpc.statuses import GRPC_CODES
 from tests.agent.samples import IMAGE, an_id
 from tests.contract.daemons import DEADLINE, a_daemon
 from tests.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
-from tiltyard.runtime.clock import SystemClock
 
 
 @pytest.fixture
-def clock() -> SystemClock:
-    return SystemClock()
+def clock() -> SystemHostClock:
+    return SystemHostClock()
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 async def stub(
-    tmp_path: Path, engine: FakeEngine, clock: SystemClock
+    tmp_path: Path, engine: FakeEngine, clock: SystemHostClock
 ) -> AsyncIterator[agent_pb2_grpc.AgentServiceAsyncStub]:
     async with a_daemon(tmp_path, engine, clock) as (daemon, stub):
         stub.watchers = daemon._feed._subscriptions

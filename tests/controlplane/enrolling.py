@@ -1,15 +1,13 @@
 """A control plane that enrols hosts, and what a host says to it."""
 
 import ssl
-import time
 from pathlib import Path
 from typing import Any
 
-from controlplane.app.control_plane import ControlPlane
-from controlplane.domain.clock import Clock
 from tests import certificates
 from tests.certificates import a_request
 from tests.controlplane.system import Answer, System
+from tests.fake_clock import AheadClock
 
 ENROLMENT_HOST = "enrolment.tiltyard.internal"
 BODY = {"name": "host-1", "address": "192.0.2.7:7444"}
@@ -18,16 +16,13 @@ BODY = {"name": "host-1", "address": "192.0.2.7:7444"}
 class Enrolling(System):
     """A control plane with a wall clock that tests turn, and no agent but those that enrol."""
 
+    clock: AheadClock
+
     def __init__(self, folder: Path, **settings: Any) -> None:
         more = {"enrol_listen": "127.0.0.1:0", "node_pools": ("default", "big"), **settings}
         super().__init__(folder, agents=0, **more)
+        self.clock = AheadClock()
         self._trusting: dict[bytes, ssl.SSLContext] = {}
-        self.later = 0.0
-        """Seconds by which the control plane's clock is ahead."""
-
-    def make_control_plane(self) -> ControlPlane:
-        clock = Clock(wall=lambda: time.time() + self.later)
-        return ControlPlane(self.config, clock)
 
     async def operate(self, method: str, path: str, **more: Any) -> Answer:
         return await self.call(method, f"/operator{path}", token=self.operator_token, **more)

@@ -6,16 +6,16 @@
 import json
 import shutil
 import sqlite3
+import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from controlplane.app.control_plane import ControlPlane
-from controlplane.domain.clock import Clock
 from controlplane.settings.model import Config
 from tests.controlplane.storing import DATABASE, KEYS, KNOWN
 from tests.controlplane.system import System
+from tests.fake_clock import AheadClock
 
 FORMATS = Path(__file__).with_name("formats")
 SCHEMAS = sorted(path.name for path in FORMATS.iterdir() if path.is_dir())
@@ -31,9 +31,7 @@ class Kept(System):
         super().__init__(folder, agents=0, node_pools=("default", "big"))
         self.schema = schema
         self.known = json.loads((FORMATS / schema / KNOWN).read_text("utf-8"))
-
-    def make_control_plane(self) -> ControlPlane:
-        return ControlPlane(self.config, Clock(wall=lambda: self.known["now_ms"] / 1000))
+        self.clock = AheadClock(wall_ahead=self.known["now_ms"] / 1000 - time.time())
 
     async def _start_parts(self) -> None:
         put_back(self.schema, self.folder / "state")

@@ -19,6 +19,7 @@ from typing import Any
 from tests.controlplane.enrolling import Enrolling
 from tests.controlplane.fake_agent import FakeAgent
 from tests.controlplane.system import Answer, eventually
+from tiltyard.runtime.clock import unix_ms
 
 DATABASE = "database.sql"
 KEYS = ("authority.pem", "registry.key", "ticket.key")
@@ -76,7 +77,7 @@ async def _play(system: Enrolling) -> dict[str, Any]:
     started = system.agent.started[0]
     identity = started.spec.identity
     return {
-        "now_ms": system.control_plane._clock.now_ms(),
+        "now_ms": unix_ms(system.control_plane._clock),
         "tokens": tokens,
         "ticket": {
             "agent": "a0",

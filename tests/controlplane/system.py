@@ -20,6 +20,7 @@ from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.tables.fleet import AgentRow
 from tests.controlplane.fake_agent import FakeAgent
 from tests.controlplane.fake_registry import FakeRegistry
+from tiltyard.runtime.clock import Clock, SystemClock
 
 PATIENCE = 20.0
 APPLICATION: dict[str, Any] = {
@@ -57,6 +58,7 @@ class System:
     def __init__(self, folder: Path, *, agents: int = 1, **settings: Any) -> None:
         self.folder = folder
         self.settings = settings
+        self.clock: Clock = SystemClock()
         self.agents = [FakeAgent(folder, f"a{number}") for number in range(agents)]
         self.registry = FakeRegistry()
         self.tokens: dict[str, str] = {}
@@ -123,7 +125,7 @@ class System:
 
     def make_control_plane(self) -> ControlPlane:
         """Make what `serve` serves."""
-        return ControlPlane(self.config)
+        return ControlPlane(self.config, self.clock)
 
     async def serve(self) -> None:
         """Start the control plane and wait until it is ready."""

@@ -13,6 +13,7 @@ from sqlite_utils import Database
 from controlplane.storage.engine.store import Actor, Event, record_event
 from controlplane.storage.tables.audit import PORTION, AuditFilter, AuditStore, page_query
 from tests.controlplane.system import APPLICATION, System, assert_error, eventually
+from tiltyard.runtime.clock import unix_ms
 
 ADDRESS = "203.0.113.7"
 FORWARDED = {"X-Forwarded-For": f"6.6.6.6, {ADDRESS}"}
@@ -269,7 +270,7 @@ async def test_what_is_old_is_forgotten_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with System(tmp_path, audit_retention_days=2) as system:
-        now = system.control_plane._clock.now_ms()
+        now = unix_ms(system.control_plane._clock)
         await system.rows("DELETE FROM event")
         old = [Event(now - 2 * DAY_MS - 1000, "old.x", "", Actor("x"), "o")] * (2 * PORTION + 7)
         young = [Event(now - 2 * DAY_MS + 60_000, "young.x", "", Actor("x"), "o")] * 3
@@ -315,7 +316,7 @@ async def test_tokens_that_ended_a_week_ago_are_forgotten_with_their_children(
     system: System,
 ) -> None:
     scopes = ["token:write"]
-    now = system.control_plane._clock.now_ms()
+    now = unix_ms(system.control_plane._clock)
     made: dict[str, str] = {}
     for name in ("revoked", "expired", "lately", "good"):
         root = made[name] = await system.make_token(name=name, scopes=scopes)

@@ -13,6 +13,7 @@ import pytest
 from controlplane.catalog.open_streams import _Stream
 from controlplane.domain.tokens import ACCOUNT_SCOPES
 from tests.controlplane.system import Answer, System, assert_error, eventually
+from tiltyard.runtime.clock import unix_ms
 
 LIMIT = 64 * 1024
 LINE = b"line 1\n"
@@ -67,12 +68,12 @@ async def expire(system: System, token: str, at_ms: int) -> None:
 
 async def test_tokens_are_listed_with_everything_but_their_secret(system: System) -> None:
     clock = system.control_plane._clock
-    before = clock.now_ms()
+    before = unix_ms(clock)
     scopes = ["session:read", "logs:read"]
     token = await made(system, account="alice", name="ci", scopes=scopes, expires_after="1h")
     child = await system.make_token(name="child", scopes=["session:read"])
     (found,) = [t for t in await listed(system) if t["id"] == id_of(token)]
-    assert before <= found["created"] <= clock.now_ms()
+    assert before <= found["created"] <= unix_ms(clock)
     assert found["expires"] - found["created"] == 3600_000
     assert {k: v for k, v in found.items() if k not in {"created", "expires"}} == {
         "id": id_of(token),

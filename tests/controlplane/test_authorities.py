@@ -11,12 +11,13 @@ from cryptography import x509
 
 from controlplane.api.enrolling import enrolling_tls
 from controlplane.backups.restore import check_keys
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import StoreError
 from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import AUTHORITY_LIFE, ENDING, Authority, Identity
 from controlplane.pki.issuer import Issuer
 from tests.certificates import a_request
+from tests.fake_clock import FakeClock
+from tiltyard.runtime.clock import SystemClock
 
 NOW_MS = 1_767_225_600_000
 ID = "0b6c2f5e-0d3f-4d0e-9d7c-0a5f8c1d2e3f"
@@ -83,7 +84,7 @@ def test_a_backup_in_the_middle_of_a_rotation_holds_good_keys(tmp_path: Path) ->
 
 @pytest.fixture
 async def issuer(tmp_path: Path) -> AsyncIterator[Issuer]:
-    made = Issuer(tmp_path / "authority.pem", Clock())
+    made = Issuer(tmp_path / "authority.pem", SystemClock())
     await made.open()
     yield made
     made.close()
@@ -132,7 +133,7 @@ async def test_the_enrolment_listener_shows_the_current_authority_though_a_disk_
 async def test_what_is_trusted_is_kept_or_has_not_changed(issuer: Issuer, tmp_path: Path) -> None:
     made = issuer.authorities.rotated(NOW_MS)
     await issuer.trust(made)
-    again = Issuer(tmp_path / "authority.pem", Clock())
+    again = Issuer(tmp_path / "authority.pem", SystemClock())
     await again.open()
     assert fingerprints(again.authorities) == fingerprints(made)
     again.close()
@@ -144,17 +145,15 @@ async def test_what_is_trusted_is_kept_or_has_not_changed(issuer: Issuer, tmp_pa
     assert issuer.caller == caller
 
 
-async def test_a_former_authority_that_has_ended_stops_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_former_authority_that_has_ended_stops_nothing(tmp_path: Path) -> None:
     """A host that is away for long keeps a rotation open beyond that."""
     late_ms = FIRST.expire_ms + 3_600_000
     both = Authorities(FIRST).rotated(FIRST.expire_ms - 3_600_000)
     await asyncio.to_thread((tmp_path / "authority.pem").write_bytes, both.to_pem())
-    monkeypatch.setattr(Clock, "now_ms", lambda _: late_ms)
-    issuer = Issuer(tmp_path / "authority.pem", Clock())
+    clock = FakeClock(late_ms / 1000)
+    issuer = Issuer(tmp_path / "authority.pem", clock)
     await issuer.open()
-    monkeypatch.setattr(Clock, "now_ms", lambda _: late_ms + 25 * 24 * 3_600_000)
+    clock.jump(25 * 24 * 3600)
     assert await issuer.renew_own()
     assert is_signed_by(issuer.caller_of(both.current.fingerprint).certificate, both.current)
     issuer.close()

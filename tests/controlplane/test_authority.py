@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import StoreError
 from controlplane.pki.authority import (
     ENROLMENT_HOST,
@@ -28,6 +27,8 @@ from controlplane.pki.authority import (
 )
 from controlplane.pki.issuer import Issuer
 from tests.certificates import SERVES, Signer, a_key, a_request, pem_of, trusting
+from tests.fake_clock import FakeClock
+from tiltyard.runtime.clock import SystemClock
 
 NOW_MS = 1_800_000_000_000
 ID = "0b6c2f5e-0d3f-4d0e-9d7c-0a5f8c1d2e3f"
@@ -212,7 +213,7 @@ def test_what_is_not_valid_yet_is_due(authority: Authority) -> None:
 
 
 async def opened(path: Path, enrolled: int = 0) -> Issuer:
-    issuer = Issuer(path, Clock())
+    issuer = Issuer(path, SystemClock())
     try:
         await issuer.open(enrolled=enrolled)
     finally:
@@ -232,7 +233,7 @@ async def test_the_authority_is_made_once_for_its_owner_alone(tmp_path: Path) ->
 def test_two_that_make_it_at_once_have_the_same(tmp_path: Path) -> None:
     path = tmp_path / "authority.pem"
     with ThreadPoolExecutor(8) as pool:
-        issuers = [Issuer(path, Clock()) for _ in range(8)]
+        issuers = [Issuer(path, SystemClock()) for _ in range(8)]
         made = list(pool.map(lambda issuer: issuer._open(0).current.fingerprint, issuers))
     for issuer in issuers:
         issuer.close()
@@ -275,13 +276,13 @@ async def test_a_damaged_authority_is_told_and_stays(tmp_path: Path, text: bytes
 
 
 async def test_our_own_certificates_are_renewed_in_time(tmp_path: Path) -> None:
-    now = [time.time()]
-    issuer = Issuer(tmp_path / "authority.pem", Clock(wall=lambda: now[0]))
+    clock = FakeClock(time.time())
+    issuer = Issuer(tmp_path / "authority.pem", clock)
     try:
         await issuer.open()
         first = issuer.caller
         assert not await issuer.renew_own()
-        now[0] += 20 * 24 * 3600 + 1
+        clock.jump(20 * 24 * 3600 + 1)
         assert await issuer.renew_own()
         assert issuer.caller.expire_ms > first.expire_ms
         assert issuer.caller.key != first.key
@@ -295,7 +296,7 @@ def test_an_authority_that_others_could_read_is_taken_from_them(
     path = tmp_path / "authority.pem"
     path.write_bytes(Authority.create(NOW_MS).to_pem())
     path.chmod(0o644)
-    issuer = Issuer(path, Clock())
+    issuer = Issuer(path, SystemClock())
     with caplog.at_level(logging.WARNING):
         issuer._open(0)
     issuer.close()

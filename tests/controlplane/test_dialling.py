@@ -10,7 +10,6 @@ import pytest
 
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.agent_rpc.dialling import Dialler
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import AgentSilentError
 from controlplane.pki.authority import agent_host, agent_uri
 from controlplane.pki.issuer import Issuer
@@ -18,6 +17,7 @@ from controlplane.storage.tables.fleet import AgentRow
 from tests.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
 from tests.controlplane.fake_agent import FakeAgent
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.runtime.clock import SystemClock
 
 ONE, OTHER = ("one", "other")
 
@@ -42,7 +42,7 @@ def row_of(address: str, agent_id: str = ONE) -> AgentRow:
 
 @pytest.fixture
 async def deployment(tmp_path: Path) -> AsyncIterator[Deployment]:
-    issuer = Issuer(tmp_path / "authority.pem", Clock())
+    issuer = Issuer(tmp_path / "authority.pem", SystemClock())
     await issuer.open()
     yield Deployment(issuer)
     issuer.close()

@@ -139,7 +139,7 @@ async def spoilt(system: Enrolling, kind: str) -> str:
     elif kind == "of an account":
         token = f"{system.tokens['alice']}.{token.rpartition('.')[2]}"
     elif kind == "expired":
-        system.later = TOKEN_LIFE_MS / 1000
+        system.clock.wall_ahead = TOKEN_LIFE_MS / 1000
     else:
         await system.rows("DELETE FROM region WHERE name='elsewhere'")
     return token
@@ -147,7 +147,7 @@ async def spoilt(system: Enrolling, kind: str) -> str:
 
 async def test_a_token_is_good_until_its_time_is_over(system: Enrolling) -> None:
     token = await system.token()
-    system.later = TOKEN_LIFE_MS / 1000 - 5
+    system.clock.wall_ahead = TOKEN_LIFE_MS / 1000 - 5
     assert (await system.enrol(token)).status == 201
 
 
@@ -292,7 +292,7 @@ async def test_a_token_for_an_agent_does_not_take_over_what_comes_after_it(
 async def test_a_clock_far_ahead_does_not_stop_the_control_plane(
     system: Enrolling, caplog: pytest.LogCaptureFixture
 ) -> None:
-    system.later = 20 * 365 * 24 * 3600.0  # the authority has ended by then
+    system.clock.wall_ahead = 20 * 365 * 24 * 3600.0  # the authority has ended by then
     await system.control_plane.renewal.renew()
     assert "cannot renew the control plane's own certificates" in caplog.text
 

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL, HostSilence
 from controlplane.fleet.host.link import HostLink
 from controlplane.storage.tables.fleet import AgentRow
+from tests.fake_clock import FakeClock
 
 LOST_AFTER = 3600.0
 
@@ -40,17 +40,16 @@ class Listening:
     """The silence of one host."""
 
     def __init__(self, **known: Any) -> None:
-        self.now = 1000.0
+        self.clock = FakeClock()
         self.store = Written()
         row = AgentRow("h", "unix:/h", "local", "default", **known)
         self.link = HostLink(row, cast("Any", None))
-        clock = Clock(lambda: self.now, lambda: self.now)
-        self.silence = HostSilence(self.link, cast("Any", self.store), LOST_AFTER, clock)
+        self.silence = HostSilence(self.link, cast("Any", self.store), LOST_AFTER, self.clock)
         self.silence.begin()
 
     async def miss(self, seconds: float) -> None:
         for _ in range(round(seconds / LONGEST_GAP)):
-            self.now += LONGEST_GAP
+            self.clock.stall(LONGEST_GAP)
             await self.silence.missed()
 
 
@@ -59,7 +58,7 @@ async def test_a_host_is_served_though_it_cannot_be_noted_as_heard() -> None:
     host.store.fails = True
     for _ in range(4):
         await host.silence.heard()
-        host.now += WRITE_INTERVAL / 2
+        host.clock.stall(WRITE_INTERVAL / 2)
     assert host.store.asked == ["heard", "heard"]
 
 
@@ -87,7 +86,7 @@ async def test_silence_is_written_once_a_minute_and_its_end_once() -> None:
     await host.miss(LOST_AFTER)
     spans = range(int(WRITE_INTERVAL), int(LOST_AFTER), int(WRITE_INTERVAL))
     assert host.store.asked == ["heard", *(f"silent {span}" for span in spans), "lost"]
-    assert host.link.lost_ms == host.now * 1000
+    assert host.link.lost_ms == host.clock.time() * 1000
     await host.miss(LOST_AFTER)
     assert host.store.asked[-1] == "lost"
     assert host.store.asked.count("lost") == 1

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import Identity
 from controlplane.domain.errors import StoreError
 from controlplane.pki.authority import Authority
@@ -24,6 +23,7 @@ from tests.controlplane.kept_formats import FORMATS, SCHEMAS, Kept, missing, put
 from tests.controlplane.storing import DATABASE, KNOWN, LOGIN, PASSWORD, store
 from tests.controlplane.system import assert_error
 from tests.controlplane.test_host_link import SESSION
+from tiltyard.runtime.clock import SystemClock
 
 RELEASED: list[str] = json.loads((FORMATS / "migrations.json").read_text("utf-8"))
 """Of each migration that was released the SHA-256 of its text, in their order."""
@@ -142,7 +142,7 @@ def test_what_was_signed_and_sealed_is_still_good(schema: str, tmp_path: Path) -
     state = tmp_path / "state"
     path = put_back(schema, state)
     known = json.loads((FORMATS / schema / KNOWN).read_text("utf-8"))
-    key, told = TicketKey(state / "ticket.key", Clock()), known["ticket"]
+    key, told = TicketKey(state / "ticket.key", SystemClock()), known["ticket"]
     asyncio.run(key.open())
     names, ticket = ("account", "session_id", "application"), bytes.fromhex(told["ticket"])
     account, session_id, application = (told[name] for name in names)

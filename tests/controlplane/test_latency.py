@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,13 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import HostReported, WatchMessage
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.latency import MAX_ADDRESSES, MAX_LOOKED_AT, MAX_MISSES, HostLatency
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.icmp import CannotPingError
-from controlplane.fleet.pinger import AT_ONCE, Pinger
+from controlplane.fleet.pinger import AT_ONCE, JITTER, LOOK, Pinger
 from controlplane.storage.tables.fleet import AgentRow
 from tests.controlplane.test_placement import HOST
 from tests.fake_clock import FakeClock
@@ -147,10 +147,9 @@ class Measured:
         self.pinger = Pinger(
             cast("Fleet", fleet),
             interval=INTERVAL,
-            clock=Clock(self.clock.time, self.clock.monotonic),
+            clock=self.clock,
             random=Random(1),
             ping=network.ping,
-            look=0.0,
         )
 
     def add(self, *addresses: str) -> HostLink:
@@ -159,6 +158,10 @@ class Measured:
         self.links.append(link)
         self.report(link, *addresses)
         return link
+
+    async def looks(self) -> None:
+        """Let the pinger look whom it has to ask, once."""
+        await self.clock.advance(LOOK)
 
     def report(self, link: HostLink, *addresses: str) -> None:
         host = replace(HOST, latency_addresses=addresses)
@@ -180,32 +183,20 @@ async def measured(network: Network) -> AsyncIterator[Measured]:
         await running
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0)
-
-
 async def test_a_host_is_asked_when_it_reports_and_then_once_in_an_interval(
     measured: Measured, network: Network
 ) -> None:
     network.answers = {NEAR: 4.0}
     link = measured.add(NEAR)
-    await until(lambda: link.latency.ms == 4.0)
-    await looked()
-    assert network.asked == {NEAR: 1}
-    for rounds in range(2, 6):
-        await measured.clock.advance(0.85 * INTERVAL)
-        await looked()
-        assert network.asked == {NEAR: rounds - 1}
-        await measured.clock.advance(0.3 * INTERVAL)
-        await until(lambda n=rounds: network.asked[NEAR] == n)  # type: ignore[misc]
-
-
-async def looked() -> None:
-    """Let the pinger look for whom it has to ask, more than once."""
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await measured.looks()
+    assert link.latency.ms == 4.0
+    times = []
+    for rounds in range(1, 5):
+        while network.asked[NEAR] < rounds:
+            await measured.looks()
+        times.append(measured.clock.monotonic())
+    for before, after in pairwise(times[1:]):
+        assert (1 - JITTER) * INTERVAL <= after - before <= (1 + JITTER) * INTERVAL + LOOK
 
 
 async def test_an_address_that_falls_silent_is_left_out_within_one_interval_and_is_back(
@@ -213,18 +204,19 @@ async def test_an_address_that_falls_silent_is_left_out_within_one_interval_and_
 ) -> None:
     network.answers = {NEAR: 4.0, FAR: 9.0}
     link = measured.add(NEAR, FAR)
-    await until(lambda: network.asked == {NEAR: 1, FAR: 1})
+    await measured.looks()
+    assert network.asked == {NEAR: 1, FAR: 1}
     del network.answers[NEAR]
     await measured.clock.advance(1.15 * INTERVAL)
-    await until(lambda: link.latency.silent == (NEAR,))
+    assert link.latency.silent == (NEAR,)
     assert network.asked[NEAR] == 1 + MAX_MISSES
     assert link.latency.ms == 9.0
     await measured.clock.advance(1.15 * INTERVAL)
-    await until(lambda: network.asked[FAR] == 3)
+    assert network.asked[FAR] == 3
     assert network.asked[NEAR] == 2 + MAX_MISSES  # who is silent costs one echo
     network.answers[NEAR] = 3.0
     await measured.clock.advance(1.15 * INTERVAL)
-    await until(lambda: link.latency.answering == (NEAR, FAR))
+    assert link.latency.answering == (NEAR, FAR)
     assert link.latency.ms == 3.0
 
 
@@ -232,9 +224,9 @@ async def test_other_addresses_all_the_time_cost_no_more_than_the_same(
     measured: Measured, network: Network
 ) -> None:
     link = measured.add("198.51.100.1")
-    for number in range(2, 200):
+    for number in range(2, 22):  # within one interval
         measured.report(link, *(f"198.51.100.{number + more}" for more in range(20)))
-        await looked()
+        await measured.looks()
     assert sum(network.asked.values()) <= MAX_ADDRESSES * MAX_MISSES
 
 
@@ -244,20 +236,22 @@ async def test_only_so_many_echoes_are_under_way(measured: Measured, network: Ne
         address = f"198.51.100.{number}"
         network.answers[address] = 1.0
         measured.add(address)
-    await until(lambda: network.under_way == AT_ONCE)
-    await looked()
+    await measured.looks()
+    assert network.under_way == AT_ONCE
     network.hold.set()
-    await until(lambda: all(link.latency.ms == 1.0 for link in measured.links))
+    await measured.looks()
+    assert all(link.latency.ms == 1.0 for link in measured.links)
     assert network.most_under_way == AT_ONCE
 
 
 async def test_a_host_that_is_not_heard_is_not_asked(measured: Measured, network: Network) -> None:
     measured.unheard.add("a0")
     measured.add(NEAR)
-    await looked()
+    await measured.looks()
     assert not network.asked
     measured.unheard.clear()
-    await until(lambda: network.asked[NEAR] == MAX_MISSES)
+    await measured.looks()
+    assert network.asked[NEAR] == MAX_MISSES
 
 
 async def test_where_nothing_can_be_measured_none_is_left_out_and_it_is_said_once(
@@ -266,28 +260,22 @@ async def test_where_nothing_can_be_measured_none_is_left_out_and_it_is_said_onc
     caplog.set_level(logging.INFO, "controlplane.fleet.pinger")
     network.answers = {NEAR: 4.0}
     link = measured.add(NEAR, FAR)
-    await until(lambda: link.latency.silent == (FAR,))
+    await measured.looks()
+    assert link.latency.silent == (FAR,)
     network.refuses = "nobody may"
     for _ in range(3):
         await measured.clock.advance(1.15 * INTERVAL)
-        await settle_pings(link)
     assert (link.latency.ms, link.latency.answering) == (None, (NEAR, FAR))
     assert caplog.messages == [
         f"{WHAT_FOLLOWS} error=cannot measure latency: because nobody may",
     ]
     network.refuses = ""
     await measured.clock.advance(1.15 * INTERVAL)
-    await until(lambda: link.latency.ms == 4.0)
+    assert link.latency.ms == 4.0
     assert caplog.messages[1:] == ["latency is measured again"]
-
-
-async def settle_pings(link: HostLink) -> None:
-    """Wait until a host was asked, and is to be asked again."""
-    await looked()
-    await until(lambda: link.latency.due < float("inf"))
 
 
 async def test_an_interval_of_nothing_measures_nothing(network: Network) -> None:
     fleet = cast("Fleet", SimpleNamespace(links=[Measured(network).add(NEAR)]))
-    await Pinger(fleet, interval=0.0, clock=Clock(), ping=network.ping).run()
+    await Pinger(fleet, interval=0.0, clock=FakeClock(), ping=network.ping).run()
     assert not network.asked

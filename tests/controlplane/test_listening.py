@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.app.control_plane import ControlPlane
-from controlplane.domain.clock import Clock
 from controlplane.fleet.host.stall_aware_clock import (
     LONGEST,
     TICK,
@@ -15,18 +13,19 @@ from controlplane.fleet.host.stall_aware_clock import (
     listening_timeout,
 )
 from tests.controlplane.system import System, eventually
+from tests.fake_clock import AheadClock, FakeClock
 
 
 def test_it_stands_still_while_nobody_looks() -> None:
-    now = 100.0
-    clock = ListeningClock(Clock(monotonic=lambda: now))
+    machine = FakeClock()
+    clock = ListeningClock(machine)
     assert clock.now() == 0
     for passed, counted in ((TICK, TICK), (TICK, 2 * TICK), (3600, 2 * TICK + LONGEST)):
-        now += passed
+        machine.stall(passed)
         assert clock.now() == counted
         clock.look()
         assert clock.now() == counted
-    now += TICK
+    machine.stall(TICK)
     assert clock.now() == 3 * TICK + LONGEST
 
 
@@ -41,23 +40,15 @@ async def test_a_time_out_counts_what_was_listened() -> None:
             await asyncio.Event().wait()
 
 
-class Standing(System):
-    """A control plane that can be made to have stood still."""
-
-    stood = 0.0
-
-    def make_control_plane(self) -> ControlPlane:
-        clock = Clock(monotonic=lambda: time.monotonic() + self.stood)
-        return ControlPlane(self.config, clock)
-
-
 async def test_a_control_plane_that_stood_still_goes_on_at_once(tmp_path: Path) -> None:
-    async with Standing(tmp_path, placement_silence=5.0) as system:
+    system = System(tmp_path, placement_silence=5.0)
+    system.clock = clock = AheadClock()
+    async with system:
         await system.make_application()
         assert (await system.start(id="x")).status == 201
         system.agent.beat = 3600.0
         system.agent.change_host(free_sessions=5)
-        system.stood = 3600.0
+        clock.monotonic_ahead = 3600.0  # it stood still
         assert (await system.start(id="y")).status == 201
         assert await system.status_of("x") == "running"
 

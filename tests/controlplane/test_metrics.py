@@ -11,11 +11,10 @@ import pytest
 
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.app.control_plane import ControlPlane
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import Identity, SessionsReported, WatchMessage
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.host.link import HostLink
-from controlplane.fleet.pinger import Pinger
+from controlplane.fleet.pinger import LOOK, Pinger
 from controlplane.metrics.label_names import MOST, OTHER, LabelNames
 from controlplane.metrics.making import Maker
 from controlplane.metrics_endpoint.live import LiveCollector
@@ -27,7 +26,9 @@ from tests.controlplane.fake_agent import refusing
 from tests.controlplane.scrapes import PREFIX, PROCESS, Scraped
 from tests.controlplane.system import eventually
 from tests.controlplane.test_host_link import SESSION
+from tests.fake_clock import FakeClock
 from tiltyard.agent.v1 import agent_pb2
+from tiltyard.runtime.clock import SystemClock
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text("utf-8")
 
@@ -159,10 +160,10 @@ async def test_enrolments_are_requests_too(tmp_path: Path) -> None:
         assert scrape.sum("http_requests_total", route="/enrol", status="201") == 1
         assert scrape.sum("http_requests_total", route="/enrol", status="401") == 1
         expiry = scrape.sum("agent_certificate_expiry_timestamp_seconds", region="local")
-        assert 20 * 86400 < expiry - Clock().wall() < 31 * 86400
+        assert 20 * 86400 < expiry - SystemClock().time() < 31 * 86400
         own = scrape.sum("certificate_expiry_timestamp_seconds", certificate="controlplane")
-        assert own > Clock().wall()
-        system.later = 25 * 86400.0
+        assert own > SystemClock().time()
+        system.clock.wall_ahead = 25 * 86400.0
         await system.control_plane.renewal.renew()  # nobody answers at the host's address
         scrape = await system.scrape()
         renewals = "certificate_renewals_total"
@@ -374,9 +375,13 @@ async def test_echoes_are_counted(system: Scraped) -> None:
         return next(answers)
 
     fleet, metrics = system.control_plane.fleet, system.control_plane._metrics.fleet
-    pinger = Pinger(fleet, interval=0.001, clock=Clock(), ping=ping, look=0.001, metrics=metrics)
+    clock = FakeClock()
+    pinger = Pinger(fleet, interval=LOOK, clock=clock, ping=ping, metrics=metrics)
+    running = asyncio.create_task(pinger.run(), name="pinger")
+    while not running.done():
+        await clock.advance(LOOK)
     with pytest.raises(ExceptionGroup):  # once nothing is left to answer with
-        await pinger.run()
+        await running
     scrape = await system.scrape()
     assert scrape.sum("latency_probes_total", result="answered") == 1
     assert scrape.sum("latency_probes_total", result="unanswered") == 3

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import PullProgress
 from controlplane.domain.errors import AgentSilentError
-from controlplane.fleet.host.images import HostPreload, Means
+from controlplane.fleet.host.images import LONGEST_WAIT, HostPreload, Means
 from controlplane.fleet.host.pulls import MAX_PULLS, MAX_SUSPECTS, Pull, next_pulls, suspects
 from controlplane.storage.tables.tags import HostImages
+from tests.fake_clock import FakeClock, settle
 
 GOOD, BAD = "good.example/game@sha256:{}", "bad.example/game@sha256:{}"
 
@@ -101,6 +101,7 @@ class _Host:
         self.host = SimpleNamespace(images=frozenset())
         self.client = self
         self.preload: HostPreload | None = None
+        self.clock = FakeClock()
 
     async def images_of(self, *_: object) -> HostImages:
         self.reads += 1
@@ -126,7 +127,7 @@ async def make() -> AsyncIterator[Any]:
 
     def start(wanted: Collection[str]) -> _Host:
         host: Any = _Host(wanted)
-        means = Means(host, host.login_for, lambda _: host.heard, Clock(), Random(1))
+        means = Means(host, host.login_for, lambda _: host.heard, host.clock, Random(1))
         host.preload = HostPreload(host, means)
         made.append(host.preload)
         return host  # type: ignore[no-any-return]
@@ -136,47 +137,45 @@ async def make() -> AsyncIterator[Any]:
         await preload.close()
 
 
-async def _until(true: Any) -> None:
-    while not true():
-        await asyncio.sleep(0.001)
-
-
 @pytest.mark.part_alone
-async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(
-    make: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("controlplane.fleet.host.images.LONGEST_WAIT", 0.01)
+async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(make: Any) -> None:
     host = make([BAD.format(number) for number in range(40)])
-    await _until(lambda: len(host.tried) == MAX_PULLS)
-    host.fail.set()  # the first two fail; from now on they are known
-    await _until(lambda: any(pull.failures for pull in host.preload.pulls))
-    host.fail.clear()
-    tried = -1
-    while tried != host.tried.total() or len(host.preload._running) != MAX_SUSPECTS:
-        tried = host.tried.total()
-        await asyncio.sleep(0.03)  # three times the longest pause: what is due has begun
+    await settle()
+    assert len(host.tried) == MAX_PULLS
+    host.fail.set()
+    host.fail.clear()  # the first two fail; from now on they are known
+    await settle()
+    assert sum(pull.failures for pull in host.preload.pulls) == MAX_PULLS
+    await host.clock.advance(3 * LONGEST_WAIT)  # what is due has begun
+    assert len(host.preload._running) == MAX_SUSPECTS
+    tried = host.tried.total()
     host.wanted.add(GOOD.format(0))
     host.preload.look()
-    await _until(lambda: GOOD.format(0) in host.host.images)
+    await settle()
+    assert GOOD.format(0) in host.host.images
     assert host.tried.total() == tried + 1  # at once, beside one that hangs
 
 
 async def test_what_is_wanted_is_read_once_for_all_images(make: Any) -> None:
     images = [GOOD.format(number) for number in range(200)]
     host = make(images)
-    await _until(lambda: host.host.images == frozenset(images))
-    await _until(lambda: host.preload.idle)
+    await settle()
+    while not host.preload.idle:
+        await settle()
+    assert host.host.images == frozenset(images)
     assert host.reads == 1
 
 
 async def test_a_pull_that_nobody_wants_any_more_is_not_begun(make: Any) -> None:
     images = [BAD.format(0), BAD.format(1), GOOD.format(0)]
     host = make(images)
-    await _until(lambda: len(host.tried) == MAX_PULLS)
+    await settle()
+    assert len(host.tried) == MAX_PULLS
     host.wanted.remove(GOOD.format(0))
     host.preload.look()
     host.fail.set()
-    await _until(lambda: host.tried.total() >= 4)
+    await host.clock.advance(LONGEST_WAIT)
+    assert host.tried.total() >= 4
     assert GOOD.format(0) not in host.tried
 
 
@@ -187,23 +186,20 @@ async def test_a_host_that_is_not_heard_is_not_asked_and_caught_up_with_on_its_r
     host.heard = False
     host.wanted.add(GOOD.format(0))
     host.preload.look()
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await settle()
     assert not host.tried
     host.heard = True
     host.preload.on_change()
-    await _until(lambda: GOOD.format(0) in host.host.images)
+    await settle()
+    assert GOOD.format(0) in host.host.images
 
 
-async def test_a_cause_is_a_warning_once(
-    make: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("controlplane.fleet.host.images.LONGEST_WAIT", 0.01)
-    monkeypatch.setattr("controlplane.fleet.host.images.FIRST_WAIT", 0.001)
+async def test_a_cause_is_a_warning_once(make: Any, caplog: pytest.LogCaptureFixture) -> None:
     host = make([BAD.format(0)])
     host.fail.set()
     with caplog.at_level(logging.INFO):
-        await _until(lambda: host.tried[BAD.format(0)] >= 5)
+        await host.clock.advance(5 * LONGEST_WAIT)
+    assert host.tried[BAD.format(0)] >= 5
     assert [record.levelname for record in caplog.records if "hangs" in record.message] == [
         "WARNING"
     ]

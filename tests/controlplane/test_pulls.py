@@ -10,6 +10,7 @@ import pytest
 from tests.controlplane.fake_agent import refusing
 from tests.controlplane.fake_registry import FakeRegistry
 from tests.controlplane.system import System, eventually
+from tiltyard.runtime.clock import unix_ms
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ async def test_why_a_pull_failed_is_shown_and_logged(
 ) -> None:
     await system.make_application(tag=None)
     system.agent.before_pull = refusing("DISK_FULL", "no room below /var/lib/docker")
-    began = system.control_plane._clock.now_ms()
+    began = unix_ms(system.control_plane._clock)
     with caplog.at_level(logging.WARNING):
         (image,) = await _enable(system, "v1")
 
@@ -82,7 +83,7 @@ async def test_why_a_pull_failed_is_shown_and_logged(
     (pull,) = await _pulls(system)
     assert (pull["image"], pull["state"]) == (image, "failed") or pull["state"] == "pulling"
     assert pull["cause"] == "disk_full: no room below /var/lib/docker"
-    assert began <= pull["failed"] <= system.control_plane._clock.now_ms()
+    assert began <= pull["failed"] <= unix_ms(system.control_plane._clock)
     logged = [record.getMessage() for record in caplog.records]
     assert f"pull failed agent=a0 image={image} error={pull['cause']}" in logged
     system.agent.before_pull = None

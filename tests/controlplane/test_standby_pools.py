@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import NetworkMode, Resources
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
@@ -19,6 +18,7 @@ from controlplane.fleet.pools.planner import StandbyPools
 from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.standby_orders import OrderRow, StandbyOrderStore, WantedPool
 from controlplane.storage.tables.warm_pools import WarmPool
+from tiltyard.runtime.clock import Clock
 
 POOLS = 50
 SECONDS_EACH = 0.02
@@ -86,13 +86,13 @@ async def one_round(pools: list[WantedPool], monkeypatch: pytest.MonkeyPatch) ->
     """Plan once, and see for how long nothing is planned then."""
     keeping = Keeping(EmptyFleet(), [], asyncio.Event())
 
-    async def wait(_: Any, seconds: float) -> None:
+    async def wait(_keeper: Any, _event: Any, seconds: float) -> None:
         keeping.waits.append(seconds)
         if len(keeping.waits) == 2:
             keeping.waiting.set()
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(planner, "_wait", wait)
+    monkeypatch.setattr(StandbyPools, "_wait", wait)
     keeper = StandbyPools(
         cast("StandbyOrderStore", Stored(pools)),
         cast("Fleet", keeping.fleet),

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
@@ -10,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.domain.clock import Clock
 from controlplane.settings.model import Config
 from tests.controlplane.fake_agent import Script, refusing
 from tests.controlplane.system import Answer, System, assert_error
+from tests.fake_clock import FakeClock
 
 CALLERS = 50
 RATE, BURST, WAIT = 0.5, 7, 2
@@ -152,7 +153,7 @@ class Regions(System):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, agents=2, start_rate=RATE, start_burst=BURST)
-        self.now = 1000.0
+        self.starts_clock = FakeClock(time.time())
 
     @property
     def config(self) -> Config:
@@ -163,7 +164,7 @@ class Regions(System):
     async def serve(self) -> None:
         await super().serve()
         # The host's stream and everything else keep the real time.
-        self.control_plane._starts._clock = Clock(monotonic=lambda: self.now)
+        self.control_plane._starts._clock = self.starts_clock
 
     @property
     def buckets(self) -> set[tuple[str, str]]:
@@ -192,15 +193,15 @@ async def test_a_burst_is_what_passes_and_retry_after_is_true(regions: Regions) 
                 assert answer.headers["Retry-After"] == str(WAIT)
         refused = [name for name in ids if name not in started]
         for seconds, left in ((0.5, "2"), (WAIT - 0.51, "1")):  # whole seconds, never too few
-            regions.now += seconds
+            regions.starts_clock.stall(seconds)
             early = await _race(regions, refused)
             assert _statuses(early) == {420: CALLERS - BURST - number}
             assert {answer.headers["Retry-After"] for answer in early} == {left}
-        regions.now += 0.01
+        regions.starts_clock.stall(0.01)
         answers = await _race(regions, refused)
         assert _statuses(answers) == {201: 1, 420: CALLERS - BURST - number - 1}
         started |= set(_started(answers))
-    regions.now += 1000.0
+    regions.starts_clock.stall(1000.0)
     later = await _race(regions)
     # The audit has what was tried. Refusals cost nothing, so that they would fill it.
     tried = started | set(_started(later))

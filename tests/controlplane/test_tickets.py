@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import Identity
 from controlplane.domain.errors import StoreError
 from controlplane.pki.ticket_key import TicketKey
 from controlplane.pki.tickets import is_valid, make_ticket
 from tests.controlplane.test_host_link import SESSION
+from tests.fake_clock import FakeClock
 
 KEY = bytes(range(32))
 IDENTITY = SESSION.identity
@@ -71,7 +71,7 @@ def test_a_ticket_covers_what_began_before_it_or_soon_after(hours: int, valid: b
 
 
 async def opened(path: Path) -> TicketKey:
-    key = TicketKey(path, Clock(wall=lambda: 1.0))
+    key = TicketKey(path, FakeClock(1.0))
     await key.open()
     return key
 

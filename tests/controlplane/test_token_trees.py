@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from controlplane.catalog.accounts import Accounts
 from controlplane.catalog.delegation import Delegated, Delegation
 from controlplane.catalog.open_streams import OpenStreams
-from controlplane.domain.clock import Clock
 from controlplane.domain.durations import parse_duration
 from controlplane.domain.errors import CannotDelegateError, ConflictError, UnauthorizedError
 from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES, Scope, grants, parse
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import AccountStore, Caller
 from controlplane.storage.tables.tokens import TokenStore
+from tests.fake_clock import FakeClock
 
 OPERATOR = Caller("", "operator", OPERATOR_SCOPES)
 
@@ -84,12 +84,15 @@ class World:
     """The real store and use cases beside the model."""
 
     def __init__(self, store: Store) -> None:
-        self.minute = 1
-        clock = Clock(wall=lambda: self.minute * 60.0)
+        self.clock = clock = FakeClock(60.0)
         accounts = AccountStore(store)
         self.accounts = Accounts(accounts, clock)
         self.delegation = Delegation(TokenStore(store), OpenStreams(accounts, clock), clock)
         self.tokens: list[Token] = []
+
+    @property
+    def minute(self) -> int:
+        return int(self.clock.time() // 60)
 
     async def fill(self) -> None:
         made = await self.accounts.initialise(["alice"])
@@ -99,7 +102,7 @@ class World:
     async def take(self, step: Make | Revoke | Pass) -> None:
         match step:
             case Pass(minutes):
-                self.minute += minutes
+                self.clock.stall(minutes * 60)
             case Revoke(number):
                 await self._revoke(self.tokens[number % len(self.tokens)])
             case Make():

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ import pytest
 
 from controlplane.app.control_plane import ControlPlane
 from controlplane.applications.applications import ApplicationEdit
+from controlplane.background.upkeep import INTERVAL
 from controlplane.domain.errors import StoreError
 from controlplane.domain.tokens import ACCOUNT_SCOPES
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import ApplicationStore
 from controlplane.storage.tables.tags import TagStore
 from tests.controlplane.system import System, eventually
+from tests.fake_clock import FakeClock
 
 ALICE = Caller("alice", "test", ACCOUNT_SCOPES)
 
@@ -37,7 +40,7 @@ async def test_a_locked_database_ends_serve_and_leaves_no_thread(
 
 
 async def test_a_failure_to_forget_ended_sessions_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
@@ -47,15 +50,13 @@ async def test_a_failure_to_forget_ended_sessions_is_tried_again(
         await system.rows(
             "CREATE TRIGGER keep BEFORE DELETE ON session BEGIN SELECT RAISE(ABORT, 'no'); END"
         )
-        monkeypatch.setattr("controlplane.background.upkeep.INTERVAL", 0.01)
+        system.clock = clock = FakeClock(time.time())
         await system.restart()
-        await eventually(lambda: caplog.text.count("kind=ended sessions") > 1)
+        await clock.leap(INTERVAL)
+        assert caplog.text.count("kind=ended sessions") == 2
         await system.rows("DROP TRIGGER keep")
-
-        async def forgotten() -> bool:
-            return not await system.rows("SELECT 1 FROM session")
-
-        await eventually(forgotten)
+        await clock.leap(INTERVAL)
+        assert not await system.rows("SELECT 1 FROM session")
 
 
 async def test_a_host_whose_images_could_not_be_compared_is_looked_at_again(

@@ -16,6 +16,7 @@ from agent.docker.engine import DockerEngine
 from agent.domain.engine import LOG_BYTES, ContainerSpec, LogPiece
 from agent.domain.errors import EngineError, LogGone
 from agent.domain.session import NetworkMode, Process, Resources, Session, State
+from agent.kernel.clock import SystemHostClock
 from agent.logs import follower as log_follower
 from agent.logs import reading as logs
 from agent.logs.follower import MISSING, TAIL_PIECES
@@ -23,7 +24,6 @@ from agent.logs.sealed import DROPPED
 from agent.state.record import Records
 from tests.agent.samples import a_session
 from tests.demo_game import Image
-from tiltyard.runtime.clock import SystemClock
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry]
 
@@ -31,7 +31,7 @@ FILE_BYTES = 2**20
 """With what is streamed live, what was read ahead must fit, 850 kB at most."""
 STEP_BYTES = FILE_BYTES // 3
 """A flood that followers wait for the end of: the engine keeps it all, however slow they are."""
-CLOCK = SystemClock()
+CLOCK = SystemHostClock()
 LINE = re.compile(rb"(\d{6,}) \S+ .*")
 FLOOD_OVER = b" flood over\n"
 ENDED = b" SIGTERM: saving\n"

@@ -12,9 +12,9 @@ import pytest
 
 from agent.rpc.enrolment import NotEnrolled
 from agent.rpc.identity import FILE
-from controlplane.domain.clock import Clock
 from controlplane.pki import authority
 from tests.controlplane.system import eventually
+from tests.fake_clock import AheadClock
 from tests.flow.enrolled import Enrolling
 from tests.flow.whole import WholeAgent
 
@@ -47,10 +47,6 @@ async def followed(system: Enrolling, session_id: str) -> AsyncIterator[aiohttp.
 def followers(host: WholeAgent) -> int:
     """How many streams the control plane keeps to a host, or tries to."""
     return sum(task.get_name() == f"watch {host.name}" for task in asyncio.all_tasks())
-
-
-def later(seconds: float) -> Clock:
-    return Clock(wall=lambda: time.time() + seconds)
 
 
 async def still_heard(system: Enrolling) -> None:
@@ -110,8 +106,8 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
         assert {host.name: await system.identity(host) for host in (first, second)} == before
         caplog.clear()
         turned = 21 * 24 * 3600
-        monkeypatch.setattr(plane.renewal, "_clock", later(turned))
-        monkeypatch.setattr(plane._issuer, "_clock", later(turned))
+        monkeypatch.setattr(plane.renewal, "_clock", AheadClock(wall_ahead=turned))
+        monkeypatch.setattr(plane._issuer, "_clock", AheadClock(wall_ahead=turned))
         # The hosts' clocks are not turned: what is signed then is not valid for them yet.
         monkeypatch.setattr(authority, "BACKDATED", timedelta(seconds=turned + 600))
         await eventually(all_are_renewed)
@@ -145,11 +141,11 @@ async def test_an_agent_that_cannot_be_renewed_is_tried_again(
     before = await system.identity(second)
     await first.stop()
     plane = system.control_plane
-    monkeypatch.setattr(plane.renewal, "_clock", later(21 * 24 * 3600))
+    monkeypatch.setattr(plane.renewal, "_clock", AheadClock(wall_ahead=21 * 24 * 3600))
     await plane.renewal.renew()
     assert "cannot renew its certificate agent=host-1" in caplog.text
     assert await system.identity(second) != before
-    monkeypatch.setattr(plane.renewal, "_clock", later(31 * 24 * 3600))
+    monkeypatch.setattr(plane.renewal, "_clock", AheadClock(wall_ahead=31 * 24 * 3600))
     await plane.renewal.renew()
     assert "its certificate has expired: enrol it again agent=host-1" in caplog.text
 

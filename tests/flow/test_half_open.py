@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from agent.kernel.clock import SystemHostClock
 from controlplane.agent_rpc.client import _OPTIONS as OPTIONS
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.errors import AgentSilentError
@@ -18,9 +19,8 @@ from tests.controlplane.system import System, eventually
 from tests.fakes import FakeEngine
 from tests.flow.relay import a_relay
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
-from tiltyard.runtime.clock import SystemClock
 
-CLOCK = SystemClock()
+CLOCK = SystemHostClock()
 
 
 class Relayed(System):

@@ -5,7 +5,6 @@ Real control plane, real agents on engines in memory, mutual TLS between them.
 
 import asyncio
 import io
-import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,10 +15,10 @@ import pytest
 from controlplane.app.control_plane import ControlPlane
 from controlplane.backups.backup import back_up
 from controlplane.backups.restore import restore
-from controlplane.domain.clock import Clock
 from controlplane.pki import authority
 from tests.controlplane.kept_states import rows
 from tests.controlplane.system import Answer, eventually
+from tests.fake_clock import AheadClock
 from tests.flow.enrolled import Enrolling
 from tests.flow.whole import WholeAgent
 
@@ -37,11 +36,6 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class Kept(Enrolling):
     """A deployment whose state is backed up, put back, and lost."""
-
-    clock: Clock | None = None
-
-    def make_control_plane(self) -> ControlPlane:
-        return ControlPlane(self.config, self.clock)
 
     @property
     def backup(self) -> Path:
@@ -219,7 +213,7 @@ async def test_a_certificate_that_was_renewed_since_is_good_and_shown_right(
     turned = 21 * 24 * 3600
     # The host's clock is not turned: what is signed then must be good for it now.
     monkeypatch.setattr(authority, "BACKDATED", timedelta(seconds=turned + 600))
-    system.clock = Clock(wall=lambda: time.time() + turned)
+    system.clock = AheadClock(wall_ahead=turned)
     before = await system.identity(host)
     await system.restart()
     await eventually_renewed(system, host, before.expire_time)

@@ -1,6 +1,7 @@
 """The authority is replaced while hosts play, on real agents with engines in memory."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -23,6 +24,7 @@ from controlplane.pki.authority import AUTHORITY_LIFE, agent_host
 from controlplane.storage.tables.accounts import Caller
 from tests.certificates import CALLS, CONTROL_PLANE, Party, Signer
 from tests.controlplane.system import Answer, assert_error, eventually
+from tests.fake_clock import AheadClock
 from tests.flow.enrolled import Enrolling
 from tests.flow.whole import WholeAgent
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -504,14 +506,12 @@ async def test_a_token_that_was_told_to_a_thief_enrols_nobody(system: Rotating) 
         await system.enrol(host, f"{secret}.{status['current']['fingerprint']}")
 
 
-async def test_a_control_plane_starts_whose_authorities_have_ended(
-    system: Rotating, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_control_plane_starts_whose_authorities_have_ended(system: Rotating) -> None:
     """So that they can be replaced: a host that was away keeps a rotation open for a long time."""
     first = (await system.rotate())["current"]
     await system.stop_serving()
     after = system.control_plane._issuer.authority.expire_ms + 3_600_000
-    monkeypatch.setattr("controlplane.domain.clock.Clock.now_ms", lambda _: after)
+    system.clock = AheadClock(wall_ahead=after / 1000 - time.time())
     await system.serve()
     await system.control_plane.renewal.renew()
     status = await system.rotate(compromised=True)

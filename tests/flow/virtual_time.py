@@ -95,11 +95,6 @@ class VirtualClock:
     def time(self) -> float:
         return EPOCH + self._skew + self._loop.now
 
-    wall = time
-
-    def now_ms(self) -> int:
-        return int(self.time() * 1000)
-
     def monotonic(self) -> float:
         return self._loop.now
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from agent.app.daemon import Daemon
 from agent.domain.session import Session
+from agent.kernel.clock import SystemHostClock
 from agent.settings.model import AgentConfig
 from tests.agent.hosts import nobody_else
 from tests.controlplane.system import System, eventually
@@ -15,9 +16,8 @@ from tests.faults.invariants import Observation, violations
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import observed
 from tests.faults.records import recorded_sessions
-from tiltyard.runtime.clock import SystemClock
 
-CLOCK = SystemClock()
+CLOCK = SystemHostClock()
 
 
 class WholeAgent:

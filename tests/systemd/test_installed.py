@@ -166,7 +166,7 @@ def test_the_agent_has_the_capabilities_that_it_needs(host: Installed) -> None:
 
 ASK_AND_SET = """
 import time
-from tiltyard.runtime.clock import kernel_is_synchronised
+from agent.kernel.clock import kernel_is_synchronised
 kernel_is_synchronised()
 try:
     time.clock_settime(time.CLOCK_REALTIME, time.time())

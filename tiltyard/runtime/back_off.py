@@ -1,23 +1,52 @@
 """The waits between tries of what must happen in the end."""
 
+from random import Random
+
 from tiltyard.runtime.clock import Clock
 
 RETRY_FIRST_SECONDS = 0.5
 RETRY_LONGEST_SECONDS = 30.0
 
 
-class BackOff:
-    """Waits that double from RETRY_FIRST_SECONDS to RETRY_LONGEST_SECONDS."""
+def pause(
+    failures: int,
+    *,
+    first: float = RETRY_FIRST_SECONDS,
+    longest: float = RETRY_LONGEST_SECONDS,
+    random: Random | None = None,
+) -> float:
+    """Seconds to wait after so many failures: doubled each time.
 
-    def __init__(self, clock: Clock) -> None:
+    With `random` a wait is shortened by up to a half, so that many do not retry all at once.
+    """
+    wait = min(longest, first * 2.0 ** min(failures - 1, 30))
+    return wait if random is None else wait * (0.5 + random.random() / 2)
+
+
+class BackOff:
+    """Waits that double from `first` to `longest` seconds; with `random` as `pause` says."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: Random | None = None,
+        *,
+        first: float = RETRY_FIRST_SECONDS,
+        longest: float = RETRY_LONGEST_SECONDS,
+    ) -> None:
         self._clock = clock
-        self._next = RETRY_FIRST_SECONDS
+        self._random = random
+        self._first = first
+        self._longest = longest
+        self._failures = 0
 
     def reset(self) -> None:
-        """Begin anew after a success."""
-        self._next = RETRY_FIRST_SECONDS
+        """Start again from the shortest wait, after a success."""
+        self._failures = 0
 
     async def wait(self) -> None:
         """Wait, and longer the next time."""
-        await self._clock.sleep(self._next)
-        self._next = min(self._next * 2, RETRY_LONGEST_SECONDS)
+        self._failures += 1
+        await self._clock.sleep(
+            pause(self._failures, first=self._first, longest=self._longest, random=self._random)
+        )

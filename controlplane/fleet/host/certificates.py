@@ -8,13 +8,13 @@ connection, it drops the other. So it can be called at every moment, whatever an
 from dataclasses import replace
 
 from controlplane.agent_rpc.dialling import Dialler
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import AgentReason, AgentRefusedError
 from controlplane.fleet.host.link import HostLink
 from controlplane.pki.authority import Issued
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.tables.authority import AuthorityStore
 from controlplane.storage.tables.enrolment import EnrolmentStore
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 
@@ -99,5 +99,5 @@ class HostCertificates:
             authority=issued.authority,
             trusts_former=trusts_former,
         )
-        await self._enrolments.renewed(row, issued.serial, self._clock.now_ms())
+        await self._enrolments.renewed(row, issued.serial, unix_ms(self._clock))
         link.row = row

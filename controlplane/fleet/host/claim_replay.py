@@ -7,12 +7,12 @@ the record of a claimed standby. The row is the truth about what was asked for.
 import asyncio
 from random import Random
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.link import FIRST_RETRY, HostLink
 from controlplane.storage.tables.claims import ClaimStore
 from controlplane.storage.tables.reports import ReportStore
-from tiltyard.runtime.jittered_back_off import BackOff
+from tiltyard.runtime.back_off import BackOff
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
 
@@ -61,7 +61,8 @@ class HeldClaims:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _repeat(self, internal_id: str) -> None:
-        name, back_off, told = self._link.row.name, BackOff(self._random, MAX_BACK_OFF), ""
+        name, told = self._link.row.name, ""
+        back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_BACK_OFF)
         while True:
             try:
                 if await self._is_settled(internal_id):
@@ -87,6 +88,6 @@ class HeldClaims:
             return True
         answer = await self._link.client.claim_session(claim, TIMEOUT)
         session = self._link.answered(internal_id, answer)
-        await self._reports.settle(name, (session,), (), self._clock.now_ms())
+        await self._reports.settle(name, (session,), (), unix_ms(self._clock))
         log.info("claimed again", agent=name, session=internal_id)
         return True

@@ -7,10 +7,10 @@ the host's silence. After `lost_after` seconds of it what lives there is given u
 
 from dataclasses import dataclass, field
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.host.link import HostLink
 from controlplane.storage.tables.hosts import HostStore
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -77,11 +77,11 @@ class HostSilence:
 
     async def _write_heard(self, now: float) -> None:
         self._written_at = now
-        await self.store.note_heard(self.link.row.name, self.clock.now_ms())
+        await self.store.note_heard(self.link.row.name, unix_ms(self.clock))
         self._stored, self.link.lost_ms = 0.0, None
 
     async def _lose(self) -> None:
-        now_ms = self.clock.now_ms()
+        now_ms = unix_ms(self.clock)
         await self.store.lose(self.link.row.name, self.link.under_way, now_ms)
         self.link.lose(now_ms)
         log.warning(

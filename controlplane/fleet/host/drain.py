@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import Drain
 from controlplane.domain.errors import AgentRefusedError, AgentSilentError
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.link import FIRST_RETRY, HostLink
 from controlplane.storage.tables.hosts import HostStore
-from tiltyard.runtime.jittered_back_off import BackOff
+from tiltyard.runtime.back_off import BackOff
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
 
@@ -90,11 +90,12 @@ class HostDrain:
             self._telling = asyncio.create_task(self._tell_until_taken(), name=name, context=own)
 
     async def _tell_until_taken(self) -> None:
-        name, back_off, logged = self._link.row.name, BackOff(self._random, MAX_BACK_OFF), ""
+        name, logged = self._link.row.name, ""
+        back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_BACK_OFF)
         while self._link.drain_due:
             order = self._link.drain
             try:
-                await self._link.client.set_drain(order, self._clock.now_ms())
+                await self._link.client.set_drain(order, unix_ms(self._clock))
             except (AgentRefusedError, AgentSilentError) as error:
                 if str(error) != logged:
                     logged = str(error)

@@ -3,17 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from random import Random
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import RegistryLogin
 from controlplane.domain.errors import AgentReason, AgentRefusedError, AgentSilentError, StoreError
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.host.pulls import Pull, PullState, next_pulls
 from controlplane.storage.tables.tags import HostImages, TagStore
-from tiltyard.runtime.jittered_back_off import pause
+from tiltyard.runtime.back_off import pause
+from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
 
@@ -103,9 +104,8 @@ class HostPreload:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(await self._round()):
-                    await self._wake.wait()
+            pause = self._means.clock.sleep(await self._round())
+            await comes_first(self._wake.wait(), pause, f"images-look-{self.link.row.name}")
 
     async def _round(self) -> float:
         """Begin what can begin; return after how many seconds to look again at the latest."""
@@ -198,7 +198,7 @@ class HostPreload:
             state=PullState.FAILED,
             failures=failures,
             cause=cause,
-            failed_ms=clock.now_ms(),
+            failed_ms=unix_ms(clock),
             due=clock.monotonic() + self._pause(failures),
         )
 

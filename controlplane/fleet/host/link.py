@@ -32,6 +32,9 @@ from controlplane.fleet.host.latency import HostLatency
 from controlplane.fleet.host.standbys import Standbys
 from controlplane.storage.tables.fleet import AgentRow
 
+FIRST_RETRY = 0.1
+"""Seconds after which what failed on a host is tried again, at first."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Seen:

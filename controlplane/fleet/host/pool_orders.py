@@ -7,8 +7,9 @@ from random import Random
 
 from controlplane.domain.contract import StandbyOrder
 from controlplane.domain.errors import AgentReason, AgentRefusedError, AgentSilentError
-from controlplane.fleet.host.link import HostLink
-from tiltyard.runtime.jittered_back_off import BackOff
+from controlplane.fleet.host.link import FIRST_RETRY, HostLink
+from tiltyard.runtime.back_off import BackOff
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
 
@@ -24,10 +25,13 @@ MAX_BACK_OFF = 2.0
 class HostOrders:
     """Owns what one host is told of pools."""
 
-    def __init__(self, link: HostLink, *, random: Random, unable: Callable[[], object]) -> None:
+    def __init__(
+        self, link: HostLink, *, clock: Clock, random: Random, unable: Callable[[], object]
+    ) -> None:
         """Call `unable` when the host turns out to keep no standbys."""
         self.link = link
         self._on_unable = unable
+        self._clock = clock
         self._random = random
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._told: dict[str, tuple[str, int]] = {}
@@ -75,7 +79,8 @@ class HostOrders:
         return not self.has_taken(order.pool_id, order.revision)
 
     async def _tell(self, order: StandbyOrder) -> None:
-        name, back_off, logged = self.link.row.name, BackOff(self._random, MAX_BACK_OFF), ""
+        name, logged = self.link.row.name, ""
+        back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_BACK_OFF)
         while self._is_due(order):
             incarnation = self.link.incarnation
             try:

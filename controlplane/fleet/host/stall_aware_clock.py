@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from controlplane.domain.clock import Clock
+from tiltyard.runtime.clock import Clock
 
 TICK = 1.0
 """Seconds between two looks."""
@@ -37,7 +37,7 @@ class ListeningClock:
         """Look again and again until cancelled."""
         while True:
             self.look()
-            await asyncio.sleep(TICK)
+            await self._clock.sleep(TICK)
 
 
 @asynccontextmanager

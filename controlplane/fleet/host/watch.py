@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import (
     HostReported,
     HostSession,
@@ -24,13 +23,14 @@ from controlplane.domain.errors import (
 from controlplane.fleet.host.claim_replay import HeldClaims
 from controlplane.fleet.host.downtime import HostSilence
 from controlplane.fleet.host.drain import HostDrain
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.link import FIRST_RETRY, HostLink
 from controlplane.fleet.host.stall_aware_clock import listening_timeout
 from controlplane.metrics.agents import FleetMetrics
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.settling import Verdict
+from tiltyard.runtime.back_off import BackOff
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
-from tiltyard.runtime.jittered_back_off import BackOff
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -103,7 +103,8 @@ class HostWatch:
 
     async def run(self) -> None:
         """Follow the host for ever, dialling anew whenever the stream breaks."""
-        back_off, told = BackOff(self._random, MAX_DIAL_BACK_OFF), ""
+        told = ""
+        back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_DIAL_BACK_OFF)
         self._silence.begin()
         try:
             while True:
@@ -126,7 +127,10 @@ class HostWatch:
                 told = why
                 self.tried.set()
                 await self._silence.missed()
-                await (asyncio.sleep(NEWER_PAUSE) if self._link.is_newer else back_off.wait())
+                if self._link.is_newer:
+                    await self._clock.sleep(NEWER_PAUSE)
+                else:
+                    await back_off.wait()
         finally:
             await self._cancel_stops()
             await self._claims.close()
@@ -187,7 +191,7 @@ class HostWatch:
                 self._link.forget(session)
 
     async def _settle(self, sessions: Sequence[HostSession]) -> None:
-        name, now_ms = self._link.row.name, self._clock.now_ms()
+        name, now_ms = self._link.row.name, unix_ms(self._clock)
         settled = await self._reports.settle(name, sessions, self._link.under_way, now_ms)
         for session in sessions:
             internal_id = session.internal_id
@@ -230,7 +234,7 @@ class HostWatch:
         name = self._link.row.name
         expected = await self._reports.live_on(name)
         missing = [i for i in expected if i not in present and self._link.is_gone(i)]
-        await self._reports.end_missing(name, missing, self._clock.now_ms())
+        await self._reports.end_missing(name, missing, unix_ms(self._clock))
         self._link.drop_absent(present)
         self._waiting = {i: s for i, s in self._waiting.items() if i in present}
         for internal_id in await self._reports.to_stop(name):
@@ -242,7 +246,8 @@ class HostWatch:
         self.tried.set()
 
     async def _stop_until_gone(self, internal_id: str) -> bool:
-        back_off, told = BackOff(self._random, MAX_STOP_BACK_OFF), ""
+        told = ""
+        back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_STOP_BACK_OFF)
         while True:
             try:
                 await self._stop_once(internal_id)
@@ -266,17 +271,17 @@ class HostWatch:
         except AgentRefusedError as error:
             if error.agent_reason is not AgentReason.SESSION_NOT_FOUND:
                 raise
-            await self._reports.end_stopped(name, internal_id, self._clock.now_ms())
+            await self._reports.end_stopped(name, internal_id, unix_ms(self._clock))
             self._link.drop(internal_id)
         else:
             await self._reach("stop.answered")
-            now_ms = self._clock.now_ms()
+            now_ms = unix_ms(self._clock)
             await self._reports.settle(name, (answer.session,), (), now_ms)
             await self._reach("stop.written")
             if answer.session.state.ended:
                 self._link.forget(answer.session)
         self._changed(self._link)
-        await self._reports.mark_stopped(name, internal_id, self._clock.now_ms())
+        await self._reports.mark_stopped(name, internal_id, unix_ms(self._clock))
 
     def _log_failed_stop(self, internal_id: str, error: Exception) -> None:
         name = self._link.row.name

@@ -8,15 +8,13 @@ Only what changes is written, under a revision past all before it, and told unti
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
-from controlplane.domain.clock import Clock
 from controlplane.domain.contract import PoolOnHost, Resources, SessionSpec, StandbyOrder
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.link import FIRST_RETRY, HostLink
 from controlplane.fleet.host.pool_orders import HostOrders
 from controlplane.fleet.pools.hosts import PoolHosts
 from controlplane.fleet.pools.plan import (
@@ -36,7 +34,9 @@ from controlplane.storage.tables.standby_orders import (
 )
 from controlplane.storage.tables.tags import Tag
 from controlplane.storage.tables.warm_pools import WarmPool
-from tiltyard.runtime.jittered_back_off import BackOff
+from tiltyard.runtime.back_off import BackOff
+from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -148,7 +148,7 @@ class StandbyPools:
 
     async def run(self) -> None:
         """Keep the pools until cancelled."""
-        back_off = BackOff(self._random, MAX_BACK_OFF)
+        back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_BACK_OFF)
         try:
             while True:
                 self._wake.clear()
@@ -162,11 +162,14 @@ class StandbyPools:
                     await back_off.wait()
                 else:
                     rest = min(REST * (self._clock.monotonic() - began), MAX_BACK_OFF)
-                    await _wait(self._wake, REVIEW_INTERVAL)
-                    await _wait(self._at_once, max(GATHER, rest))
+                    await self._wait(self._wake, REVIEW_INTERVAL)
+                    await self._wait(self._at_once, max(GATHER, rest))
         finally:
             for teller in self._tellers.values():
                 await teller.close()
+
+    async def _wait(self, event: asyncio.Event, seconds: float) -> None:
+        await comes_first(event.wait(), self._clock.sleep(seconds), "standby-pools-look")
 
     async def _round(self) -> None:
         if self._rows is None:
@@ -178,7 +181,7 @@ class StandbyPools:
         links = {link.row.name: link for link in self._fleet.links}
         for name in links.keys() - self._tellers.keys():
             self._tellers[name] = HostOrders(
-                links[name], random=self._random, unable=self._wake.set
+                links[name], clock=self._clock, random=self._random, unable=self._wake.set
             )
         self._pool_hosts.look(now, self._shares(self._rows))
         wishes: dict[_Key, _Wish | None] = {}
@@ -192,7 +195,7 @@ class StandbyPools:
                 await asyncio.sleep(0)  # so that many pools do not delay callers
         new = list(_new_orders(self._rows, wishes, links))
         if new:
-            for row in await self._store.order(new, self._clock.now_ms()):
+            for row in await self._store.order(new, unix_ms(self._clock)):
                 self._rows[row.pool, row.agent] = row
         self._tell(self._rows, wishes)
         await self._forget_done(self._rows, links)
@@ -344,9 +347,3 @@ def _new_orders(
 
 def _known(link: HostLink, pool_id: str) -> PoolOnHost:
     return _UNKNOWN if link.host is None else link.host.warm_pools.get(pool_id, _UNKNOWN)
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

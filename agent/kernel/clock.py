@@ -1,0 +1,73 @@
+"""The clocks of this machine, as its kernel keeps them."""
+
+import asyncio
+import ctypes
+import os
+import time
+from pathlib import Path
+
+from tiltyard.runtime.clock import SystemClock
+
+_UNSYNCHRONISED = 0x0040
+"""STA_UNSYNC of adjtimex(2)."""
+
+SUSPEND_CHECK_SECONDS = 1.0
+"""Timers run on CLOCK_MONOTONIC, which stands still while a machine sleeps: look this often."""
+
+
+class SystemHostClock(SystemClock):
+    """The machine's clocks; `agent.domain.clock.HostClock`."""
+
+    def __init__(self) -> None:
+        self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+
+    def boottime(self) -> float:
+        """Seconds of CLOCK_BOOTTIME."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    @property
+    def boot_id(self) -> str:
+        """The kernel's random id of this boot."""
+        return self._boot_id
+
+    def is_synchronised(self) -> bool:
+        """What adjtimex(2) says; False where it may not be called."""
+        try:
+            return kernel_is_synchronised()
+        except OSError:
+            return False
+
+    async def sleep_until_boottime(self, deadline: float) -> None:
+        """Wait in short steps, so that waking from a suspend is noticed."""
+        while (rest := deadline - self.boottime()) > 0:  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(min(rest, SUSPEND_CHECK_SECONDS))
+
+
+class _Timex(ctypes.Structure):
+    """The begin of `struct timex`; with `modes` 0 the kernel only fills it in."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("frequency", ctypes.c_long),
+        ("largest_error", ctypes.c_long),
+        ("estimated_error", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_byte * 256),
+    )
+
+
+def kernel_is_synchronised() -> bool:
+    """Return whether the kernel counts the wall clock as synchronised.
+
+    Reads only, so it needs no privilege but the system call itself.
+
+    Raises:
+        OSError: The kernel does not say.
+    """
+    timex = _Timex()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.adjtimex(ctypes.byref(timex)) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return not timex.status & _UNSYNCHRONISED

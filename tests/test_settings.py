@@ -1,6 +1,5 @@
 """The settings as operators meet them: the tables of the docs, and the files to begin with."""
 
-import dataclasses
 import re
 import tomllib
 from collections.abc import Iterator
@@ -15,11 +14,13 @@ from controlplane.settings.model import load_config as load_control_plane
 
 ROOT = Path(__file__).resolve().parent.parent
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
-AGENT = {
-    key: field.default if field.default_factory is None else None
-    for key, field in AgentConfig.model_fields.items()
-}
-CONTROL_PLANE = {field.name: field.default for field in dataclasses.fields(Config)}
+AGENT, CONTROL_PLANE = (
+    {
+        key: field.default if field.default_factory is None else None
+        for key, field in model.model_fields.items()
+    }
+    for model in (AgentConfig, Config)
+)
 PROGRAMS = pytest.mark.parametrize(
     ("heading", "file", "defaults"),
     [

@@ -7,8 +7,8 @@ import click
 
 from agent.cli.options import AS_JSON, CONFIG, refuse, settings_file
 from agent.doctor.settings_checks import all_mistakes
-from agent.settings.model import ConfigError, read_config
-from tiltyard.runtime.settings.mistakes import in_order
+from agent.settings.model import read_config
+from tiltyard.runtime.settings.mistakes import SettingsError, in_order
 from tiltyard.runtime.settings.report import report
 from tiltyard.runtime.tables import printable
 
@@ -26,7 +26,7 @@ def check(path: Path | None, *, as_json: bool, strict: bool) -> None:
     """Say all that is wrong with the settings, or show them and where each comes from."""
     try:
         source, settings, mistakes = read_config(settings_file(path))
-    except ConfigError as error:
+    except SettingsError as error:
         refuse(error)
     if settings is not None:
         mistakes += tuple(map(source.located, all_mistakes(settings)))

@@ -22,11 +22,11 @@ from agent.cli.options import CONFIG, EXIT_CONFIG, EXIT_FAILED, fail, read_setti
 from agent.docker.engine import DockerEngine
 from agent.doctor.exposure import exposure
 from agent.kernel.clock import SystemHostClock
-from agent.settings.model import load_supervision
 from agent.state.owner import another_owner
 from agent.state.state_format import NewerState
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
+from tiltyard.runtime.supervision import read_supervision
 
 log = get_logger(__name__)
 
@@ -48,7 +48,7 @@ def serve(path: Path | None) -> None:
     """Run the agent until SIGTERM or SIGINT; its containers run on. SIGHUP is ignored."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     config = read_settings(path)
-    supervision = load_supervision()
+    supervision = read_supervision()
     stream = supervision.journal_stream
     with written(config.log_level, config.log_format, journal_stream=stream):
         if cause := another_owner(config.state_dir) or exposure(config.docker_socket):

@@ -10,7 +10,7 @@ import click
 
 from agent.client.agent_client import AgentClient, ClientError
 from agent.doctor.settings_checks import needed
-from agent.settings.model import DEFAULT_CONFIG, AgentConfig, ConfigError, load_config
+from agent.settings.model import DEFAULT_CONFIG, AgentConfig, load_config
 from tiltyard.runtime.settings import report
 from tiltyard.runtime.settings.mistakes import SettingsError
 from tiltyard.runtime.tables import printable
@@ -57,7 +57,7 @@ def read_config(path: Path | None) -> AgentConfig:
     """Read the settings, or end the command."""
     try:
         return load_config(settings_file(path))
-    except ConfigError as error:
+    except SettingsError as error:
         refuse(error)
 
 

@@ -10,20 +10,14 @@ from agent.doctor import agent_checks, host_checks
 from agent.doctor.findings import Finding, Level
 from agent.doctor.gather import tls_facts
 from agent.doctor.host_facts import kernel_facts
-from agent.domain.steps import STEPS
 from agent.settings.model import AgentConfig, host_and_port
 from agent.settings.policy import PolicyError, load_policy
-from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.settings import environment_checks
 from tiltyard.runtime.settings.mistakes import Mistake
 
 
 def needed(config: AgentConfig) -> Iterator[Mistake]:
     """Tell without what the agent does not start."""
-    try:
-        failpoint(config.failpoint, STEPS)
-    except ValueError as error:
-        yield Mistake(("failpoint",), str(error), "take it out: it is for tests")
     try:
         load_policy(config.policy)
     except PolicyError as error:

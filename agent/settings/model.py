@@ -4,26 +4,18 @@ import ipaddress
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-)
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from agent.domain.steps import STEPS
 from agent.network import firewall_rules
 from agent.network.tls_certificate import CertificateFiles
-from agent.settings.validation import mistakes_of
-from tiltyard.runtime.settings.mistakes import Mistake, SettingsError, in_order
-from tiltyard.runtime.settings.source import Reading, read_source, unknown_variables
-from tiltyard.runtime.supervision import Supervision, read_supervision
+from tiltyard.runtime.failpoints import failpoint
+from tiltyard.runtime.settings.mistakes import Mistake, both_or_none
+from tiltyard.runtime.settings.reading import Reading, Settings, Words, read_settings
 
 LARGEST_SPOOL_BYTES = 101_000_000
 """The largest artifact as it waits on disk: bytes that cannot be packed grow by 0.04 %."""
@@ -36,10 +28,6 @@ DEFAULT_CONFIG = Path("/etc/tiltyard/agent.toml")
 
 _PORT_RANGE = re.compile(r"([0-9]{1,5})-([0-9]{1,5})", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-
-
-class ConfigError(SettingsError):
-    """Settings are unknown or do not fit; the text names each and its mend."""
 
 
 def _address(value: str) -> str:
@@ -98,17 +86,9 @@ def _reachable(value: str) -> str:
     return value
 
 
-def _both_or_none(value: Path | None, info: ValidationInfo) -> Path | None:
-    if "tls_certificate" in info.data and (info.data["tls_certificate"] is None) != (
-        value is None
-    ):
-        raise ValueError("goes together with tls_certificate: set both or none")
+def _failpoint(value: str) -> str:
+    failpoint(value, STEPS)
     return value
-
-
-def _split(value: Any) -> Any:
-    """Lists come from the environment as words parted by commas."""
-    return [word for word in value.split(",") if word] if isinstance(value, str) else value
 
 
 def ports_of(text: str) -> tuple[int, int]:
@@ -143,14 +123,12 @@ Absolute = Annotated[Path, AfterValidator(_absolute)]
 Address = Annotated[str, AfterValidator(_address)]
 
 
-class AgentConfig(BaseModel):
+class AgentConfig(Settings):
     """The settings of one agent; docs/operations.md says what each is for.
 
     `cpu` in cores, `ram`, `disk_reserve` and `session_disk` in MiB, spans in seconds unless the
     name says hours or days.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     state_dir: Absolute = Path("/var/lib/tiltyard-agent")
     socket: Absolute = Path("/run/tiltyard/agent.sock")
@@ -162,33 +140,23 @@ class AgentConfig(BaseModel):
         Address, BeforeValidator(_public_address), AfterValidator(_reachable)
     ] = Field(default="", validate_default=True)
     bind_address: Address = "0.0.0.0"  # noqa: S104 - games are played from outside
-    latency_addresses: Annotated[
-        tuple[Annotated[str, AfterValidator(_ipv4)], ...], BeforeValidator(_split)
-    ] = ()
+    latency_addresses: Words[Annotated[str, AfterValidator(_ipv4)]] = ()
     port_range: Annotated[str, AfterValidator(_port_range)] = "20000-30000"
     env_prefixes: Annotated[
-        tuple[Annotated[str, AfterValidator(_prefix)], ...],
-        BeforeValidator(_split),
-        AfterValidator(_prefixes),
+        Words[Annotated[str, AfterValidator(_prefix)]], AfterValidator(_prefixes)
     ] = ("TILTYARD",)
-    firewall_bridges: Annotated[
-        tuple[Annotated[str, AfterValidator(firewall_rules.checked_bridge)], ...],
-        BeforeValidator(_split),
-    ] = ("docker0", "tiltyard0")
-    firewall_blocked: Annotated[
-        tuple[Annotated[str, AfterValidator(_network)], ...], BeforeValidator(_split)
-    ] = ()
-    firewall_allowed: Annotated[
-        tuple[Annotated[str, AfterValidator(_service)], ...], BeforeValidator(_split)
-    ] = ()
+    firewall_bridges: Words[Annotated[str, AfterValidator(firewall_rules.checked_bridge)]] = (
+        "docker0",
+        "tiltyard0",
+    )
+    firewall_blocked: Words[Annotated[str, AfterValidator(_network)]] = ()
+    firewall_allowed: Words[Annotated[str, AfterValidator(_service)]] = ()
     cpu: Annotated[float, Field(gt=0, le=MOST_CORES)] | None = None
     ram: Annotated[int, Field(gt=0, le=MOST_MEBIBYTES)] | None = None
-    gpus: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
+    gpus: Words[str] = ()
     policy: Absolute | None = None
     tls_certificate: Absolute | None = None
-    tls_key: Annotated[Absolute | None, AfterValidator(_both_or_none)] = Field(
-        default=None, validate_default=True
-    )
+    tls_key: Absolute | None = None
     tls_max_connections: Annotated[int, Field(ge=1)] = 4096
     tls_max_connections_per_port: Annotated[int, Field(ge=1)] = 1024
     tls_max_connections_per_address: Annotated[int, Field(ge=1)] = 128
@@ -204,7 +172,11 @@ class AgentConfig(BaseModel):
     log_retention_days: Annotated[float, Field(ge=0)] = 7.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["logfmt", "json"] = "logfmt"
-    failpoint: str = ""
+    failpoint: Annotated[str, AfterValidator(_failpoint)] = ""
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Check the keys that go together."""
+        return both_or_none((), tls_certificate=self.tls_certificate, tls_key=self.tls_key)
 
     def ports(self) -> tuple[int, int]:
         """The first and the last host port."""
@@ -241,42 +213,18 @@ class AgentConfig(BaseModel):
 def read_config(
     path: Path | None, environment: Mapping[str, str] = os.environ
 ) -> Reading[AgentConfig]:
-    """Read the settings; raises ConfigError when the file cannot be read at all. Blocks.
+    """Read the settings, and all that is wrong with them; without a path no file. Blocks.
 
-    Without a path they are the defaults and the environment.
+    Raises:
+        SettingsError: The file cannot be read at all.
     """
-    try:
-        source = read_source(path, environment, ENVIRONMENT_PREFIX, AgentConfig.model_fields)
-    except SettingsError as error:
-        raise ConfigError(*error.mistakes) from error
-    values = {**source.table, **source.environment}
-    found = tuple(unknown_variables(environment, ENVIRONMENT_PREFIX, AgentConfig.model_fields))
-    for _ in range(2):  # the second time without what was wrong
-        try:
-            return Reading(source, AgentConfig.model_validate(values), in_order(found))
-        except ValidationError as error:
-            told = (_at_what_is_set(each, values) for each in mistakes_of(error, AgentConfig))
-            found += tuple(map(source.located, told))
-            wrong = {mistake.key[0] for mistake in found}
-            values = {key: value for key, value in values.items() if key not in wrong}
-    return Reading(source, None, in_order(found))
-
-
-def _at_what_is_set(mistake: Mistake, values: Mapping[str, Any]) -> Mistake:
-    """Of two keys that go together, tell of the one that is there."""
-    if mistake.key != ("tls_key",) or "tls_key" in values:
-        return mistake
-    return Mistake(("tls_certificate",), "goes together with tls_key", "set both or none")
+    return read_settings(AgentConfig, path, environment, ENVIRONMENT_PREFIX)
 
 
 def load_config(path: Path | None, environment: Mapping[str, str] = os.environ) -> AgentConfig:
-    """Read the settings; raises ConfigError with all that is wrong. Blocks."""
-    _, config, mistakes = read_config(path, environment)
-    if config is None or mistakes:
-        raise ConfigError(*mistakes)
-    return config
+    """Read the settings. Blocks.
 
-
-def load_supervision() -> Supervision:
-    """What the service manager asks of this process."""
-    return read_supervision(os.environ)
+    Raises:
+        SettingsError: With all that is wrong.
+    """
+    return read_config(path, environment).checked()

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from agent.domain.errors import NotAllowed
 from agent.domain.registry_address import why_refused
 from agent.domain.session import MEBIBYTE, NetworkMode, SessionSpec
-from agent.settings.validation import mistakes_of
 from tiltyard.runtime.settings.mistakes import Mistake, SettingsError
+from tiltyard.runtime.settings.reading import Settings, mistakes_of
 from tiltyard.runtime.settings.source import read_source
 
 _KEY = ("policy",)
@@ -35,15 +35,13 @@ class PolicyError(SettingsError):
     """The policy cannot be read or does not fit; the text says what to mend."""
 
 
-class Policy(BaseModel):
+class Policy(Settings):
     """Limits of what may be asked of this host; what is left out is not limited.
 
     Only `host_network` has to be allowed: a session in the host's network reaches whatever listens
     on its loopback. `allowed_registries` are `host[:port]`, in whatever case; `max_cpu` in cores,
     `max_ram` and `max_disk` in MiB, and `max_gpus` are those of one session's limits.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     allowed_registries: tuple[Annotated[str, AfterValidator(_registry)], ...] | None = None
     max_cpu: Annotated[float, Field(gt=0)] | None = None

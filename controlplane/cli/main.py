@@ -3,7 +3,6 @@
 import signal
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
@@ -11,12 +10,11 @@ from controlplane.cli import authority as authority_cli
 from controlplane.cli import fleet as fleet_cli
 from controlplane.cli import operators as operator_cli
 from controlplane.cli.tables import printable
-from controlplane.domain.errors import ConfigError, StoreError
+from controlplane.domain.errors import StoreError
 from controlplane.domain.names import NAME_RULE, is_name
-from controlplane.settings.model import Config, load_config, load_supervision
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
-from tiltyard.runtime.settings.report import EXIT_CONFIG
+from tiltyard.runtime.supervision import read_supervision
 
 log = get_logger(__name__)
 
@@ -48,10 +46,10 @@ def main() -> None:
 def serve(path: Path) -> None:
     """Serve the HTTP API until SIGTERM or SIGINT. SIGHUP is ignored."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    from controlplane.cli import server  # noqa: PLC0415  # it says why
+    from controlplane.cli import server, settings  # noqa: PLC0415  # it says why
 
-    config = _load(path)
-    stream = load_supervision().journal_stream
+    config = settings.load(path)
+    stream = read_supervision().journal_stream
     form = config.log_format
     with written(config.log_level, form, journal_stream=stream, limited=server.LIMITED):
         try:
@@ -93,9 +91,9 @@ def init(
 
     Run again it adds the accounts that are missing and prints only their tokens.
     """
-    from controlplane.cli import server  # noqa: PLC0415  # it says why
+    from controlplane.cli import server, settings  # noqa: PLC0415  # it says why
 
-    config = _load(path)
+    config = settings.load(path)
     try:
         tokens = server.initialise(config, accounts, new_operator_token=new_operator_token)
     except StoreError as error:
@@ -113,9 +111,9 @@ def backup(path: Path, target: Path, *, force: bool) -> None:
     The file has mode 0600 and holds the key of every host. With - it goes to standard output, for
     a program that encrypts it.
     """
-    from controlplane.cli import backups  # noqa: PLC0415  # as for `serve`
+    from controlplane.cli import backups, settings  # noqa: PLC0415  # as for `serve`
 
-    backups.write_backup_of(_load(path), target, force=force)
+    backups.write_backup_of(settings.load(path), target, force=force)
 
 
 @main.command()
@@ -127,9 +125,9 @@ def restore(path: Path, source: Path, *, force: bool) -> None:
 
     The backup is checked before anything is changed, and what was there before is kept.
     """
-    from controlplane.cli import backups  # noqa: PLC0415  # as for `serve`
+    from controlplane.cli import backups, settings  # noqa: PLC0415  # as for `serve`
 
-    backups.restore_from(_load(path), source, force=force)
+    backups.restore_from(settings.load(path), source, force=force)
 
 
 for command in (*operator_cli.COMMANDS, *fleet_cli.COMMANDS, *authority_cli.COMMANDS):
@@ -149,26 +147,9 @@ def check_config(path: Path, *, as_json: bool, strict: bool) -> None:
     """Say all that is wrong with the settings, or show them and where each comes from."""
     from controlplane.cli import settings  # noqa: PLC0415  # as for `serve`
 
-    try:
-        told = settings.checked(path, as_json=as_json, strict=strict)
-    except ConfigError as error:
-        _refuse(error)
+    told = settings.checked(path, as_json=as_json, strict=strict)
     for line in told.told:
         click.echo(printable(line), err=True)
     if told.shown:
         click.echo(told.shown)
     sys.exit(told.exit_code)
-
-
-def _load(path: Path) -> Config:
-    try:
-        return load_config(path)
-    except ConfigError as error:
-        _refuse(error)
-
-
-def _refuse(error: ConfigError) -> NoReturn:
-    """End the command with a line for each mistake."""
-    for mistake in error.mistakes:
-        click.echo(printable(str(mistake)), err=True)
-    sys.exit(EXIT_CONFIG)

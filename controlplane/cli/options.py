@@ -22,10 +22,10 @@ from controlplane.cli.api_client import (
 )
 from controlplane.cli.tables import Column, printable, table
 from controlplane.domain.tokens import parse
-from controlplane.settings.model import Config
+from controlplane.settings.defaults import API_LISTEN, STATE_DIR
 
-DEFAULT_URL = f"http://{Config().api_listen}"
-DEFAULT_TOKEN_FILE = str(Config().state_dir / "initial-tokens.json")
+DEFAULT_URL = f"http://{API_LISTEN}"
+DEFAULT_TOKEN_FILE = str(STATE_DIR / "initial-tokens.json")
 _STDIN = Path("-")
 _Shown = TypeVar("_Shown")
 

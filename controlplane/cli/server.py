@@ -18,10 +18,11 @@ from controlplane.cli.console import echo
 from controlplane.domain.errors import StoreError
 from controlplane.http.errors import REFUSED
 from controlplane.sessions.starts import NOT_STARTED
-from controlplane.settings.model import Config, load_supervision
+from controlplane.settings.model import Config
 from controlplane.state_dir.lock import serving, using
 from controlplane.state_dir.owner import as_owner_of
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.supervision import read_supervision
 from tiltyard.runtime.systemd import Notifier
 
 log = get_logger(__name__)
@@ -118,7 +119,7 @@ async def _serve(config: Config) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    control_plane, notifier = ControlPlane(config), Notifier(load_supervision())
+    control_plane, notifier = ControlPlane(config), Notifier(read_supervision())
     following = notifier.follow(control_plane.listening, stopping)
     telling = asyncio.create_task(following, name="service manager")
     try:

@@ -1,40 +1,43 @@
-"""What `config check` tells of the control plane's settings."""
+"""What commands do with the settings: load them, and check them. Mistakes end a command."""
 
-from dataclasses import asdict
+import sys
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
+import click
+
+from controlplane.cli.tables import printable
 from controlplane.settings.checks import all_mistakes
-from controlplane.settings.model import Config, read_config
-from tiltyard.runtime.settings.mistakes import in_order
-from tiltyard.runtime.settings.report import Report, report
+from controlplane.settings.model import Config, load_config, read_config
+from tiltyard.runtime.settings.mistakes import SettingsError, in_order
+from tiltyard.runtime.settings.report import EXIT_CONFIG, Report, report
 
-_HIDDEN = frozenset({"password", "ca"})
-"""Of a registry: what the files have that its keys name."""
+_HIDDEN = {"registries": {"__all__": {"password", "ca"}}}
+"""What the files hold that keys of a registry name."""
+
+
+def load(path: Path) -> Config:
+    """Read the settings, or end the command."""
+    try:
+        return load_config(path)
+    except SettingsError as error:
+        _refuse(error)
 
 
 def checked(path: Path, *, as_json: bool, strict: bool) -> Report:
-    """Look at the settings of a file and at all that they point to.
-
-    Raises:
-        ConfigError: The file cannot be read at all.
-    """
-    source, config, mistakes = read_config(path)
+    """Look at the settings of a file and at all that they point to."""
+    try:
+        source, config, mistakes = read_config(path)
+    except SettingsError as error:
+        _refuse(error)
     if config is not None:
         mistakes += tuple(map(source.located, all_mistakes(config)))
-    shown = {} if config is None else _shown(config)
+    shown = {} if config is None else config.model_dump(mode="json", exclude=_HIDDEN)
     return report(shown, source, in_order(mistakes), as_json=as_json, strict=strict)
 
 
-def _shown(config: Config) -> dict[str, Any]:
-    settings = {key: _plain(value) for key, value in asdict(config).items()}
-    for registry in settings["registries"]:
-        for key in _HIDDEN:
-            del registry[key]
-    return settings
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return list(value)
-    return str(value) if isinstance(value, Path) else value
+def _refuse(error: SettingsError) -> NoReturn:
+    """End the command with a line for each mistake."""
+    for mistake in error.mistakes:
+        click.echo(printable(str(mistake)), err=True)
+    sys.exit(EXIT_CONFIG)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import ClassVar
 
-from tiltyard.runtime.settings.mistakes import SettingsError
-
 
 class Reason(Enum):
     """Why a request cannot be answered as asked; `api/errors.py` gives each its status."""
@@ -76,10 +74,6 @@ class NoCapacityCause(StrEnum):
     HOSTS_SILENT = auto()
     HOSTS_FAILED = auto()
     """The hosts that were asked failed for a reason other than room."""
-
-
-class ConfigError(SettingsError):
-    """Settings cannot be used; the text tells the operator all that is wrong with them."""
 
 
 class StoreError(Exception):

@@ -8,9 +8,9 @@ import ssl
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from controlplane.domain.errors import ConfigError
 from controlplane.settings.model import Config
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.settings.mistakes import SettingsError
 
 log = get_logger(__name__)
 
@@ -39,7 +39,7 @@ class ServedCertificate:
         """Load it, and return what the listener is opened with; None without TLS.
 
         Raises:
-            ConfigError: It cannot be used.
+            SettingsError: It cannot be used.
         """
         if self._config.tls_certificate:
             await self._loaded()
@@ -61,7 +61,7 @@ class ServedCertificate:
             return
         try:
             await self._loaded()
-        except ConfigError as error:
+        except SettingsError as error:
             if str(error) != self._problem:
                 self._problem = str(error)
                 log.warning("cannot use the new certificate of the API", error=self._problem)

@@ -31,7 +31,7 @@ def all_mistakes(config: Config) -> Iterator[Mistake]:
     yield from environment_checks.listeners(taken)
     for key, (host, _) in taken.items():
         yield from environment_checks.address(key, host)
-    if config.tls_certificate:
+    if config.tls_certificate and config.tls_key:
         yield from environment_checks.private_key("tls_key", Path(config.tls_key))
         yield from _certificate(Path(config.tls_certificate), time.time())
     for number, agent in enumerate(config.agents):

@@ -4,10 +4,8 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from agent.app.daemon import Daemon
-from agent.settings.model import AgentConfig, load_supervision
+from agent.settings.model import AgentConfig
 from tests.agent.hosts import nobody_else, until
 from tests.fakes import FakeClock, FakeEngine
 from tests.service.manager import a_manager
@@ -44,10 +42,3 @@ async def test_an_agent_is_ready_once_it_serves_beats_and_tells_before_it_lets_g
         await asyncio.gather(work, return_exceptions=True)
         told.extend(manager.heard())
     assert [told[0], told[-1]] == ["READY=1", "STOPPING=1"]
-
-
-def test_where_it_is_told_is_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NOTIFY_SOCKET", "@n")
-    monkeypatch.delenv("WATCHDOG_USEC", raising=False)
-    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
-    assert load_supervision() == Supervision("@n")

@@ -1,9 +1,10 @@
 """The doors by which callers and operators name where images come from."""
 
-from dataclasses import replace
 from itertools import count
+from typing import Any
 
-from controlplane.domain.errors import ConfigError
+from pydantic import ValidationError
+
 from controlplane.settings.model import Config
 from controlplane.settings.registries import RegistryConfig
 from tests.controlplane.hostile_strings import ALIASES
@@ -18,8 +19,8 @@ class Guarded(System):
 
     @property
     def config(self) -> Config:
-        local = RegistryConfig("local", self.registry.address, ALIASES)
-        return replace(super().config, registries=(local,))
+        local = RegistryConfig(name="local", address=self.registry.address, aliases=ALIASES)
+        return super().config.model_copy(update={"registries": (local,)})
 
 
 class Doors:
@@ -63,9 +64,9 @@ class Doors:
     def settings(self, text: str) -> list[bool]:
         """Tell whether a settings file may have it: as an address, an alias, a host of tokens."""
         return [
-            self._may_have(RegistryConfig(TRIED, text)),
-            self._may_have(RegistryConfig(TRIED, "registry.example", (text,))),
-            self._may_have(RegistryConfig(TRIED, "registry.example", auth_hosts=(text,))),
+            _may_be(address=text),
+            _may_be(address="registry.example", aliases=(text,)),
+            _may_be(address="registry.example", auth_hosts=(text,)),
         ]
 
     async def _both(self, **changes: str) -> tuple[Answer, Answer]:
@@ -78,9 +79,10 @@ class Doors:
         path, token = f"/operator/registry/{TRIED}", self._system.operator_token
         return await self._system.call("PUT", path, token=token, json=body)
 
-    def _may_have(self, registry: RegistryConfig) -> bool:
-        try:
-            replace(self._system.config, registries=(registry,))
-        except ConfigError:
-            return False
-        return True
+
+def _may_be(**keys: Any) -> bool:
+    try:
+        RegistryConfig(name=TRIED, **keys)
+    except ValidationError:
+        return False
+    return True

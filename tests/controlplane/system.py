@@ -82,8 +82,10 @@ class System:
     def config(self) -> Config:
         return Config(
             state_dir=self.folder / "state",
-            registries=(RegistryConfig("local", self.registry.address),),
-            agents=tuple(AgentConfig(a.name, a.address, "local") for a in self.agents),
+            registries=(RegistryConfig(name="local", address=self.registry.address),),
+            agents=tuple(
+                AgentConfig(name=a.name, address=a.address, region="local") for a in self.agents
+            ),
             **{
                 "api_listen": "127.0.0.1:0",
                 "regions": ("local", "elsewhere"),

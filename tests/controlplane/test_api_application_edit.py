@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +27,21 @@ class Places(System):
     @property
     def config(self) -> Config:
         config = super().config
-        return replace(
-            config,
-            node_pools=("default", "big"),
-            host_network_pools=("default", "big"),
-            registries=(
+        found = {
+            "node_pools": ("default", "big"),
+            "host_network_pools": ("default", "big"),
+            "registries": (
                 *config.registries,
-                RegistryConfig("mirror", self.mirror, ("mirror.example",)),
-                RegistryConfig("hub", "registry-1.docker.io", ("docker.io",)),
+                RegistryConfig(name="mirror", address=self.mirror, aliases=("mirror.example",)),
+                RegistryConfig(name="hub", address="registry-1.docker.io", aliases=("docker.io",)),
             ),
-            agents=tuple(AgentConfig(a.name, a.address, *PLACES[a.name]) for a in self.agents),
-        )
+            "agents": tuple(
+                AgentConfig(name=a.name, address=a.address, region=region, node_pool=node_pool)
+                for a in self.agents
+                for region, node_pool in [PLACES[a.name]]
+            ),
+        }
+        return config.model_copy(update=found)
 
     async def edit(self, of: str = "game", account: str = "alice", **changes: Any) -> Answer:
         return await self.call("PUT", f"/application/{of}", account=account, json=changes)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -342,10 +341,10 @@ async def test_a_file_that_claims_what_the_api_gave_away_is_refused(system: Oper
     await system.stop_serving()
     before = system.config
     for entry in (
-        RegistryConfig("new", "OWN.example"),
-        RegistryConfig("new", "new.example", ("alias.example",)),
+        RegistryConfig(name="new", address="OWN.example"),
+        RegistryConfig(name="new", address="new.example", aliases=("alias.example",)),
     ):
-        config = replace(before, registries=(*before.registries, entry))
+        config = before.model_copy(update={"registries": (*before.registries, entry)})
         with pytest.raises(StoreError, match="'new': because 'own', which was made by the API"):
             await ControlPlane(config).serve(asyncio.Event())
     await system.serve()
@@ -355,9 +354,15 @@ async def test_a_file_that_claims_what_the_api_gave_away_is_refused(system: Oper
     store = Store(before.database)
     await store.open()
     fleet = FleetStore(store)
-    one, two = RegistryConfig("one", "1.example"), RegistryConfig("two", "2.example")
-    await fleet.declare(replace(before, registries=(one, two)))
-    swapped = (replace(one, address=two.address), replace(two, address=one.address))
-    await fleet.declare(replace(before, registries=swapped))
+    one, two = (
+        RegistryConfig(name="one", address="1.example"),
+        RegistryConfig(name="two", address="2.example"),
+    )
+    await fleet.declare(before.model_copy(update={"registries": (one, two)}))
+    swapped = (
+        one.model_copy(update={"address": two.address}),
+        two.model_copy(update={"address": one.address}),
+    )
+    await fleet.declare(before.model_copy(update={"registries": swapped}))
     assert (await fleet.registries())["one"].address == "2.example"
     await store.close()

@@ -9,7 +9,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,8 +77,9 @@ class Quoted(System):
     @property
     def config(self) -> Config:
         found, address = super().config, self._quoting.address
-        entry = RegistryConfig("quoting", address, (), "robot", FILE_PASSWORD)
-        return replace(found, registries=(*found.registries, entry))
+        login = {"username": "robot", "password": FILE_PASSWORD}
+        entry = RegistryConfig(name="quoting", address=address).model_copy(update=login)
+        return found.model_copy(update={"registries": (*found.registries, entry)})
 
 
 @pytest.mark.timeout(120)

@@ -15,11 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from controlplane.cli.main import main
-from controlplane.domain.errors import ConfigError
 from controlplane.settings.model import AgentConfig, Config, load_config
 from controlplane.settings.registries import RegistryConfig
 from tests.controlplane.stub_api import StubApi
-from tiltyard.runtime.settings.report import EXIT_CONFIG
+from tiltyard.runtime.settings.mistakes import SettingsError
 
 AGENT = '[[agents]]\nname = "a"\naddress = "unix:/a.sock"\nregion = "eu"\n'
 REGISTRY = '[[registries]]\nname = "r"\naddress = "h:1"\n'
@@ -38,27 +37,21 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
 def test_everything_can_be_set(tmp_path: Path) -> None:
     text = 'regions = ["eu"]\nstart_timeout = 3\nlog_level = "debug"\n'
     text += '[[registries]]\nname = "r"\naddress = "h:1"\naliases = ["x.example"]\n' + AGENT
-    config = load(tmp_path, text, START_TIMEOUT="4.5", STATE_DIR="/s", START_BURST="7")
+    environment = {"START_TIMEOUT": "4.5", "STATE_DIR": "/s", "START_BURST": "7"}
+    config = load(tmp_path, text, BEHIND_PROXY="10.0.0.0/8,fd00::/8", **environment)
+    assert config.behind_proxy == ("10.0.0.0/8", "fd00::/8")
     assert (config.start_timeout, config.state_dir, config.start_burst) == (4.5, Path("/s"), 7)
-    assert config.registries == (RegistryConfig("r", "h:1", ("x.example",)),)
-    assert config.agents == (AgentConfig("a", "unix:/a.sock", "eu"),)
+    assert config.registries == (RegistryConfig(name="r", address="h:1", aliases=("x.example",)),)
+    assert config.agents == (AgentConfig(name="a", address="unix:/a.sock", region="eu"),)
     assert config.log_level == "debug"
 
 
 @pytest.mark.parametrize(
     ("text", "env", "message"),
     [
-        ("colour = 1", {}, "unknown key 'colour'"),
-        ("", {"COLOUR": "1"}, "COLOUR"),
-        ("", {"REGIONS": "eu"}, "REGIONS"),
         ("start_burst = 1.5", {}, "start_burst"),
-        ('start_rate = "x"', {}, "start_rate"),
-        ("start_rate = true", {}, "start_rate"),
         ("start_rate = nan", {}, "start_rate: must be a finite number"),
-        ("start_timeout = inf", {}, "start_timeout: must be a finite number"),
-        ("", {"LOST_AFTER": "inf"}, "lost_after: must be a finite number"),
         ("", {"START_RATE": "x"}, "START_RATE"),
-        ("start_rate = 0", {}, "start_rate"),
         ("start_timeout = 1", {}, "start_timeout"),
         (
             "lost_after = 30",
@@ -67,30 +60,18 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
         ),
         ("unreachable_after = 90000", {}, ":1: unreachable_after: must be less than lost_after"),
         ("ended_retention_days = 36501", {}, "ended_retention_days"),
-        ("audit_retention_days = 10000000000000", {}, "audit_retention_days"),
         ("latency_interval = 0.5", {}, "latency_interval"),
-        ("latency_interval = -1", {}, "latency_interval"),
-        ("lost_after = 60\nplacement_silence = 60", {}, "lost_after"),
-        ('log_level = "loud"', {}, "log_level"),
-        ('log_format = "xml"', {}, "log_format"),
         ('api_listen = "0.0.0.0:80"', {}, "loopback"),
         ('api_listen = "example.org:80"', {}, "api_listen"),
         ('api_listen = "127.0.0.1"', {}, "api_listen"),
-        ('api_listen = "127.0.0.1:70000"', {}, "api_listen"),
         ('enrol_listen = "example.org:7443"', {}, "enrol_listen"),
-        ('enrol_listen = ":port"', {}, "enrol_listen"),
-        ('metrics_listen = "example.org:7446"', {}, "metrics_listen"),
         ('metrics_listen = "7446"', {}, "metrics_listen"),
         (f'metrics_listen = ":{"7" * 5000}"', {}, "the port must be at most 65535"),
         ("regions = [1]", {}, "regions"),
         ("agents = 1", {}, "agents"),
         (AGENT, {}, "unknown region 'eu'"),
         ('regions = ["eu"]\n' + AGENT + 'node_pool = "x"', {}, "unknown node pool 'x'"),
-        ('regions = ["eu"]\n' + AGENT + 'colour = "x"', {}, "colour"),
-        ('regions = ["eu"]\n' + AGENT.replace("unix:/", "h:"), {}, "unix:/path"),
-        ('[[registries]]\nname = "r"', {}, "address"),
         ('regions = ["a b"]', {}, "regions[0]: must be 1 to 128 of"),
-        ('node_pools = ["a/b"]', {}, "node_pools[0]: must be 1 to 128 of"),
         ('[[registries]]\nname = "a b"\naddress = "h:1"', {}, "registries[0].name"),
         ('[[registries]]\nname = "r"\naddress = "http://h"', {}, "must be host[:port]"),
         (
@@ -98,8 +79,6 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
             {},
             "registries[0].aliases",
         ),
-        ('regions = [".."]', {}, "regions[0]: must be 1 to 128 of"),
-        ('node_pools = ["-x"]', {}, "begin with a letter or a digit"),
         ('regions = ["eu"]\n' + AGENT.replace('"a"', '"a/b"'), {}, "agents[0].name: must be"),
         *(
             (
@@ -110,7 +89,6 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
             for name in ("init", "controlplane")
         ),
         ('regions = ["eu", "us", "eu"]', {}, "regions[2]: 'eu' is there twice"),
-        ('node_pools = ["a", "a"]', {}, "node_pools[1]: 'a' is there twice"),
         ('host_network_pools = ["a"]', {}, "host_network_pools[0]: unknown node pool 'a'"),
         ('regions = ["eu"]\n' + AGENT + AGENT, {}, "agents[1].name: 'a' is there twice"),
         (
@@ -128,13 +106,12 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
             {},
             "registries[1].aliases[0]: 'h:1' is there twice",
         ),
-        ("not toml", {}, "cannot read"),
     ],
 )
 def test_a_bad_file_is_refused(
     tmp_path: Path, text: str, env: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=re.escape(message)):
+    with pytest.raises(SettingsError, match=re.escape(message)):
         load(tmp_path, text, **env)
 
 
@@ -159,20 +136,6 @@ def test_init_prints_each_token_once(settings: Path) -> None:
     assert set(second["accounts"]) == {"x"}
     assert second["operator_token"] is None
     assert "everything is there" in _run("init", "--config", str(settings)).output
-
-
-def test_config_check(settings: Path) -> None:
-    shown = _run("config", "check", "--config", str(settings))
-    assert shown.exit_code == 0, shown.output
-    assert re.search(rf'^api_listen = "127.0.0.1:0" +# {settings}:2$', shown.output, re.MULTILINE)
-    settings.write_text("colour = 1\nstart_burst = 0\n")
-    bad = _run("config", "check", "--config", str(settings))
-    assert bad.exit_code == EXIT_CONFIG
-    assert bad.output == (
-        f"{settings}:1: colour: unknown key 'colour'; take it out\n"
-        f"{settings}:2: start_burst: must be more than 0; correct it, or take it out for the "
-        "default, 200\n"
-    )
 
 
 def test_a_state_that_cannot_be_used_is_told(settings: Path, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """`config check` of the control plane: all mistakes at once, or the settings; no secrets."""
 
-import dataclasses
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -10,12 +9,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from controlplane.cli.main import main
-from controlplane.domain.errors import ConfigError
 from controlplane.settings.checks import all_mistakes
 from controlplane.settings.model import Config, load_config
 from tests.authority import AUTHORITY
 from tests.certificates import SERVES, Signer
 from tests.settings.files import assert_taken_or_told
+from tiltyard.runtime.settings.mistakes import SettingsError
 from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 SECRET = "s3cret-pass"
@@ -94,12 +93,12 @@ region = "eu"
     lines = result.stderr.replace(f"{settings.path}:", "").splitlines()
     expected = [
         "3: regoins: unknown key 'regoins'; did you mean 'regions'?",
-        "4: start_rate: must be a finite number; correct it, or take it out for the default, 50.0",
-        "5: start_burst: must be more than 0; correct it, or take it out for the default, 200",
+        "4: start_rate: must be a number, and is 'quick'; correct it, or take it out for",
+        "5: start_burst: must be more than 0, and is 0; correct it, or take it out for the",
         "6: lost_after: must be more than unreachable_after, which is 30; raise it",
-        "7: log_level: must be one of debug, info, warning, error; correct it, or take it out",
+        "7: log_level: must be 'debug', 'info', 'warning' or 'error', and is 'loud'; correct it",
         "8: tls_certificate: goes together with tls_key; set both or none",
-        "9: behind_proxy: 10.0.0.1/8 has host bits set; write addresses, or networks such as",
+        "9: behind_proxy[0]: 10.0.0.1/8 has host bits set; correct it, or take it out",
         "10: failpoint: must be NAME:ACTION",
         "11: node_pools[0]: must be 1 to 128 of",
         "11: node_pools[2]: 'default' is there twice; take one out: the other is node_pools[1]",
@@ -110,7 +109,7 @@ region = "eu"
         "21: agents[0].name: 'init' is a name of the product itself; take another",
         "22: agents[0].address: must have the form unix:/path; hosts elsewhere are enrolled",
         "23: agents[0].region: unknown region 'eu'; put it among the regions, or take one of",
-        "TILTYARD_CONTROLPLANE_MAX_CONNECTIONS: max_connections: must be a whole number; correct",
+        "TILTYARD_CONTROLPLANE_MAX_CONNECTIONS: max_connections: must be a whole number, and",
         "TILTYARD_CONTROLPLANE_NODE_POOL: node_pool: unknown key 'node_pool' in the environment",
         "TILTYARD_CONTROLPLANE_START_BRUST: start_brust: unknown key 'start_brust' in the",
     ]
@@ -136,7 +135,7 @@ ca_file = "{ca}"
         assert SECRET not in result.output
         assert "BEGIN CERTIFICATE" not in result.output
     shown: Any = json.loads(result.stdout)["settings"]
-    assert shown.keys() == {field.name for field in dataclasses.fields(Config)}
+    assert shown.keys() == set(Config.model_fields)
     assert shown["start_burst"] == {"value": 7, "from": f"{settings.path}:3"}
     assert shown["start_rate"] == {"value": 3.0, "from": "TILTYARD_CONTROLPLANE_START_RATE"}
     assert shown["log_level"] == {"value": "info", "from": "default"}
@@ -196,11 +195,11 @@ def test_a_file_that_is_no_toml_has_its_line(settings: Settings) -> None:
     assert told.startswith("3: cannot read ")
 
 
-@pytest.mark.parametrize("key", [field.name for field in dataclasses.fields(Config)])
+@pytest.mark.parametrize("key", Config.model_fields)
 def test_whatever_stands_for_a_key_is_taken_or_told(tmp_path: Path, key: str) -> None:
     assert_taken_or_told(
         tmp_path / "controlplane.toml",
         key,
         lambda path: list(all_mistakes(load_config(path, {}))),
-        ConfigError,
+        SettingsError,
     )

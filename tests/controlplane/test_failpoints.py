@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from controlplane.domain.errors import ConfigError
 from controlplane.domain.steps import STEPS
 from controlplane.settings.model import Config
 
@@ -20,5 +20,5 @@ def test_every_step_in_the_source_has_its_name_in_the_list() -> None:
 
 @pytest.mark.parametrize("setting", ["start.answered", "start.answered:burn", ":kill", "no:kill"])
 def test_no_other_step_can_be_broken(setting: str) -> None:
-    with pytest.raises(ConfigError, match=r"failpoint: must be NAME:ACTION, .* of start"):
+    with pytest.raises(ValidationError, match=r"failpoint\n.*must be NAME:ACTION, .* of start"):
         Config(failpoint=setting)

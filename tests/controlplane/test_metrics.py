@@ -81,7 +81,8 @@ async def test_a_taken_port_ends_the_start_and_says_which_setting_names_it(
 ) -> None:
     port = system.control_plane.metrics_url.rpartition(":")[2]
     listen = f"127.0.0.1:{port}"
-    config = replace(system.config, state_dir=tmp_path / "second", metrics_listen=listen)
+    second = {"state_dir": tmp_path / "second", "metrics_listen": listen}
+    config = system.config.model_copy(update=second)
     with pytest.raises(ExceptionGroup) as caught:
         await ControlPlane(config).serve(asyncio.Event())
     (error,) = caught.value.exceptions

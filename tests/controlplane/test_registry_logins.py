@@ -3,7 +3,6 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +36,9 @@ class Configured(System):
         found = super().config
         if not self.file_password:
             return found
-        entry = RegistryConfig("filed", "filed.example", (), "robot", self.file_password)
-        return replace(found, registries=(*found.registries, entry))
+        login = {"username": "robot", "password": self.file_password}
+        entry = RegistryConfig(name="filed", address="filed.example").model_copy(update=login)
+        return found.model_copy(update={"registries": (*found.registries, entry)})
 
     @property
     def key(self) -> Path:

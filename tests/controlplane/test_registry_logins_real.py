@@ -8,7 +8,6 @@ import logging
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,8 @@ class Configured(System):
     @property
     def config(self) -> Config:
         found = super().config
-        return replace(found, registries=(*found.registries, *self.declared))
+        registries = (*found.registries, *self.declared)
+        return found.model_copy(update={"registries": registries})
 
     @property
     def login(self) -> dict[str, Any]:

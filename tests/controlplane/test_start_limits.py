@@ -5,7 +5,6 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +158,8 @@ class Regions(System):
     def config(self) -> Config:
         config = super().config
         here, there = config.agents
-        return replace(config, agents=(here, replace(there, region="elsewhere")))
+        moved = there.model_copy(update={"region": "elsewhere"})
+        return config.model_copy(update={"agents": (here, moved)})
 
     async def serve(self) -> None:
         await super().serve()

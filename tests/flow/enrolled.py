@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ class Enrolling(System):
     @property
     def config(self) -> Config:
         """The settings declare no agent: what `agents` has was enrolled."""
-        return replace(super().config, agents=())
+        return super().config.model_copy(update={"agents": ()})
 
     async def token(self, **body: str) -> str:
         """Have the operator make an enrolment token; of the region `local` by default."""

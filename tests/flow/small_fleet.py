@@ -251,7 +251,10 @@ class Control:
         self.alive = True
         self.store = store = LoopStore(state / "controlplane.db")
         self._config = Config(
-            state_dir=state, agents=tuple(AgentConfig(b.name, "unix:/x", "local") for b in boxes)
+            state_dir=state,
+            agents=tuple(
+                AgentConfig(name=b.name, address="unix:/x", region="local") for b in boxes
+            ),
         )
         lines = {box.name: box.line for box in boxes}
         clock = cast("Any", VirtualClock(loop))

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -47,8 +46,11 @@ class Fifty(System):
 
     @property
     def config(self) -> Config:
-        agents = (AgentConfig(h.name, f"unix:{self._relay(h)}", "local") for h in self.hosts)
-        return replace(super().config, agents=tuple(agents))
+        agents = (
+            AgentConfig(name=h.name, address=f"unix:{self._relay(h)}", region="local")
+            for h in self.hosts
+        )
+        return super().config.model_copy(update={"agents": tuple(agents)})
 
     def _relay(self, host: WholeAgent) -> Path:
         return self.folder / f"{host.name}.relay"

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -30,7 +29,8 @@ class Relayed(System):
     def config(self) -> Config:
         config = super().config
         [agent] = config.agents
-        return replace(config, agents=(replace(agent, address=f"unix:{self.folder}/relay.sock"),))
+        relayed = agent.model_copy(update={"address": f"unix:{self.folder}/relay.sock"})
+        return config.model_copy(update={"agents": (relayed,)})
 
 
 @pytest.mark.part_alone

@@ -17,7 +17,7 @@ class Supervision(NamedTuple):
     journal_stream: str = ""
 
 
-def read_supervision(environment: Mapping[str, str]) -> Supervision:
+def read_supervision(environment: Mapping[str, str] = os.environ) -> Supervision:
     """Read what systemd tells a service: sd_notify(3), sd_watchdog_enabled(3), systemd.exec(5)."""
     asked = environment.get("WATCHDOG_USEC", "")
     microseconds = int(asked) if asked.isdecimal() else 0

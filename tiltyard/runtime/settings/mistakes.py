@@ -1,7 +1,7 @@
 """What is wrong with settings, in the words of who has to mend it."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 Key = tuple[str | int, ...]
@@ -47,6 +47,14 @@ def unknown(key: Key, known: Iterable[str]) -> Mistake:
     near = difflib.get_close_matches(str(key[-1]), sorted(known), n=1)
     mend = f"did you mean {near[0]!r}?" if near else "take it out"
     return Mistake(key, f"unknown key {key[-1]!r}", mend)
+
+
+def both_or_none(here: Key, **given: object) -> Iterator[Mistake]:
+    """Check two keys of a table that go together, by their values."""
+    [(one, first), (other, second)] = given.items()
+    if bool(first) != bool(second):
+        present, absent = (one, other) if first else (other, one)
+        yield Mistake((*here, present), f"goes together with {absent}", "set both or none")
 
 
 def in_order(mistakes: Sequence[Mistake]) -> tuple[Mistake, ...]:

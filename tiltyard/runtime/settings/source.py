@@ -6,12 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 
 from tiltyard.runtime.settings.lines import lines_of
 from tiltyard.runtime.settings.mistakes import Key, Mistake, SettingsError, unknown
-
-T = TypeVar("T")
 
 DEFAULT = "default"
 """Where a setting comes from that nobody set."""
@@ -57,17 +55,6 @@ class Source:
     @cached_property
     def _lines(self) -> dict[Key, int]:
         return lines_of(self.text)
-
-
-class Reading(NamedTuple, Generic[T]):
-    """Settings as they were read: all that is wrong, and the settings without what is wrong.
-
-    `config` is None when not even the defaults of those fit.
-    """
-
-    source: Source
-    config: T | None
-    mistakes: tuple[Mistake, ...]
 
 
 def read_source(

@@ -46,7 +46,7 @@ def main() -> None:
 @CONFIG
 def serve(path: Path | None) -> None:
     """Run the agent until SIGTERM or SIGINT; its containers run on. SIGHUP is ignored."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     config = read_settings(path)
     supervision = read_supervision()
     stream = supervision.journal_stream

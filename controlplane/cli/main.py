@@ -45,7 +45,7 @@ def main() -> None:
 @_CONFIG
 def serve(path: Path) -> None:
     """Serve the HTTP API until SIGTERM or SIGINT. SIGHUP is ignored."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     from controlplane.cli import server, settings  # noqa: PLC0415  # it says why
 
     config = settings.load(path)

@@ -1,4 +1,4 @@
-"""`tiltyard-agent doctor`: what is amiss with this host, and how to mend it."""
+"""`tiltyard-agent doctor`: what is amiss with this host, and how to fix it."""
 
 import json
 import sys
@@ -37,7 +37,7 @@ def _lines(findings: Sequence[Finding]) -> Iterator[str]:
         yield f"{finding.level.value:4}  {finding.check:{width}}  {printable(finding.found)}"
         if finding.level is not Level.OK:
             yield f"{margin}why:  {printable(finding.why)}"
-            yield f"{margin}mend: {printable(finding.mend)}"
+            yield f"{margin}hint: {printable(finding.hint)}"
     counts = Counter(finding.level for finding in findings)
     yield ", ".join(f"{counts[level]} {level.value}" for level in Level)
 
@@ -49,7 +49,7 @@ def _json(findings: Sequence[Finding]) -> Iterator[str]:
             "level": finding.level.value,
             "found": finding.found,
             "why": finding.why,
-            "mend": finding.mend,
+            "hint": finding.hint,
         }
         for finding in findings
     ]

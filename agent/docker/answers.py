@@ -95,10 +95,10 @@ class Lack(NamedTuple):
     """What an engine or its kernel does without: why that matters, and what to do about it."""
 
     why: str
-    mend: str
+    hint: str
 
     def __str__(self) -> str:
-        return f"{self.why}: {self.mend}"
+        return f"{self.why}: {self.hint}"
 
 
 def warnings_of(

@@ -38,14 +38,14 @@ def agent(agent: AgentFacts) -> Finding:
             "agent",
             f"version {agent.version} serves, and compares its records with the engine",
             why="it starts no sessions until that is done",
-            mend="wait a moment; if it lasts, look at docker above and the agent's log",
+            hint="wait a moment; if it lasts, look at docker above and the agent's log",
         )
     if agent.warnings:
         return warn(
             "agent",
             f"version {agent.version} serves, with {len(agent.warnings)} warnings",
             why="; ".join(agent.warnings),
-            mend="`tiltyard-agent status` shows them one by one",
+            hint="`tiltyard-agent status` shows them one by one",
         )
     return ok("agent", f"version {agent.version} serves")
 
@@ -57,7 +57,7 @@ def agent_sock(socket: FileFacts | None) -> Finding:
             "agent-sock",
             "there is none",
             why="no agent serves this host",
-            mend="`systemctl start tiltyard-agent`",
+            hint="`systemctl start tiltyard-agent`",
         )
     mode = f"mode {stat.S_IMODE(socket.mode):04o}, owner {socket.uid}"
     if socket.mode & _OTHERS and socket.open_way:
@@ -65,7 +65,7 @@ def agent_sock(socket: FileFacts | None) -> Finding:
             "agent-sock",
             mode,
             why="everybody on this host may start containers and stop sessions",
-            mend="chmod 0660 it, and look for who changed it: the agent makes it so",
+            hint="chmod 0660 it, and look for who changed it: the agent makes it so",
         )
     return ok("agent-sock", mode)
 
@@ -79,7 +79,7 @@ def capabilities(process: ProcessFacts) -> Finding:
         "capabilities",
         f"it lacks {' and '.join(missing)}",
         why="; ".join(_WHY[name] for name in missing),
-        mend=f"AmbientCapabilities={' '.join(_CAPABILITIES)} in the agent's unit",
+        hint=f"AmbientCapabilities={' '.join(_CAPABILITIES)} in the agent's unit",
     )
 
 
@@ -92,7 +92,7 @@ def agent_files(process: ProcessFacts) -> Finding:
         "agent-files",
         text,
         why="with many sessions, logs and artifacts fail, and then starts",
-        mend="LimitNOFILE=65536 in the agent's unit",
+        hint="LimitNOFILE=65536 in the agent's unit",
     )
 
 
@@ -103,7 +103,7 @@ def network(process: ProcessFacts, dockerd: DockerdFacts) -> Finding:
             "network",
             "this user may not see the network namespaces of the agent and Docker Engine",
             why=_APART,
-            mend="run `tiltyard-agent doctor` as root",
+            hint="run `tiltyard-agent doctor` as root",
         )
     if process.network == dockerd.network:
         return ok("network", "the agent is in the network namespace of Docker Engine")
@@ -111,7 +111,7 @@ def network(process: ProcessFacts, dockerd: DockerdFacts) -> Finding:
         "network",
         "the agent is in another network namespace than Docker Engine",
         why=_APART,
-        mend="run both in the host's namespace: no PrivateNetwork in the agent's unit",
+        hint="run both in the host's namespace: no PrivateNetwork in the agent's unit",
     )
 
 
@@ -122,7 +122,7 @@ def state_format(problem: str) -> Finding:
             "state-format",
             problem,
             why="the agent does not start; sessions run on, but nobody ends them at their time",
-            mend="install the newer version again",
+            hint="install the newer version again",
         )
     return ok("state-format", "this version reads what is there")
 
@@ -134,7 +134,7 @@ def policy(path: Path | None, problem: str) -> Finding:
             "policy",
             problem,
             why="the agent does not start with it",
-            mend="correct it; `tiltyard-agent config check` tells when it fits",
+            hint="correct it; `tiltyard-agent config check` tells when it fits",
         )
     return ok("policy", str(path) if path else "none: all but the host's network may be ordered")
 
@@ -149,7 +149,7 @@ def identity(listen: str, identity: IdentityFacts | None) -> Finding:
             "identity",
             "there is none",
             why="nobody is answered at rpc_listen",
-            mend="`tiltyard-agent enrol`",
+            hint="`tiltyard-agent enrol`",
         )
     days = identity.left / 86400
     if days <= 0:
@@ -157,14 +157,14 @@ def identity(listen: str, identity: IdentityFacts | None) -> Finding:
             "identity",
             f"{identity.uri} has expired",
             why="the control plane does not call this host any more",
-            mend=again,
+            hint=again,
         )
     if days < _RENEWED_DAYS:
         return warn(
             "identity",
             f"{identity.uri}, for {days:.1f} days more",
             why="the control plane renews it ten days before its end, and has not",
-            mend=f"look at the control plane's log; at its end {again}",
+            hint=f"look at the control plane's log; at its end {again}",
         )
     return ok("identity", f"{identity.uri}, for {days:.0f} days more")
 
@@ -180,21 +180,21 @@ def tls(tls: TlsFacts | None) -> Finding:
             tls.problem or f"{tls.path} has ended",
             why="sessions with TLS ports are not started here, and players of others are refused "
             "once the agent is started again",
-            mend="renew it, with its key",
+            hint="renew it, with its key",
         )
     if tls.key is not None and tls.key.mode & _OTHERS and tls.key.open_way:
         return bad(
             "tls",
             f"its key has mode {stat.S_IMODE(tls.key.mode):04o}",
             why="everybody on this host can pretend to be it",
-            mend="chmod 0640 it, for the agent's group, and have another certificate issued",
+            hint="chmod 0640 it, for the agent's group, and have another certificate issued",
         )
     if days < WARNED_DAYS:
         return warn(
             "tls",
             f"{tls.path}, for {days:.1f} days more",
             why="its renewal is late",
-            mend="look at whatever renews it; the agent takes a new one by itself",
+            hint="look at whatever renews it; the agent takes a new one by itself",
         )
     return ok("tls", f"{tls.path}, for {days:.0f} days more")
 
@@ -207,7 +207,7 @@ def failpoint(name: str) -> Finding:
         "failpoint",
         name,
         why="it makes sessions fail, for tests",
-        mend="take `failpoint` out of the settings",
+        hint="take `failpoint` out of the settings",
     )
 
 
@@ -221,5 +221,5 @@ def firewall(problems: Sequence[str] | None) -> Finding:
         "firewall",
         "; ".join(problems),
         why="sessions may reach services of this host and the metadata of its cloud",
-        mend="`tiltyard-agent firewall apply`, as each start of the service does",
+        hint="`tiltyard-agent firewall apply`, as each start of the service does",
     )

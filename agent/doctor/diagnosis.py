@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 _DOCKER_DISK = {
     "why": "without room, logs are lost, ends of sessions are not seen, and starts fail",
-    "mend": "remove images that nobody uses (`tiltyard-agent images`), or enlarge it",
+    "hint": "remove images that nobody uses (`tiltyard-agent images`), or enlarge it",
 }
 _STATE_DISK = {
     "why": "without room, starts are refused and logs of ended sessions are not sealed",
-    "mend": "shorten log_retention_days or artifact_spool_bytes, or enlarge it",
+    "hint": "shorten log_retention_days or artifact_spool_bytes, or enlarge it",
 }
 
 
@@ -37,7 +37,7 @@ def _engine(facts: Facts) -> Iterator[Finding]:
             "docker",
             facts.engine.cause,
             why="no session can be started; what else Docker Engine would tell is left out here",
-            mend="`systemctl status docker`; if it hangs, `journalctl -u docker` and a restart "
+            hint="`systemctl status docker`; if it hangs, `journalctl -u docker` and a restart "
             "with live-restore on, which sessions survive",
         )
     else:
@@ -104,7 +104,7 @@ def _agent(facts: Facts) -> Iterator[Finding]:
             "agent",
             facts.agent.cause,
             why="sessions run on, but nobody ends them at their time or starts others",
-            mend="`systemctl restart tiltyard-agent`, and look at its log",
+            hint="`systemctl restart tiltyard-agent`, and look at its log",
         )
         return
     yield agent_checks.agent(facts.agent)
@@ -118,10 +118,10 @@ def _agent(facts: Facts) -> Iterator[Finding]:
         yield agent_checks.network(process, facts.dockerd)
 
 
-def _disk(check: str, disk: DiskFacts | Unknown, *, why: str, mend: str) -> Finding:
+def _disk(check: str, disk: DiskFacts | Unknown, *, why: str, hint: str) -> Finding:
     if isinstance(disk, Unknown):
-        return warn(check, f"cannot be told: {disk.cause}", why=why, mend="look at it by `df`")
-    return host_checks.disk(check, disk, why=why, mend=mend)
+        return warn(check, f"cannot be told: {disk.cause}", why=why, hint="look at it by `df`")
+    return host_checks.disk(check, disk, why=why, hint=hint)
 
 
 def _judged(name: str, facts: T | Unknown, check: Callable[[T], Finding]) -> Finding:
@@ -134,5 +134,5 @@ def _unknown(check: str, part: Unknown) -> Finding:
         check,
         f"cannot be told: {part.cause}",
         why="what is amiss there does not show here",
-        mend="run `tiltyard-agent doctor` as root; if it says so still, look there by hand",
+        hint="run `tiltyard-agent doctor` as root; if it says so still, look there by hand",
     )

@@ -35,7 +35,7 @@ def runc(engine: EngineFacts) -> Finding:
             "runc",
             f"version {engine.runc!r} cannot be read",
             why=_ESCAPE,
-            mend="compare `runc --version` with the releases at github.com/opencontainers/runc",
+            hint="compare `runc --version` with the releases at github.com/opencontainers/runc",
         )
     *numbers, candidate, rest = found.groups()
     version = (*map(int, numbers), int(candidate) if candidate else _FINAL)
@@ -46,12 +46,12 @@ def runc(engine: EngineFacts) -> Finding:
     if rest:
         return warn(
             "runc",
-            f"{text}; this build's maker may have mended them",
+            f"{text}; this build's maker may have fixed them",
             why=_ESCAPE,
-            mend="look for their numbers in `apt changelog runc`; upgrade runc, and have "
+            hint="look for their numbers in `apt changelog runc`; upgrade runc, and have "
             "userns-remap on",
         )
-    return bad("runc", text, why=_ESCAPE, mend="upgrade runc, and have userns-remap on")
+    return bad("runc", text, why=_ESCAPE, hint="upgrade runc, and have userns-remap on")
 
 
 _ESCAPE = "a session of a hostile image becomes root of this host"
@@ -79,7 +79,7 @@ def userland_proxy(dockerd: DockerdFacts) -> Finding:
         "userland-proxy",
         "on",
         why="each port of a session costs two processes with 3.4 MB each",
-        mend=f'set "userland-proxy": false in /etc/docker/daemon.json {_RESTART}',
+        hint=f'set "userland-proxy": false in /etc/docker/daemon.json {_RESTART}',
     )
 
 
@@ -92,7 +92,7 @@ def userns_remap(engine: EngineFacts) -> Finding:
         "userns-remap",
         "off",
         why="root in a container is root of the host, but for its capabilities and seccomp",
-        mend='drain the host, set "userns-remap": "default" in /etc/docker/daemon.json and '
+        hint='drain the host, set "userns-remap": "default" in /etc/docker/daemon.json and '
         "restart Docker Engine; images are pulled anew",
     )
 
@@ -106,7 +106,7 @@ def log_driver(engine: EngineFacts) -> Finding:
         "log-driver",
         f"there is no {LOG_DRIVER}, only {', '.join(drivers)}",
         why="no session can be started without it",
-        mend="use Docker Engine 20.10 or later, as its makers build it",
+        hint="use Docker Engine 20.10 or later, as its makers build it",
     )
 
 
@@ -120,7 +120,7 @@ def seccomp(engine: EngineFacts) -> Finding:
             "seccomp",
             "the daemon's default profile is `unconfined`",
             why="containers may make any system call",
-            mend=f"take seccomp-profile out of /etc/docker/daemon.json {_RESTART}",
+            hint=f"take seccomp-profile out of /etc/docker/daemon.json {_RESTART}",
         )
     return ok("seccomp", f"profile {profile or 'default'}")
 
@@ -135,7 +135,7 @@ def apparmor(engine: EngineFacts, *, in_kernel: bool) -> Finding:
         "apparmor",
         "the kernel has AppArmor, Docker Engine does not use it" if in_kernel else "none",
         why="what escapes from a container meets no further fence",
-        mend="`apt install apparmor` and restart Docker Engine"
+        hint="`apt install apparmor` and restart Docker Engine"
         if in_kernel
         else "use a kernel with AppArmor or SELinux",
     )
@@ -156,7 +156,7 @@ def cgroups(engine: EngineFacts) -> Finding:
         "cgroups",
         kind,
         why="; ".join(lack.why for lack in lacks),
-        mend="; ".join(lack.mend for lack in lacks),
+        hint="; ".join(lack.hint for lack in lacks),
     )
 
 
@@ -179,7 +179,7 @@ def container_files(dockerd: DockerdFacts) -> Finding:
         "container-files",
         f"a container may open {dockerd.nofile} files",
         why=f"a game may want more; sessions get {MAX_NOFILE} where the daemon can grant them",
-        mend="set LimitNOFILE=1048576 by `systemctl edit docker`, and restart it once "
+        hint="set LimitNOFILE=1048576 by `systemctl edit docker`, and restart it once "
         "live-restore is on",
     )
 

@@ -18,7 +18,7 @@ ANSWER_SECONDS = 3.0
 
 
 def exposure(docker_socket: Path) -> str:
-    """Say how anybody may order containers, with the mend; nothing when nobody is known to.
+    """Say how anybody may order containers, with a hint; nothing when nobody is known to.
 
     An engine that does not answer is not waited for: its settings alone count. What it warns of
     shows among the warnings of `status` when it does answer.

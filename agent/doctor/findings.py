@@ -14,13 +14,13 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check's result: what was found; unless that is well, why it matters and its mend."""
+    """One check's result: what was found; unless that is well, why it matters and what to do."""
 
     check: str
     level: Level
     found: str
     why: str = ""
-    mend: str = ""
+    hint: str = ""
 
 
 def ok(check: str, found: str) -> Finding:
@@ -28,11 +28,11 @@ def ok(check: str, found: str) -> Finding:
     return Finding(check, Level.OK, found)
 
 
-def warn(check: str, found: str, *, why: str, mend: str) -> Finding:
+def warn(check: str, found: str, *, why: str, hint: str) -> Finding:
     """Something is weaker than it could be, or cannot be told."""
-    return Finding(check, Level.WARN, found, why, mend)
+    return Finding(check, Level.WARN, found, why, hint)
 
 
-def bad(check: str, found: str, *, why: str, mend: str) -> Finding:
+def bad(check: str, found: str, *, why: str, hint: str) -> Finding:
     """Something does not hold."""
-    return Finding(check, Level.FAIL, found, why, mend)
+    return Finding(check, Level.FAIL, found, why, hint)

@@ -34,7 +34,7 @@ def docker_sock(socket: FileFacts | None) -> Finding:
             "docker-sock",
             "there is none",
             why="the agent reaches Docker Engine by it and in no other way",
-            mend="`systemctl start docker`, or set `docker_socket` to where it is",
+            hint="`systemctl start docker`, or set `docker_socket` to where it is",
         )
     mode = f"mode {stat.S_IMODE(socket.mode):04o}, owner {socket.uid}"
     if is_world_accessible(socket):
@@ -42,19 +42,19 @@ def docker_sock(socket: FileFacts | None) -> Finding:
             "docker-sock",
             f"{mode}: open to everybody",
             why="every process of this host is root by it; the agent does not start so",
-            mend="chmod 0660 it, and take SocketMode=0666 out of docker.socket if it is there",
+            hint="chmod 0660 it, and take SocketMode=0666 out of docker.socket if it is there",
         )
     if socket.uid != 0:
         return warn(
             "docker-sock",
             mode,
             why="its owner orders containers, which is as good as root",
-            mend="chown root:docker it, unless Docker Engine is rootless",
+            hint="chown root:docker it, unless Docker Engine is rootless",
         )
     return ok("docker-sock", mode)
 
 
-def disk(check: str, disk: DiskFacts, *, why: str, mend: str) -> Finding:
+def disk(check: str, disk: DiskFacts, *, why: str, hint: str) -> Finding:
     """A disk needs room, inodes, and to be writable."""
     room = disk.free_bytes / max(1, disk.total_bytes)
     inodes = disk.free_inodes / disk.total_inodes if disk.total_inodes else 1.0
@@ -64,12 +64,12 @@ def disk(check: str, disk: DiskFacts, *, why: str, mend: str) -> Finding:
             check,
             f"{disk.path} is mounted read-only",
             why=why,
-            mend="look for disk errors in `dmesg`, mend them, and `mount -o remount,rw`",
+            hint="look for disk errors in `dmesg`, fix them, and `mount -o remount,rw`",
         )
     if min(room, inodes) < _NO_ROOM:
-        return bad(check, text, why=why, mend=mend)
+        return bad(check, text, why=why, hint=hint)
     if (room < _LITTLE_ROOM and disk.free_bytes < _ENOUGH_BYTES) or inodes < _LITTLE_ROOM:
-        return warn(check, text, why=why, mend=mend)
+        return warn(check, text, why=why, hint=hint)
     return ok(check, text)
 
 
@@ -80,7 +80,7 @@ def state_dir(folder: FileFacts | None, *, uid: int | None) -> Finding:
             "state-dir",
             "there is none yet",
             why="the agent has never run here, or with other settings",
-            mend="start the agent, which makes it, or correct `state_dir`",
+            hint="start the agent, which makes it, or correct `state_dir`",
         )
     mode = f"mode {stat.S_IMODE(folder.mode):04o}, owner {folder.uid}"
     if not stat.S_ISDIR(folder.mode):
@@ -88,21 +88,21 @@ def state_dir(folder: FileFacts | None, *, uid: int | None) -> Finding:
             "state-dir",
             "it is no folder",
             why="the agent cannot start",
-            mend="move it away, or correct `state_dir`",
+            hint="move it away, or correct `state_dir`",
         )
     if uid not in {None, folder.uid}:
         return bad(
             "state-dir",
             f"{mode}, and the agent is user {uid}",
             why="the agent cannot keep what it must remember of sessions",
-            mend="stop the agent, chown -R the folder to its user, start it",
+            hint="stop the agent, chown -R the folder to its user, start it",
         )
     if folder.mode & _OTHERS_ENTER:
         return bad(
             "state-dir",
             mode,
             why="logs and settings of callers' games can be read by others on the host",
-            mend="chmod 0700 it",
+            hint="chmod 0700 it",
         )
     return ok("state-dir", mode)
 
@@ -120,7 +120,7 @@ def port_range(kernel: KernelFacts, ports: tuple[int, int]) -> Finding:
         "port-range",
         f"{loose} ports of {first}-{last} are also those of outgoing connections, {low}-{high}",
         why="a port may be in use when a session shall have it; pinned ones are refused then",
-        mend=f"sysctl -w net.ipv4.ip_local_reserved_ports={first}-{last}, together with what it "
+        hint=f"sysctl -w net.ipv4.ip_local_reserved_ports={first}-{last}, together with what it "
         "has already, and the same in /etc/sysctl.d/",
     )
 
@@ -143,7 +143,7 @@ def ports_in_use(
         "ports-in-use",
         f"other processes have {shown}{more}",
         why="sessions get other ports; who asks for one of these is refused",
-        mend="find them by `ss -lntup`, move them, or change `port_range`",
+        hint="find them by `ss -lntup`, move them, or change `port_range`",
     )
 
 
@@ -154,12 +154,12 @@ def conntrack(kernel: KernelFacts) -> Finding:
     share = kernel.flows / kernel.max_flows
     text = f"{kernel.flows} of {kernel.max_flows} entries ({share:.0%})"
     why = "when the table is full, the kernel drops the packets of new players"
-    mend = f"sysctl -w net.netfilter.nf_conntrack_max={max(262_144, 2 * kernel.max_flows)}"
-    mend += ", and the same in /etc/sysctl.d/"
+    hint = f"sysctl -w net.netfilter.nf_conntrack_max={max(262_144, 2 * kernel.max_flows)}"
+    hint += ", and the same in /etc/sysctl.d/"
     if share >= _FULL_TABLE:
-        return bad("conntrack", text, why=why, mend=mend)
+        return bad("conntrack", text, why=why, hint=hint)
     if share >= _BUSY_TABLE or kernel.max_flows < _SMALL_TABLE:
-        return warn("conntrack", text, why=why, mend=mend)
+        return warn("conntrack", text, why=why, hint=hint)
     return ok("conntrack", text)
 
 
@@ -171,7 +171,7 @@ def clock(kernel: KernelFacts) -> Finding:
         "clock",
         "nobody synchronises it",
         why="times that callers see are off, lifetimes after a reboot and certificates, too",
-        mend="`timedatectl set-ntp true`, or install chrony",
+        hint="`timedatectl set-ntp true`, or install chrony",
     )
 
 
@@ -183,5 +183,5 @@ def boot_id(kernel: KernelFacts) -> Finding:
         "boot-id",
         f"the kernel answers {kernel.boot_id!r}",
         why="the agent cannot tell a reboot from a restart, which decides how long sessions live",
-        mend="mount /proc whole: the agent reads /proc/sys/kernel/random/boot_id",
+        hint="mount /proc whole: the agent reads /proc/sys/kernel/random/boot_id",
     )

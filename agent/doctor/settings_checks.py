@@ -31,8 +31,8 @@ def all_mistakes(config: AgentConfig) -> Iterator[Mistake]:
     yield from environment_checks.folder("socket", config.socket.parent)
     if not config.docker_socket.exists() or not stat.S_ISSOCK(config.docker_socket.stat().st_mode):
         told = f"there is no socket {config.docker_socket}"
-        mend = "start Docker Engine, or name the socket that it serves"
-        yield Mistake(("docker_socket",), told, mend, is_warning=True)
+        hint = "start Docker Engine, or name the socket that it serves"
+        yield Mistake(("docker_socket",), told, hint, is_warning=True)
     yield from environment_checks.address("public_address", config.public_address)
     yield from environment_checks.address("bind_address", config.bind_address)
     yield from _ports(config)
@@ -65,4 +65,4 @@ LISTENERS = ("rpc_listen", "metrics_listen")
 def _judged(key: str, finding: Finding, *, is_fatal: bool = False) -> Iterator[Mistake]:
     if finding.level is not Level.OK:
         told = f"{finding.found}: {finding.why}"
-        yield Mistake((key,), told, finding.mend, is_warning=not is_fatal)
+        yield Mistake((key,), told, finding.hint, is_warning=not is_fatal)

@@ -1,8 +1,8 @@
 """Looks again and again whether the firewall still is what keeps sessions apart from the host.
 
 Anybody on the host may flush it: `iptables -F`, a firewall that is loaded anew. The agent has not
-the privilege to mend it, or another reason to: it says so, and `tiltyard-agent firewall apply`
-mends. Rules of Docker Engine are Docker Engine's to make again.
+the privilege to fix it, or another reason to: it says so, and `tiltyard-agent firewall apply`
+fixes it. Rules of Docker Engine are Docker Engine's to make again.
 """
 
 import asyncio

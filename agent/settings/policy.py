@@ -32,7 +32,7 @@ def _registry(entry: str) -> str:
 
 
 class PolicyError(SettingsError):
-    """The policy cannot be read or does not fit; the text says what to mend."""
+    """The policy cannot be read or does not fit; the text says what to fix."""
 
 
 class Policy(Settings):

@@ -93,7 +93,7 @@ def finish(state_dir: Path) -> Path | None:
         return None if found is None else _finish(state_dir, found)
     except (OSError, BadBackupError) as error:
         raise StoreError(
-            f"cannot finish the restore in {state_dir}: because {error}: mend that, and try again"
+            f"cannot finish the restore in {state_dir}: because {error}: fix that, and try again"
         ) from error
 
 

@@ -62,7 +62,7 @@ def serve(path: Path) -> None:
 
 
 def _told(error: Exception) -> str | None:
-    """Say in a line what the operator can mend; None where there is a defect, too."""
+    """Say in a line what the operator can fix; None where there is a defect, too."""
     if isinstance(error, ExceptionGroup):
         causes = [_told(each) for each in error.exceptions]
         return None if None in causes else causes[0]

@@ -20,8 +20,8 @@ def all_mistakes(config: Config) -> Iterator[Mistake]:
     if config.state_dir.is_absolute():
         yield from environment_checks.folder("state_dir", config.state_dir)
     else:
-        told, mend = "is not absolute: it would be another from each folder", "begin it with /"
-        yield Mistake(("state_dir",), told, mend)
+        told, hint = "is not absolute: it would be another from each folder", "begin it with /"
+        yield Mistake(("state_dir",), told, hint)
     listeners = {
         "api_listen": config.listen_address(),
         "enrol_listen": config.enrol_address(),
@@ -56,8 +56,8 @@ def _certificate(path: Path, now: float) -> Iterator[Mistake]:
     if end < now:
         yield Mistake(key, f"{path} ended on {day}", "renew it")
     elif end - now < WARNED_DAYS * 86400:
-        mend = "look at what renews it"
-        yield Mistake(key, f"{path} ends on {day}", mend, is_warning=True)
+        hint = "look at what renews it"
+        yield Mistake(key, f"{path} ends on {day}", hint, is_warning=True)
     if leaf.not_valid_before_utc.timestamp() > now:
         begin = leaf.not_valid_before_utc.date().isoformat()
         yield Mistake(key, f"{path} begins on {begin}", "is the clock right?", is_warning=True)

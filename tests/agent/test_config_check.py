@@ -46,7 +46,7 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(tmp_path)
 
 
-def test_all_mistakes_are_told_at_once_each_with_its_place_and_mend(settings: Settings) -> None:
+def test_all_mistakes_are_told_at_once_each_with_its_place_and_hint(settings: Settings) -> None:
     policy = settings.folder / "policy.toml"
     policy.write_text("\nmax_cpu = -1\nmax_rams = 2\n")
     text = f"""\
@@ -141,7 +141,7 @@ def test_a_program_is_told_the_same(settings: Settings) -> None:
             "where": f"{settings.path}:4",
             "key": "max_sessions",
             "text": "must be at least 1, and is 0",
-            "mend": "correct it, or take it out for the default, 1000",
+            "hint": "correct it, or take it out for the default, 1000",
         }
     ]
 

@@ -96,7 +96,7 @@ def test_without_an_engine_and_an_agent_the_host_is_checked_all_the_same(tmp_pat
         "FAIL  docker  +cannot reach the container engine: No such file .*", lines[3]
     )
     assert lines[4].startswith("      why:  no session can be started")
-    assert lines[5].startswith("      mend: `systemctl status docker`")
+    assert lines[5].startswith("      hint: `systemctl status docker`")
     assert any(re.fullmatch("WARN  agent-sock  +there is none", line) for line in lines)
     assert any(re.fullmatch("OK    boot-id  +[0-9a-f-]{36}", line) for line in lines)
     assert re.fullmatch("[0-9]+ OK, [0-9]+ WARN, 2 FAIL", lines[-1])
@@ -109,7 +109,7 @@ def test_programs_read_it_as_json(tmp_path: Path) -> None:
     answer = json.loads(result.stdout)
     assert answer["well"] is False
     assert [set(each) for each in answer["findings"]] == [
-        {"check", "level", "found", "why", "mend"}
+        {"check", "level", "found", "why", "hint"}
     ] * len(answer["findings"])
     by_check = {each["check"]: each for each in answer["findings"]}
     assert by_check["docker-sock"]["level"] == "FAIL"
@@ -118,7 +118,7 @@ def test_programs_read_it_as_json(tmp_path: Path) -> None:
         "level": "OK",
         "found": "off by the settings",
         "why": "",
-        "mend": "",
+        "hint": "",
     }
 
 
@@ -157,10 +157,10 @@ async def test_an_engine_that_hangs_holds_nothing_up(
 def test_a_disk_that_hangs_holds_nothing_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mended = threading.Event()
-    monkeypatch.setattr(gathering, "disk_facts", lambda _: mended.wait())
+    fixed = threading.Event()
+    monkeypatch.setattr(gathering, "disk_facts", lambda _: fixed.wait())
     facts = gather(config_of(tmp_path), seconds=3)
-    mended.set()
+    fixed.set()
     assert facts.state_disk == Unknown("no answer within 3 s")
     assert isinstance(facts.kernel, KernelFacts)
 

@@ -137,7 +137,7 @@ HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client v
         ("dockerd", Unknown("cannot be seen"), "docker-tcp", OK, "no TCP port"),
         ("engine.runc", "1.1.11", "runc", FAIL, "CVE-2024-21626, CVE-2025-31133"),
         ("engine.runc", "1.1.15", "runc", FAIL, "has CVE-2025-31133"),
-        ("engine.runc", "1.1.5+ds1", "runc", WARN, "CVE-2024-21626.*may have mended"),
+        ("engine.runc", "1.1.5+ds1", "runc", WARN, "CVE-2024-21626.*may have fixed"),
         ("engine.runc", "1.2.7", "runc", FAIL, "CVE-2025-31133"),
         ("engine.runc", "1.2.8", "runc", OK, "1.2.8"),
         ("engine.runc", "1.3.2-0ubuntu1", "runc", WARN, "CVE-2025-31133"),
@@ -240,7 +240,7 @@ def test_what_is_amiss_is_found_with_its_mend(
     finding = found(changed(SOUND, path, value), check)
     assert finding.level is level
     assert re.search(text, finding.found), finding.found
-    assert bool(finding.why) == bool(finding.mend) == (level is not Level.OK)
+    assert bool(finding.why) == bool(finding.hint) == (level is not Level.OK)
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o777])

@@ -58,7 +58,7 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(tmp_path)
 
 
-def test_all_mistakes_are_told_at_once_each_with_its_place_and_mend(settings: Settings) -> None:
+def test_all_mistakes_are_told_at_once_each_with_its_place_and_hint(settings: Settings) -> None:
     password = settings.file("password", SECRET, 0o644)
     result = settings.check(
         f"""\

@@ -399,9 +399,9 @@ def test_what_was_broken_off_is_finished_before_anything_else(
             "_stage",
             lambda *told: (stage(*told), broken.setattr(restoring, "flush_folder", fail)),
         )
-        with pytest.raises(StoreError, match=r"cannot finish the restore .* mend that"):
+        with pytest.raises(StoreError, match=r"cannot finish the restore .* fix that"):
             put_back(config, kept)
-        with pytest.raises(StoreError, match=r"cannot finish the restore .* mend that"):
+        with pytest.raises(StoreError, match=r"cannot finish the restore .* fix that"):
             finish(config.state_dir)
     for arguments in (("init",), ("backup", str(tmp_path / "new"))):
         refused = command(config, *arguments)

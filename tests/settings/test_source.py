@@ -50,18 +50,18 @@ def test_a_file_that_is_none_is_told(tmp_path: Path, name: str) -> None:
 
 
 def test_a_mistake_is_one_line_whatever_it_quotes() -> None:
-    mistake = Mistake(("a", 0, "b"), "is\nwrong", "mend\u2028it", "f:1", is_warning=True)
-    assert str(mistake) == "f:1: a[0].b: warning: is wrong; mend it"
+    mistake = Mistake(("a", 0, "b"), "is\nwrong", "fix\u2028it", "f:1", is_warning=True)
+    assert str(mistake) == "f:1: a[0].b: warning: is wrong; fix it"
     assert shown(()) == ""
 
 
 @pytest.mark.parametrize(
-    ("key", "mend"),
+    ("key", "hint"),
     [
         ("max_sesions", "did you mean 'max_sessions'?"),
         ("maxsessions", "did you mean 'max_sessions'?"),
         ("colour", "take it out"),
     ],
 )
-def test_an_unknown_key_may_be_a_known_one(key: str, mend: str) -> None:
-    assert unknown((key,), ["max_sessions", "cpu"]).mend == mend
+def test_an_unknown_key_may_be_a_known_one(key: str, hint: str) -> None:
+    assert unknown((key,), ["max_sessions", "cpu"]).hint == hint

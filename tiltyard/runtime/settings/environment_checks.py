@@ -48,8 +48,8 @@ def address(key: str, host: str) -> Iterator[Mistake]:
         is_ipv6 = ipaddress.ip_address(host).version == 6
     except ValueError:
         if host not in {"", "localhost"}:  # nothing is every address
-            told, mend = f"{host} is a name", "write an address, or a service may not come up"
-            yield Mistake((key,), told, mend, is_warning=True)
+            told, hint = f"{host} is a name", "write an address, or a service may not come up"
+            yield Mistake((key,), told, hint, is_warning=True)
         return
     family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -58,8 +58,8 @@ def address(key: str, host: str) -> Iterator[Mistake]:
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:
                 return
-            told, mend = f"{host} is no address of this machine", "is it meant? see `ip address`"
-            yield Mistake((key,), told, mend, is_warning=True)
+            told, hint = f"{host} is no address of this machine", "is it meant? see `ip address`"
+            yield Mistake((key,), told, hint, is_warning=True)
 
 
 def listeners(addresses: Mapping[str, tuple[str, int]]) -> Iterator[Mistake]:

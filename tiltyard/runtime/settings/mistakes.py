@@ -1,4 +1,4 @@
-"""What is wrong with settings, in the words of who has to mend it."""
+"""What is wrong with settings, for the people who fix it."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,12 +24,12 @@ class Mistake:
 
     key: Key
     text: str
-    mend: str = ""
+    hint: str = ""
     where: str = ""
     is_warning: bool = False
 
     def __str__(self) -> str:
-        told = f"{self.text}; {self.mend}" if self.mend else self.text
+        told = f"{self.text}; {self.hint}" if self.hint else self.text
         parts = (self.where, shown(self.key), f"warning: {told}" if self.is_warning else told)
         return " ".join(": ".join(filter(None, parts)).splitlines())
 
@@ -45,8 +45,8 @@ class SettingsError(Exception):
 def unknown(key: Key, known: Iterable[str]) -> Mistake:
     """A key that there is not, with the one that may be meant."""
     near = difflib.get_close_matches(str(key[-1]), sorted(known), n=1)
-    mend = f"did you mean {near[0]!r}?" if near else "take it out"
-    return Mistake(key, f"unknown key {key[-1]!r}", mend)
+    hint = f"did you mean {near[0]!r}?" if near else "take it out"
+    return Mistake(key, f"unknown key {key[-1]!r}", hint)
 
 
 def both_or_none(here: Key, **given: object) -> Iterator[Mistake]:
@@ -58,7 +58,7 @@ def both_or_none(here: Key, **given: object) -> Iterator[Mistake]:
 
 
 def in_order(mistakes: Sequence[Mistake]) -> tuple[Mistake, ...]:
-    """The first of each key, line by line: what follows from it is mended with it."""
+    """The first of each key, line by line: what follows from it is fixed with it."""
     first: dict[Key, Mistake] = {}
     for mistake in mistakes:
         first.setdefault(mistake.key, mistake)

@@ -70,7 +70,7 @@ def _described(mistake: Mistake) -> dict[str, str]:
         "where": mistake.where,
         "key": shown(mistake.key),
         "text": mistake.text,
-        "mend": mistake.mend,
+        "hint": mistake.hint,
     }
 
 

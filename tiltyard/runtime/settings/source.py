@@ -89,9 +89,9 @@ def unknown_variables(
     for variable in sorted(environment.keys() - known):
         if variable.startswith(prefix):
             name = variable.removeprefix(prefix).lower()
-            mend = unknown((name,), keys).mend
+            hint = unknown((name,), keys).hint
             told = f"unknown key {name!r} in the environment"
-            yield Mistake((name,), told, mend, variable)
+            yield Mistake((name,), told, hint, variable)
 
 
 def _read(path: Path) -> str:
@@ -101,11 +101,11 @@ def _read(path: Path) -> str:
         if len(content) <= MAX_BYTES:
             # As text files are read: an end of the line may be one of three.
             return content.decode().replace("\r\n", "\n").replace("\r", "\n")
-        told, mend = f"it has more than {MAX_BYTES} bytes", "name the settings file"
+        told, hint = f"it has more than {MAX_BYTES} bytes", "name the settings file"
     except OSError as error:
-        told, mend = error.strerror or str(error), "name a file that this user may read"
+        told, hint = error.strerror or str(error), "name a file that this user may read"
     except UnicodeDecodeError as error:
-        told, mend = f"it is not UTF-8 at byte {error.start}", "save it as UTF-8"
+        told, hint = f"it is not UTF-8 at byte {error.start}", "save it as UTF-8"
     except ValueError as error:  # a name that can be none
-        told, mend = str(error), "name a file"
-    raise SettingsError(Mistake((), f"cannot read {path}: {told}", mend, str(path)))
+        told, hint = str(error), "name a file"
+    raise SettingsError(Mistake((), f"cannot read {path}: {told}", hint, str(path)))

@@ -101,6 +101,7 @@ async def test_what_an_earlier_process_of_an_agent_reported_is_not_acknowledged_
 
 async def test_an_attempt_that_is_not_the_newest_is_not_ended(system: System) -> None:
     assert (await system.start(id="s")).status == 201
+    await system.rows("UPDATE session SET confirmed=0")
     before = (await system.call("GET", "/session/s")).json
     store = SessionStore(system.control_plane._store)
     other = Attempt("another attempt", system.agent.name, "")

@@ -41,7 +41,7 @@ async def test_the_list_is_read_and_sent_a_few_pools_at_a_time(
 
     async def counted(sql: str, *more: Any) -> Any:
         found = await read(sql, *more)
-        portions.append(len(found) if "FROM warm_pool WHERE account=?" in sql else 0)
+        portions.append(len(found) if "FROM warm_pool WHERE account=:account" in sql else 0)
         return found
 
     monkeypatch.setattr(store, "read", counted)

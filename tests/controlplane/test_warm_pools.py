@@ -937,7 +937,10 @@ async def test_a_host_cannot_make_ids_up(system: System) -> None:
 
 
 async def test_a_claim_looks_at_no_session_of_another_name(system: System) -> None:
-    plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {IN_USE}", "alice", "x")]
+    plan = [
+        row[3]
+        for row in await system.rows(f"EXPLAIN QUERY PLAN {IN_USE}", account="alice", name="x")
+    ]
     searches = [step for step in plan if "session" in step]
     assert len(searches) == 3
     assert not [step for step in searches if "SCAN" in step or "(account=?)" in step]

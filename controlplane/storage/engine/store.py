@@ -385,14 +385,14 @@ def record_event(db: Database, event: Event, data: Mapping[str, Any] | None = No
     """Append to the audit, within the transaction that makes the change."""
     db.execute(
         "INSERT INTO event(time_ms, kind, account, actor, address, object, data)"
-        " VALUES (?,?,?,?,?,?,?)",
-        (
-            event.time_ms,
-            event.kind,
-            event.account,
-            event.actor.name,
-            event.actor.address,
-            event.object,
-            json.dumps(data or {}),
-        ),
+        " VALUES (:time, :kind, :account, :actor, :address, :object, :data)",
+        {
+            "time": event.time_ms,
+            "kind": event.kind,
+            "account": event.account,
+            "actor": event.actor.name,
+            "address": event.actor.address,
+            "object": event.object,
+            "data": json.dumps(data or {}),
+        },
     )

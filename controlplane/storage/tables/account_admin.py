@@ -74,9 +74,9 @@ class AccountAdminStore:
 
         def transaction(db: Database) -> None:
             changed = db.execute(
-                "UPDATE account SET quota_sessions=?, quota_nano_cpus=?, quota_memory_bytes=?"
-                " WHERE name=? AND removed_ms IS NULL",
-                (quota.sessions, quota.nano_cpus, quota.memory_bytes, name),
+                "UPDATE account SET quota_sessions=:sessions, quota_nano_cpus=:nano_cpus,"
+                " quota_memory_bytes=:memory_bytes WHERE name=:name AND removed_ms IS NULL",
+                {"name": name, **asdict(quota)},
             )
             if not changed.rowcount:
                 raise NotFoundError("account", name)
@@ -128,10 +128,11 @@ def _remove(db: Database, name: str, actor: Actor, now_ms: int) -> list[str]:
     if db.execute(live, (name,)).fetchone():
         raise ConflictError("a session of the account lives")
     ended = db.execute(
-        f"UPDATE token SET revoked_ms=?2 WHERE account=?1 AND {GOOD} RETURNING id",  # noqa: S608
-        (name, now_ms),
+        f"UPDATE token SET revoked_ms=:now WHERE account=:name AND {GOOD} RETURNING id",  # noqa: S608
+        {"name": name, "now": now_ms},
     ).fetchall()
-    db.execute("UPDATE account SET removed_ms=? WHERE name=?", (now_ms, name))
+    sql = "UPDATE account SET removed_ms=:now WHERE name=:name"
+    db.execute(sql, {"name": name, "now": now_ms})
     event = Event(now_ms, "account.removed", name, actor, name)
     record_event(db, event, {"tokens": len(ended)})
     return [token_id for (token_id,) in ended]
@@ -154,9 +155,9 @@ def _clear_portion(db: Database, name: str) -> bool:
 
 def _remove_rows(db: Database, table: str, account: str) -> int:
     if table == "session":
-        return remove_sessions(db, "account = ?", account)
+        return remove_sessions(db, "account = :value", account)
     if table == "token":
-        return remove_tokens(db, "account = ?1", account)
-    chosen = f"SELECT rowid FROM {table} WHERE account=? LIMIT ?"  # noqa: S608
+        return remove_tokens(db, "account = :value", account)
+    chosen = f"SELECT rowid FROM {table} WHERE account=:account LIMIT :portion"  # noqa: S608
     sql = f"DELETE FROM {table} WHERE rowid IN ({chosen})"  # noqa: S608
-    return db.execute(sql, (account, PORTION)).rowcount
+    return db.execute(sql, {"account": account, "portion": PORTION}).rowcount

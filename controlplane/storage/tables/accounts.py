@@ -20,8 +20,8 @@ from controlplane.storage.engine.store import Actor, Event, Store, record_event
 LAST_USED_STEP_MS = 60_000
 """A token's last use is written at most once in this time: reads stay reads."""
 
-GOOD = "revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > ?2)"
-"""What holds for a good token, with the time as the second value."""
+GOOD = "revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > :now)"
+"""What holds for a good token at a time."""
 
 INITIALISER = Actor("init")
 """Who makes the first accounts and tokens, on the machine itself."""
@@ -61,8 +61,8 @@ class AccountStore:
             return None
         caller, last_used_ms = found
         if last_used_ms is None or last_used_ms + LAST_USED_STEP_MS <= now_ms:
-            sql = "UPDATE token SET last_used_ms=?, last_used_address=? WHERE id=?"
-            used = (now_ms, address, caller.token_id)
+            sql = "UPDATE token SET last_used_ms=:now, last_used_address=:address WHERE id=:id"
+            used = {"now": now_ms, "address": address, "id": caller.token_id}
             await self._store.run(lambda db: db.execute(sql, used))
         return caller
 
@@ -123,8 +123,8 @@ def create_account(
     """Make an account with its first token within a transaction; False when it is there."""
     inserted = db.execute(
         "INSERT OR IGNORE INTO account(name, created_ms, quota_sessions, quota_nano_cpus,"
-        " quota_memory_bytes) VALUES (?,?,?,?,?)",
-        (name, now_ms, quota.sessions, quota.nano_cpus, quota.memory_bytes),
+        " quota_memory_bytes) VALUES (:name, :now, :sessions, :nano_cpus, :memory_bytes)",
+        {"name": name, "now": now_ms, **asdict(quota)},
     )
     if inserted.rowcount == 0:
         return False
@@ -136,8 +136,8 @@ def create_account(
 
 def is_good(db: Database, token_id: str, now_ms: int) -> bool:
     """Tell within a transaction whether a token is there, not revoked and not expired."""
-    sql = f"SELECT 1 FROM token WHERE id=?1 AND {GOOD}"  # noqa: S608
-    return db.execute(sql, (token_id, now_ms)).fetchone() is not None
+    sql = f"SELECT 1 FROM token WHERE id=:id AND {GOOD}"  # noqa: S608
+    return db.execute(sql, {"id": token_id, "now": now_ms}).fetchone() is not None
 
 
 def has_account(db: Database, name: str) -> bool:
@@ -159,11 +159,20 @@ def insert_token(
     expire_ms: int | None = None,
 ) -> None:
     """Write a token within a transaction; whether it may be is asked before."""
-    scope_names, hash_ = sorted(scopes), token.secret_hash
+    scope_names = sorted(scopes)
     db.execute(
         "INSERT INTO token(id, account, name, secret_hash, scopes, parent, created_ms, expire_ms)"
-        " VALUES (?,?,?,?,?,?,?,?)",
-        (token.token_id, account, name, hash_, json.dumps(scope_names), parent, now_ms, expire_ms),
+        " VALUES (:id, :account, :name, :hash, :scopes, :parent, :now, :expire)",
+        {
+            "id": token.token_id,
+            "account": account,
+            "name": name,
+            "hash": token.secret_hash,
+            "scopes": json.dumps(scope_names),
+            "parent": parent,
+            "now": now_ms,
+            "expire": expire_ms,
+        },
     )
     event = Event(now_ms, "token.created", account or "", actor, token.token_id)
     record_event(db, event, {"name": name, "scopes": scope_names, "expire_ms": expire_ms})

@@ -30,6 +30,10 @@ _COLUMNS = (
     "account, name, registry, repository, tag_keep, network_mode, node_pool, regions, limits,"
     " reservation, ports, disk_bytes"
 )
+_VALUES = (
+    ":account, :name, :registry, :repository, :tag_keep, :network_mode, :node_pool, :regions,"
+    " :limits, :reservation, :ports, :disk_bytes"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +116,15 @@ class ApplicationStore:
         """Read all applications of an account by name, at most PORTION at a time."""
         sql = (
             f"SELECT {_COLUMNS} FROM application"  # noqa: S608
-            " WHERE account=? AND name > ? ORDER BY name LIMIT ?"
+            " WHERE account=:account AND name > :after ORDER BY name LIMIT :portion"
         )
-        after = ""
+        values = {"account": account, "after": "", "portion": PORTION}
         while True:
-            found = await self._store.read(sql, (account, after, PORTION), _application)
+            found = await self._store.read(sql, values, _application)
             yield found
             if len(found) < PORTION:
                 return
-            after = found[-1].name
+            values["after"] = found[-1].name
 
 
 def all_applications(
@@ -154,9 +158,8 @@ def _create(
         text = f"the account has {MAX_APPLICATIONS} applications, which is the most"
         raise ConflictError(text)
     db.execute(
-        f"INSERT INTO application({_COLUMNS}, created_ms)"  # noqa: S608
-        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
-        (*_row(application), now_ms),
+        f"INSERT INTO application({_COLUMNS}, created_ms) VALUES ({_VALUES}, :now)",  # noqa: S608
+        {**_row(application), "now": now_ms},
     )
     event = Event(now_ms, "application.created", application.account, actor, application.name)
     record_event(db, event)
@@ -179,9 +182,9 @@ def _edit(
     if fields:
         with bounded_pools(db, key[0]):
             db.execute(
-                f"UPDATE application SET ({_COLUMNS}) = (?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
-                " WHERE account=? AND name=?",
-                (*_row(changed), *key),
+                f"UPDATE application SET ({_COLUMNS}) = ({_VALUES})"  # noqa: S608
+                " WHERE account=:account AND name=:name",
+                _row(changed),
             )
             remove_pools_elsewhere(db, key, changed.regions, actor, now_ms)
         event = Event(now_ms, "application.edited", key[0], actor, key[1])
@@ -190,8 +193,8 @@ def _edit(
 
 
 def _read(db: Database, account: str, name: str) -> Application | None:
-    sql = f"SELECT {_COLUMNS} FROM application WHERE account=? AND name=?"  # noqa: S608
-    row = db.execute(sql, (account, name)).fetchone()
+    sql = f"SELECT {_COLUMNS} FROM application WHERE account=:account AND name=:name"  # noqa: S608
+    row = db.execute(sql, {"account": account, "name": name}).fetchone()
     return _application(row) if row else None
 
 
@@ -211,22 +214,22 @@ def _is_known(db: Database, kind: str, name: str) -> bool:
     return db.execute(sql, (name,)).fetchone() is not None
 
 
-def _row(application: Application) -> tuple[str | int, ...]:
+def _row(application: Application) -> dict[str, str | int]:
     """Give the values of `_COLUMNS`."""
-    return (
-        application.account,
-        application.name,
-        application.registry,
-        application.repository,
-        application.tag_keep,
-        application.network_mode,
-        application.node_pool,
-        json.dumps(application.regions),
-        json.dumps(asdict(application.limits)),
-        json.dumps(asdict(application.reservation)),
-        json.dumps([asdict(port) for port in application.ports]),
-        application.disk_bytes,
-    )
+    return {
+        "account": application.account,
+        "name": application.name,
+        "registry": application.registry,
+        "repository": application.repository,
+        "tag_keep": application.tag_keep,
+        "network_mode": application.network_mode,
+        "node_pool": application.node_pool,
+        "regions": json.dumps(application.regions),
+        "limits": json.dumps(asdict(application.limits)),
+        "reservation": json.dumps(asdict(application.reservation)),
+        "ports": json.dumps([asdict(port) for port in application.ports]),
+        "disk_bytes": application.disk_bytes,
+    }
 
 
 def _application(

@@ -85,8 +85,8 @@ def _forget(db: Database, before_ms: int) -> int:
     """By an index of the times: clocks are set, so that they need not follow the sequence."""
     return db.execute(
         "DELETE FROM event WHERE sequence IN"
-        " (SELECT sequence FROM event WHERE time_ms < ? LIMIT ?)",
-        (before_ms, PORTION),
+        " (SELECT sequence FROM event WHERE time_ms < :before LIMIT :portion)",
+        {"before": before_ms, "portion": PORTION},
     ).rowcount
 
 

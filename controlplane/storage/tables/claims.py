@@ -14,10 +14,10 @@ from controlplane.storage.tables.session_labels import replace_labels
 from controlplane.storage.tables.sessions import Attempt
 
 IN_USE = (
-    "SELECT 1 FROM session WHERE account=?1 AND id=?2"
-    " UNION ALL SELECT 1 FROM session WHERE account=?1 AND alias=?2"
-    " UNION ALL SELECT 1 FROM session WHERE internal_id=?2"
-    " UNION ALL SELECT 1 FROM abandoned WHERE internal_id=?2 LIMIT 1"
+    "SELECT 1 FROM session WHERE account=:account AND id=:name"
+    " UNION ALL SELECT 1 FROM session WHERE account=:account AND alias=:name"
+    " UNION ALL SELECT 1 FROM session WHERE internal_id=:name"
+    " UNION ALL SELECT 1 FROM abandoned WHERE internal_id=:name LIMIT 1"
 )
 """Finds whether an account has such a name; an OR in it would look at all of its sessions."""
 
@@ -91,16 +91,22 @@ class ClaimStore:
                 abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
             renamed = before.id != session_id
             if renamed:  # nobody was told of it; who joined it all the same has joined nothing
-                sql = "DELETE FROM player WHERE account=? AND session=?"
-                db.execute(sql, key)
+                sql = "DELETE FROM player WHERE account=:account AND session=:id"
+                db.execute(sql, {"account": account, "id": session_id})
             undone = db.execute(
-                "UPDATE session SET id=?, alias=NULL, tag=?, labels=?, claim=NULL, host='',"
-                " internal_id=NULL, agent=NULL, player_count=player_count * ?"
-                " WHERE account=? AND id=? AND internal_id=?",
-                (
-                    *(before.id, before.tag, json.dumps(dict(before.labels)), not renamed),
-                    *(account, session_id, attempt.internal_id),
-                ),
+                "UPDATE session SET id=:own_id, alias=NULL, tag=:tag, labels=:labels, claim=NULL,"
+                " host='', internal_id=NULL, agent=NULL,"
+                " player_count=CASE WHEN :renamed THEN 0 ELSE player_count END"
+                " WHERE account=:account AND id=:id AND internal_id=:attempt",
+                {
+                    "account": account,
+                    "id": session_id,
+                    "attempt": attempt.internal_id,
+                    "own_id": before.id,
+                    "tag": before.tag,
+                    "labels": json.dumps(dict(before.labels)),
+                    "renamed": renamed,
+                },
             )
             if undone.rowcount:
                 replace_labels(db, account, before.id, before.labels)
@@ -116,9 +122,10 @@ class ClaimStore:
         def transaction(db: Database) -> Claim | None:
             row = db.execute(
                 "SELECT account, id, application, tag, location, labels, external_id, claim"
-                " FROM session WHERE internal_id=? AND agent=? AND ended_ms IS NULL"
+                " FROM session WHERE internal_id=:internal_id AND agent=:agent"
+                " AND ended_ms IS NULL"
                 " AND stop_requested_ms IS NULL AND claim IS NOT NULL",
-                (internal_id, agent),
+                {"internal_id": internal_id, "agent": agent},
             ).fetchone()
             if row is None:
                 return None
@@ -156,24 +163,30 @@ def _begin(
     account, session_id = key
     identity, standby = claim.identity, claim.internal_id
     # The row that is to take the name has neither yet.
-    if db.execute(IN_USE, (account, standby)).fetchone():
+    if db.execute(IN_USE, {"account": account, "name": standby}).fetchone():
         return Begun.NAME_TAKEN
     # Who joins an id that nobody was told of, between its reserving and this, keeps it there.
-    joined = "SELECT 1 FROM player WHERE account=? AND session=? LIMIT 1"
-    if session_id != identity.session_id and db.execute(joined, key).fetchone():
+    joined = "SELECT 1 FROM player WHERE account=:account AND session=:id LIMIT 1"
+    row = {"account": account, "id": session_id}
+    if session_id != identity.session_id and db.execute(joined, row).fetchone():
         return Begun.NO
     begun = db.execute(
-        "UPDATE session SET id=?, alias=?, internal_id=?, agent=?, host=?, tag=?, labels=?,"
-        " claim=? WHERE account=? AND id=? AND stop_requested_ms IS NULL"
-        " AND EXISTS (SELECT 1 FROM agent WHERE name=? AND removed_ms IS NULL"
+        "UPDATE session SET id=:new_id, alias=:alias, internal_id=:standby, agent=:agent,"
+        " host=:host, tag=:tag, labels=:labels, claim=:claim"
+        " WHERE account=:account AND id=:id AND stop_requested_ms IS NULL"
+        " AND EXISTS (SELECT 1 FROM agent WHERE name=:agent AND removed_ms IS NULL"
         " AND revoked_ms IS NULL)",
-        (
-            *(identity.session_id, session_id if identity.session_id == standby else standby),
-            *(standby, attempt.agent, attempt.host, identity.tag),
-            json.dumps(dict(identity.labels)),
-            json.dumps({"ttl": claim.ttl, "request": claim.request}),
-            *(account, session_id, attempt.agent),
-        ),
+        {
+            **row,
+            "new_id": identity.session_id,
+            "alias": session_id if identity.session_id == standby else standby,
+            "standby": standby,
+            "agent": attempt.agent,
+            "host": attempt.host,
+            "tag": identity.tag,
+            "labels": json.dumps(dict(identity.labels)),
+            "claim": json.dumps({"ttl": claim.ttl, "request": claim.request}),
+        },
     )
     if begun.rowcount:
         replace_labels(db, account, identity.session_id, identity.labels)

@@ -97,11 +97,15 @@ class EnrolmentStore:
             )
             db.execute(
                 "INSERT INTO enrolment_token(id, secret_hash, region, node_pool, agent, expire_ms)"
-                " VALUES (?,?,?,?,?,?)",
-                (
-                    *(token.token_id, token.secret_hash, wanted.region, wanted.node_pool),
-                    *(wanted.agent, expire_ms),
-                ),
+                " VALUES (:id, :hash, :region, :node_pool, :agent, :expire)",
+                {
+                    "id": token.token_id,
+                    "hash": token.secret_hash,
+                    "region": wanted.region,
+                    "node_pool": wanted.node_pool,
+                    "agent": wanted.agent,
+                    "expire": expire_ms,
+                },
             )
             event = Event(now_ms, "agent.token_created", "", actor, token.token_id)
             place = {"region": wanted.region, "nodePool": wanted.node_pool, "agent": wanted.agent}
@@ -156,9 +160,15 @@ class EnrolmentStore:
 
         def transaction(db: Database) -> None:
             changed = db.execute(
-                "UPDATE agent SET certificate_serial=?, certificate_expire_ms=?, authority=?,"
-                " trusts_former=? WHERE id=?",
-                (serial, expire_ms, authority, row.trusts_former, row.id),
+                "UPDATE agent SET certificate_serial=:serial, certificate_expire_ms=:expire,"
+                " authority=:authority, trusts_former=:trusts_former WHERE id=:id",
+                {
+                    "id": row.id,
+                    "serial": serial,
+                    "expire": expire_ms,
+                    "authority": authority,
+                    "trusts_former": row.trusts_former,
+                },
             )
             if changed.rowcount:
                 event = Event(now_ms, "agent.renewed", "", ITSELF, row.name)
@@ -205,14 +215,15 @@ class EnrolmentStore:
 def void_tokens(db: Database, agent: str, now_ms: int) -> None:
     """Have the tokens for an agent enrol nobody: neither it once more nor another of its name."""
     db.execute(
-        "UPDATE enrolment_token SET expire_ms=? WHERE agent=? AND expire_ms>?",
-        (now_ms, agent, now_ms),
+        "UPDATE enrolment_token SET expire_ms=:now WHERE agent=:agent AND expire_ms>:now",
+        {"agent": agent, "now": now_ms},
     )
 
 
 def void_all_tokens(db: Database, now_ms: int) -> None:
     """Have no token that was made so far enrol anybody."""
-    db.execute("UPDATE enrolment_token SET expire_ms=? WHERE expire_ms>?", (now_ms, now_ms))
+    sql = "UPDATE enrolment_token SET expire_ms=:now WHERE expire_ms>:now"
+    db.execute(sql, {"now": now_ms})
 
 
 def _check_place(db: Database, place: Place) -> None:
@@ -229,7 +240,8 @@ def _enrol(
     _check_fit(place, newcomer)
     _check_name(db, place, newcomer)
     row = _write(db, place, newcomer)
-    db.execute("UPDATE enrolment_token SET used_ms=? WHERE id=?", (now_ms, presented.token_id))
+    used = {"id": presented.token_id, "now": now_ms}
+    db.execute("UPDATE enrolment_token SET used_ms=:now WHERE id=:id", used)
     void_tokens(db, row.name, now_ms)
     event = Event(now_ms, "agent.enrolled", "", Actor(presented.token_id, address), newcomer.name)
     named = {"region": row.region, "nodePool": row.node_pool, "serial": newcomer.serial}
@@ -285,15 +297,22 @@ def _check_fit(place: Place, newcomer: Newcomer) -> None:
 def _write(db: Database, place: Place, newcomer: Newcomer) -> AgentRow:
     db.execute(
         "INSERT INTO agent(name, address, region, node_pool, id, certificate_expire_ms,"
-        " certificate_serial, authority) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT(name) DO UPDATE SET"
+        " certificate_serial, authority) VALUES (:name, :address, :region, :node_pool, :id,"
+        " :expire, :serial, :authority) ON CONFLICT(name) DO UPDATE SET"
         " address=excluded.address, region=excluded.region, node_pool=excluded.node_pool,"
         " id=excluded.id, certificate_expire_ms=excluded.certificate_expire_ms,"
         " certificate_serial=excluded.certificate_serial, removed_ms=NULL, revoked_ms=NULL,"
         " authority=excluded.authority, trusts_former=0",
-        (
-            *(newcomer.name, newcomer.address, place.region, place.node_pool, newcomer.id),
-            *(newcomer.expire_ms, newcomer.serial, newcomer.authority),
-        ),
+        {
+            "name": newcomer.name,
+            "address": newcomer.address,
+            "region": place.region,
+            "node_pool": place.node_pool,
+            "id": newcomer.id,
+            "expire": newcomer.expire_ms,
+            "serial": newcomer.serial,
+            "authority": newcomer.authority,
+        },
     )
     sql = f"SELECT {AGENT_COLUMNS} FROM agent WHERE name=?"  # noqa: S608  # constants
     return AgentRow(*db.execute(sql, (newcomer.name,)).fetchone())
@@ -309,7 +328,8 @@ def _revoke(db: Database, name: str, actor: Actor, now_ms: int) -> str:
         text = f"the agent {name!r} has no certificate: the settings file declares it"
         raise ConflictError(text)
     if revoked_ms is None:
-        db.execute("UPDATE agent SET revoked_ms=? WHERE name=?", (now_ms, name))
+        sql = "UPDATE agent SET revoked_ms=:now WHERE name=:name"
+        db.execute(sql, {"name": name, "now": now_ms})
         lose_sessions(db, name, now_ms)
         void_tokens(db, name, now_ms)
         record_event(db, Event(now_ms, "agent.revoked", "", actor, name))

@@ -181,20 +181,21 @@ def write_registry(db: Database, registry: Registry) -> None:
     """Make or replace a registry, within a transaction."""
     db.execute(
         "INSERT INTO registry(name, address, aliases, username, sealed_password, auth_hosts,"
-        " private, ca) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT(name) DO UPDATE SET"
+        " private, ca) VALUES (:name, :address, :aliases, :username, :sealed, :auth_hosts,"
+        " :private, :ca) ON CONFLICT(name) DO UPDATE SET"
         " address=excluded.address, aliases=excluded.aliases, username=excluded.username,"
         " sealed_password=excluded.sealed_password, auth_hosts=excluded.auth_hosts,"
         " private=excluded.private, ca=excluded.ca",
-        (
-            registry.name,
-            registry.address,
-            json.dumps(registry.aliases),
-            registry.username,
-            registry.sealed or None,
-            json.dumps(registry.auth_hosts),
-            registry.private,
-            registry.ca,
-        ),
+        {
+            "name": registry.name,
+            "address": registry.address,
+            "aliases": json.dumps(registry.aliases),
+            "username": registry.username,
+            "sealed": registry.sealed or None,
+            "auth_hosts": json.dumps(registry.auth_hosts),
+            "private": registry.private,
+            "ca": registry.ca,
+        },
     )
 
 
@@ -233,12 +234,18 @@ def _declare(db: Database, config: Config, registries: Collection[Registry]) -> 
     _check_claims(db, registries)
     for agent in config.agents:
         db.execute(
-            "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)"
+            "INSERT INTO agent(name, address, region, node_pool)"
+            " VALUES (:name, :address, :region, :node_pool)"
             " ON CONFLICT(name) DO UPDATE SET address=excluded.address,"
             " region=excluded.region, node_pool=excluded.node_pool, removed_ms=NULL, id=NULL,"
             " certificate_serial=NULL, certificate_expire_ms=NULL, revoked_ms=NULL,"
             " authority=NULL, trusts_former=0",
-            (agent.name, agent.address, agent.region, agent.node_pool),
+            {
+                "name": agent.name,
+                "address": agent.address,
+                "region": agent.region,
+                "node_pool": agent.node_pool,
+            },
         )
 
 

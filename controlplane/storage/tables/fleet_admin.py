@@ -129,11 +129,12 @@ class FleetAdminStore:
 
         def transaction(db: Database) -> NodePoolRules:
             changed = db.execute(
-                "INSERT INTO node_pool(name, strategy, host_network) VALUES (?,?,?)"
+                "INSERT INTO node_pool(name, strategy, host_network)"
+                " VALUES (:name, :strategy, :host_network)"
                 " ON CONFLICT(name) DO UPDATE SET strategy=excluded.strategy,"
                 " host_network=excluded.host_network"
                 " WHERE (strategy, host_network) <> (excluded.strategy, excluded.host_network)",
-                (name, rules.strategy, rules.host_network),
+                {"name": name, "strategy": rules.strategy, "host_network": rules.host_network},
             )
             if changed.rowcount:
                 event = Event(now_ms, "node_pool.set", "", actor, name)
@@ -227,10 +228,10 @@ def _remove_agent(db: Database, name: str, actor: Actor, now_ms: int) -> str:
     # An attempt is committed before its call: what is counted here cannot come to run later.
     _check_unused(db, "agent", name, _USING_AN_AGENT)
     db.execute(
-        "UPDATE agent SET removed_ms=?, region=NULL, node_pool=NULL, id=NULL, revoked_ms=NULL,"
+        "UPDATE agent SET removed_ms=:now, region=NULL, node_pool=NULL, id=NULL, revoked_ms=NULL,"
         " certificate_serial=NULL, certificate_expire_ms=NULL, drain_revision=0, draining=0,"
-        " drain_deadline_ms=NULL, heard_ms=NULL, silent_ms=0, lost_ms=NULL WHERE name=?",
-        (now_ms, name),
+        " drain_deadline_ms=NULL, heard_ms=NULL, silent_ms=0, lost_ms=NULL WHERE name=:name",
+        {"name": name, "now": now_ms},
     )
     void_tokens(db, name, now_ms)
     record_event(db, Event(now_ms, "agent.removed", "", actor, name))

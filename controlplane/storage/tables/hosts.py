@@ -1,7 +1,7 @@
 """What is kept of hosts beyond a restart: their drains, and when they were last heard."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlite_utils import Database
 
@@ -45,9 +45,10 @@ class HostStore:
         """Write what a host says of its drain, unless there was a newer order."""
         await self._store.run(
             lambda db: db.execute(
-                "UPDATE agent SET drain_revision=?1, draining=?2, drain_deadline_ms=?3"
-                " WHERE name=?4 AND drain_revision<=?1",
-                (drain.revision, drain.draining, drain.deadline_ms, agent),
+                "UPDATE agent SET drain_revision=:revision, draining=:draining,"
+                " drain_deadline_ms=:deadline_ms"
+                " WHERE name=:agent AND drain_revision<=:revision",
+                {"agent": agent, **asdict(drain)},
             )
         )
 
@@ -55,15 +56,16 @@ class HostStore:
         """Write that a host is not silent."""
         await self._store.run(
             lambda db: db.execute(
-                "UPDATE agent SET heard_ms=?, silent_ms=0, lost_ms=NULL WHERE name=?",
-                (now_ms, agent),
+                "UPDATE agent SET heard_ms=:now, silent_ms=0, lost_ms=NULL WHERE name=:agent",
+                {"agent": agent, "now": now_ms},
             )
         )
 
     async def count_silence(self, agent: str, silent_ms: int) -> None:
         """Write for how long a host has been silent."""
-        sql = "UPDATE agent SET silent_ms=? WHERE name=?"
-        await self._store.run(lambda db: db.execute(sql, (silent_ms, agent)))
+        sql = "UPDATE agent SET silent_ms=:silent WHERE name=:agent"
+        values = {"agent": agent, "silent": silent_ms}
+        await self._store.run(lambda db: db.execute(sql, values))
 
     async def lose(self, agent: str, starting: Collection[str], now_ms: int) -> None:
         """Give up a silent host's sessions; the attempts in `starting` are their tasks' to settle.
@@ -73,9 +75,9 @@ class HostStore:
 
         def transaction(db: Database) -> None:
             lost = db.execute(
-                "UPDATE agent SET lost_ms=? WHERE name=? AND lost_ms IS NULL"
+                "UPDATE agent SET lost_ms=:now WHERE name=:agent AND lost_ms IS NULL"
                 " AND removed_ms IS NULL AND revoked_ms IS NULL",
-                (now_ms, agent),
+                {"agent": agent, "now": now_ms},
             )
             if lost.rowcount:
                 record_event(db, Event(now_ms, "agent.lost", "", ITSELF, agent))
@@ -96,13 +98,15 @@ def _order_drain(db: Database, order: DrainOrder, actor: Actor, now_ms: int) -> 
         text = f"the agent {order.agent!r} was revoked: nobody tells it anything"
         raise ConflictError(text)
     revision = max(revision + 1, order.known_revision + 1, now_ms)
+    drain = Drain(revision, order.draining, order.deadline_ms)
     db.execute(
-        "UPDATE agent SET drain_revision=?, draining=?, drain_deadline_ms=? WHERE name=?",
-        (revision, order.draining, order.deadline_ms, order.agent),
+        "UPDATE agent SET drain_revision=:revision, draining=:draining,"
+        " drain_deadline_ms=:deadline_ms WHERE name=:agent",
+        {"agent": order.agent, **asdict(drain)},
     )
     if order.draining:
         event = Event(now_ms, "agent.drained", "", actor, order.agent)
         record_event(db, event, {"deadline": order.deadline_ms})
     else:
         record_event(db, Event(now_ms, "agent.undrained", "", actor, order.agent))
-    return Drain(revision, order.draining, order.deadline_ms)
+    return drain

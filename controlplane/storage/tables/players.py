@@ -29,10 +29,10 @@ _MAX_ID_BYTES = 256 * len(r"\ud83c\udfae") + len('"", ')
 FEW = 100
 """Players that are read where others wait: some 0.1 ms. More are read beside those."""
 
-_LIVE = "SELECT id FROM session WHERE account=?1 AND ended_ms IS NULL"
-_JOINED = "SELECT sequence, player FROM player WHERE account=?1 AND session=?2"
+_LIVE = "SELECT id FROM session WHERE account=:account AND ended_ms IS NULL"
+_JOINED = "SELECT sequence, player FROM player WHERE account=:account AND session=:session"
 _IN_ORDER = f"{_JOINED} ORDER BY sequence"
-_NAMED = "player IN (SELECT value FROM json_each(?3))"
+_NAMED = "player IN (SELECT value FROM json_each(:players))"
 
 
 class _Joined(NamedTuple):
@@ -51,7 +51,8 @@ class PlayerStore:
 
     async def joined(self, account: str, session_id: str) -> list[str]:
         """Read the players of a session in the order of joining."""
-        return await self._store.read(_IN_ORDER, (account, session_id), _player)
+        values = {"account": account, "session": session_id}
+        return await self._store.read(_IN_ORDER, values, _player)
 
     async def described(self, account: str, session_id: str) -> tuple[Session, list[str]] | None:
         """Read a session by its id or alias, with its players in the order of joining.
@@ -83,8 +84,9 @@ class PlayerStore:
             return added
         # All of them are read beside the transactions. Who joined later is left out, and who of
         # this call has left again stays in: the answer has what the call made.
-        sql = f"{_JOINED} AND sequence <= ?3"
-        found = await self._store.read(sql, (account, added.session_id, added.last), _numbered)
+        sql = f"{_JOINED} AND sequence <= :last"
+        values = {"account": account, "session": added.session_id, "last": added.last}
+        found = await self._store.read(sql, values, _numbered)
         return [player for _, player in sorted({*found, *added.named})]
 
     async def leave(self, account: str, session_id: str, players: Sequence[str]) -> int:
@@ -97,9 +99,8 @@ class PlayerStore:
         def transaction(db: Database) -> int:
             name = own_id(db, account, session_id)
             removed = db.execute(
-                "DELETE FROM player WHERE account=? AND session=?"
-                " AND player IN (SELECT value FROM json_each(?))",
-                (account, name, json.dumps(players)),
+                f"DELETE FROM player WHERE account=:account AND session=:session AND {_NAMED}",  # noqa: S608
+                {"account": account, "session": name, "players": json.dumps(players)},
             )
             _count(db, account, name, -removed.rowcount)
             left = _left(db, account, [name])
@@ -118,9 +119,9 @@ class PlayerStore:
 
         def transaction(db: Database) -> int:
             rows = db.execute(
-                f"DELETE FROM player WHERE account=?1 AND session IN ({_LIVE})"  # noqa: S608
-                " AND player IN (SELECT value FROM json_each(?2)) RETURNING session",
-                (account, json.dumps(players)),
+                f"DELETE FROM player WHERE account=:account AND session IN ({_LIVE})"  # noqa: S608
+                f" AND {_NAMED} RETURNING session",
+                {"account": account, "players": json.dumps(players)},
             ).fetchall()
             removed = Counter(session_id for (session_id,) in rows)
             for session_id, count in removed.items():
@@ -136,20 +137,21 @@ class PlayerStore:
 def _join(db: Database, account: str, name: str, players: Sequence[str]) -> _Joined | list[str]:
     """Add players, and return all that are joined where these are few."""
     session_id = own_id(db, account, name)
+    values = {"account": account, "session": session_id, "players": json.dumps(players)}
     live = db.execute(
-        "SELECT player_count FROM session WHERE account=? AND id=? AND ended_ms IS NULL",
-        (account, session_id),
+        "SELECT player_count FROM session"
+        " WHERE account=:account AND id=:session AND ended_ms IS NULL",
+        values,
     ).fetchone()
     if live is None:
         raise NotFoundError("session", name)
-    values = (account, session_id, json.dumps(players))
     before = db.execute(f"{_JOINED} AND {_NAMED}", values).fetchall()
     new = len(set(players)) - len(before)
     if new and not _have_room(db, account, session_id, live[0] + new, players):
         raise InvalidRequestError((Violation("players", _FULL),))
     inserted = db.execute(
         "INSERT OR IGNORE INTO player(account, session, player)"
-        " SELECT ?1, ?2, value FROM json_each(?3) ORDER BY key",
+        " SELECT :account, :session, value FROM json_each(:players) ORDER BY key",
         values,
     )
     _count(db, account, session_id, inserted.rowcount)
@@ -169,7 +171,7 @@ def _have_room(
         return False
     if count * _MAX_ID_BYTES <= MAX_PLAYERS_BYTES:
         return True
-    joined = [_player(row) for row in db.execute(_IN_ORDER, (account, session_id))]
+    joined = _in_order(db, account, session_id)
     return len(json.dumps(list({*joined, *players}))) <= MAX_PLAYERS_BYTES
 
 
@@ -177,7 +179,12 @@ def _few(db: Database, account: str, session_id: str, count: int) -> list[str] |
     """Read `count` players in the order of joining; None where they are not few."""
     if count > FEW:
         return None
-    return [_player(row) for row in db.execute(_IN_ORDER, (account, session_id))] if count else []
+    return _in_order(db, account, session_id) if count else []
+
+
+def _in_order(db: Database, account: str, session_id: str) -> list[str]:
+    values = {"account": account, "session": session_id}
+    return [_player(row) for row in db.execute(_IN_ORDER, values)]
 
 
 def _player(row: tuple[int, str]) -> str:
@@ -192,9 +199,10 @@ def _left(db: Database, account: str, session_ids: Sequence[str]) -> int | None:
     """Sum up the players of sessions; None when none is known."""
     sql = (
         "SELECT sum(player_count) FROM session"
-        " WHERE account=? AND id IN (SELECT value FROM json_each(?))"
+        " WHERE account=:account AND id IN (SELECT value FROM json_each(:sessions))"
     )
-    row = db.execute(sql, (account, json.dumps(session_ids))).fetchone()
+    values = {"account": account, "sessions": json.dumps(session_ids)}
+    row = db.execute(sql, values).fetchone()
     return None if row[0] is None else int(row[0])
 
 
@@ -202,6 +210,7 @@ def _count(db: Database, account: str, session_id: str, change: int) -> None:
     """Add to the number of players of a session; no audit line, since games call all the time."""
     if change:
         db.execute(
-            "UPDATE session SET player_count = player_count + ? WHERE account=? AND id=?",
-            (change, account, session_id),
+            "UPDATE session SET player_count = player_count + :change"
+            " WHERE account=:account AND id=:session",
+            {"change": change, "account": account, "session": session_id},
         )

@@ -78,10 +78,10 @@ class ReportStore:
 
         def transaction(db: Database) -> list[str]:
             rows = db.execute(
-                "SELECT internal_id FROM abandoned WHERE agent=?1 AND stopped_ms IS NULL"
-                " UNION SELECT internal_id FROM session WHERE agent=?1 AND ended_ms IS NULL"
+                "SELECT internal_id FROM abandoned WHERE agent=:agent AND stopped_ms IS NULL"
+                " UNION SELECT internal_id FROM session WHERE agent=:agent AND ended_ms IS NULL"
                 " AND stop_requested_ms IS NOT NULL",
-                (agent,),
+                {"agent": agent},
             )
             return [row[0] for row in rows]
 
@@ -100,7 +100,8 @@ class ReportStore:
         """Settle a ledger entry: what came of the attempt has ended or can no longer start."""
         await self._store.run(
             lambda db: db.execute(
-                "UPDATE abandoned SET stopped_ms=? WHERE internal_id=? AND agent=?",
-                (now_ms, internal_id, agent),
+                "UPDATE abandoned SET stopped_ms=:now"
+                " WHERE internal_id=:internal_id AND agent=:agent",
+                {"internal_id": internal_id, "agent": agent, "now": now_ms},
             )
         )

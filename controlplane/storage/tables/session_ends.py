@@ -15,10 +15,16 @@ def end_session(
 ) -> None:
     """End a session of an agent. Idempotent."""
     row = db.execute(
-        "UPDATE session SET state=?, ended_ms=?, end_reason=?, claim=NULL"
-        " WHERE internal_id=? AND agent=?"
+        "UPDATE session SET state=:state, ended_ms=:now, end_reason=:reason, claim=NULL"
+        " WHERE internal_id=:internal_id AND agent=:agent"
         " AND ended_ms IS NULL RETURNING account, id",
-        (state, now_ms, reason, internal_id, agent),
+        {
+            "state": state,
+            "now": now_ms,
+            "reason": reason,
+            "internal_id": internal_id,
+            "agent": agent,
+        },
     ).fetchone()
     if row is not None:
         remove_labels(db, *row)
@@ -28,8 +34,9 @@ def end_session(
 def end_missing(db: Database, agent: str, internal_id: str, now_ms: int) -> None:
     """End a session that its host no longer has; one that never ran is freed instead."""
     row = db.execute(
-        "SELECT account, id FROM session WHERE internal_id=? AND agent=? AND NOT confirmed",
-        (internal_id, agent),
+        "SELECT account, id FROM session"
+        " WHERE internal_id=:internal_id AND agent=:agent AND NOT confirmed",
+        {"internal_id": internal_id, "agent": agent},
     ).fetchone()
     if row is None:
         reason = EndReason.ENGINE_ERROR
@@ -51,7 +58,8 @@ def lose_sessions(db: Database, agent: str, now_ms: int) -> None:
         reason = EndReason.HOST_LOST
         end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now_ms=now_ms)
     db.execute(
-        "UPDATE abandoned SET stopped_ms=? WHERE agent=? AND stopped_ms IS NULL", (now_ms, agent)
+        "UPDATE abandoned SET stopped_ms=:now WHERE agent=:agent AND stopped_ms IS NULL",
+        {"now": now_ms, "agent": agent},
     )
 
 
@@ -82,8 +90,9 @@ def drop_starts(db: Database, agent: str, now_ms: int) -> None:
 def abandon_attempt(db: Database, agent: str, internal_id: str, now_ms: int) -> None:
     """Write to the ledger that whatever comes of an attempt is to be stopped. Idempotent."""
     db.execute(
-        "INSERT OR IGNORE INTO abandoned(internal_id, agent, created_ms) VALUES (?,?,?)",
-        (internal_id, agent, now_ms),
+        "INSERT OR IGNORE INTO abandoned(internal_id, agent, created_ms)"
+        " VALUES (:internal_id, :agent, :now)",
+        {"internal_id": internal_id, "agent": agent, "now": now_ms},
     )
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlite_utils import Database
@@ -125,14 +125,12 @@ class SessionStore:
 
         def transaction(db: Database) -> None:
             begun = db.execute(
-                "UPDATE session SET internal_id=?, agent=?, host=? WHERE account=? AND id=?"
+                "UPDATE session SET internal_id=:internal_id, agent=:agent, host=:host"
+                " WHERE account=:account AND id=:id"
                 " AND stop_requested_ms IS NULL"
-                " AND EXISTS (SELECT 1 FROM agent WHERE name=? AND removed_ms IS NULL"
+                " AND EXISTS (SELECT 1 FROM agent WHERE name=:agent AND removed_ms IS NULL"
                 " AND revoked_ms IS NULL)",
-                (
-                    *(attempt.internal_id, attempt.agent, attempt.host, account, session_id),
-                    attempt.agent,
-                ),
+                {"account": account, "id": session_id, **asdict(attempt)},
             )
             if not begun.rowcount:
                 if _is_to_stop(db, account, session_id):
@@ -158,8 +156,8 @@ class SessionStore:
                 abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
             db.execute(
                 "UPDATE session SET internal_id=NULL, agent=NULL, host=''"
-                " WHERE account=? AND id=? AND internal_id=? AND NOT confirmed",
-                (account, session_id, attempt.internal_id),
+                " WHERE account=:account AND id=:id AND internal_id=:attempt AND NOT confirmed",
+                {"account": account, "id": session_id, "attempt": attempt.internal_id},
             )
 
         await self._store.run(transaction)
@@ -183,9 +181,9 @@ class SessionStore:
             if attempt is not None:
                 abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
             db.execute(
-                "DELETE FROM session WHERE account=? AND id=? AND NOT confirmed"
-                " AND (internal_id IS NULL OR internal_id=?)",
-                (account, session_id, attempt and attempt.internal_id),
+                "DELETE FROM session WHERE account=:account AND id=:id AND NOT confirmed"
+                " AND (internal_id IS NULL OR internal_id=:attempt)",
+                {"account": account, "id": session_id, "attempt": attempt and attempt.internal_id},
             )
             if attempted:
                 event = Event(now_ms, "session.not_started", account, ITSELF, session_id)
@@ -208,13 +206,13 @@ class SessionStore:
         """
 
         def transaction(db: Database) -> Session | None:
-            key = account, own_id(db, account, name)
+            session_id = own_id(db, account, name)
             row = db.execute(
-                "UPDATE session SET stop_requested_ms = coalesce(stop_requested_ms, ?)"  # noqa: S608
-                f" WHERE account=? AND id=? AND ended_ms IS NULL RETURNING {COLUMNS}",
-                (now_ms, *key),
+                "UPDATE session SET stop_requested_ms = coalesce(stop_requested_ms, :now)"  # noqa: S608
+                f" WHERE account=:account AND id=:id AND ended_ms IS NULL RETURNING {COLUMNS}",
+                {"account": account, "id": session_id, "now": now_ms},
             ).fetchone()
-            record_event(db, Event(now_ms, "session.stop", account, actor, key[1]))
+            record_event(db, Event(now_ms, "session.stop", account, actor, session_id))
             return session_of(row) if row else None
 
         return await self._store.run(transaction)
@@ -236,14 +234,17 @@ class SessionStore:
 
 def read_session(db: Database, account: str, session_id: str) -> Session | None:
     """Read one session within a transaction, by its id or its alias."""
-    sql = f"SELECT {COLUMNS} FROM session WHERE account=? AND id=?"  # noqa: S608
-    row = db.execute(sql, (account, own_id(db, account, session_id))).fetchone()
+    sql = f"SELECT {COLUMNS} FROM session WHERE account=:account AND id=:id"  # noqa: S608
+    values = {"account": account, "id": own_id(db, account, session_id)}
+    row = db.execute(sql, values).fetchone()
     return session_of(row) if row else None
 
 
 def _is_to_stop(db: Database, account: str, session_id: str) -> bool:
-    sql = "SELECT 1 FROM session WHERE account=? AND id=? AND stop_requested_ms IS NOT NULL"
-    return db.execute(sql, (account, session_id)).fetchone() is not None
+    sql = (
+        "SELECT 1 FROM session WHERE account=:account AND id=:id AND stop_requested_ms IS NOT NULL"
+    )
+    return db.execute(sql, {"account": account, "id": session_id}).fetchone() is not None
 
 
 def _reserve(db: Database, new: NewSession) -> None:
@@ -254,20 +255,22 @@ def _reserve(db: Database, new: NewSession) -> None:
         raise ConflictError(_ID_TAKEN)
     inserted = db.execute(
         "INSERT OR IGNORE INTO session(account, id, state, application, tag, location, labels,"
-        " external_id, nano_cpus, memory_bytes, created_ms) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-        (
-            new.account,
-            new.id,
-            State.CREATED,
-            new.application,
-            new.tag,
-            new.location,
-            json.dumps(dict(new.labels)),
-            new.external_id,
-            new.reservation.nano_cpus,
-            new.reservation.memory_bytes,
-            new.created_ms,
-        ),
+        " external_id, nano_cpus, memory_bytes, created_ms) VALUES (:account, :id, :state,"
+        " :application, :tag, :location, :labels, :external_id, :nano_cpus, :memory_bytes,"
+        " :created)",
+        {
+            "account": new.account,
+            "id": new.id,
+            "state": State.CREATED,
+            "application": new.application,
+            "tag": new.tag,
+            "location": new.location,
+            "labels": json.dumps(dict(new.labels)),
+            "external_id": new.external_id,
+            "nano_cpus": new.reservation.nano_cpus,
+            "memory_bytes": new.reservation.memory_bytes,
+            "created": new.created_ms,
+        },
     )
     if inserted.rowcount == 0:
         raise ConflictError(_ID_TAKEN)

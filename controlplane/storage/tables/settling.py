@@ -126,8 +126,9 @@ def _judge_unknown(db: Database, by: Reporter, session: HostSession, into: Settl
     )
     if session.state is State.CREATED or not served.fetchone():
         return Verdict.KEEP  # it may still be undone; or these are the agent's last words
-    ledger = "SELECT 1 FROM abandoned WHERE internal_id=? AND agent=?"
-    if session.in_doubt or db.execute(ledger, (session.internal_id, by.agent)).fetchone():
+    ledger = "SELECT 1 FROM abandoned WHERE internal_id=:internal_id AND agent=:agent"
+    attempt = {"internal_id": session.internal_id, "agent": by.agent}
+    if session.in_doubt or db.execute(ledger, attempt).fetchone():
         return _stopped(session)
     account = db.execute(
         "SELECT created_ms, removed_ms FROM account WHERE name=?", (session.identity.account,)
@@ -190,8 +191,8 @@ def _adopt(db: Database, by: Reporter, session: HostSession, into: Settlement) -
         db.execute(
             "INSERT INTO session(account, id, state, application, tag, location, labels,"
             " external_id, nano_cpus, memory_bytes, created_ms)"
-            " VALUES (?,?,?,'','','','{}','',0,0,0)",
-            (*key, session.state),
+            " VALUES (:account, :id, :state, '', '', '', '{}', '', 0, 0, 0)",
+            {"account": key[0], "id": key[1], "state": session.state},
         )
     elif session.state.ended:
         return Verdict.KEEP
@@ -211,8 +212,8 @@ def _adopt(db: Database, by: Reporter, session: HostSession, into: Settlement) -
 def _rival(db: Database, key: tuple[str, str]) -> _Rival | None:
     row = db.execute(
         "SELECT internal_id, agent, confirmed OR ended_ms IS NOT NULL, ended_ms IS NOT NULL,"
-        " adopted_ended, started_ms FROM session WHERE account=? AND id=?",
-        key,
+        " adopted_ended, started_ms FROM session WHERE account=:account AND id=:id",
+        {"account": key[0], "id": key[1]},
     ).fetchone()
     return _Rival(*row) if row else None
 
@@ -229,25 +230,26 @@ def _take_row(db: Database, by: Reporter, session: HostSession) -> None:
     """Have the row of a caller's id be this session's; who plays there, and a stop, stay."""
     identity = session.identity
     db.execute(
-        "UPDATE session SET internal_id=?, agent=?, application=?, tag=?, location=?, labels=?,"
-        " external_id=?, nano_cpus=?, memory_bytes=?, created_ms=?, ended_ms=NULL,"
-        " adopted_ended=?, alias=? WHERE account=? AND id=?",
-        (
-            session.internal_id,
-            by.agent,
-            identity.application,
-            identity.tag,
-            identity.location,
-            json.dumps(dict(identity.labels)),
-            identity.external_id,
-            session.reservation.nano_cpus,
-            session.reservation.memory_bytes,
-            min(session.create_ms, by.now_ms),
-            session.state.ended,
-            _alias(session),
-            identity.account,
-            identity.session_id,
-        ),
+        "UPDATE session SET internal_id=:internal_id, agent=:agent, application=:application,"
+        " tag=:tag, location=:location, labels=:labels, external_id=:external_id,"
+        " nano_cpus=:nano_cpus, memory_bytes=:memory_bytes, created_ms=:created, ended_ms=NULL,"
+        " adopted_ended=:ended, alias=:alias WHERE account=:account AND id=:id",
+        {
+            "account": identity.account,
+            "id": identity.session_id,
+            "internal_id": session.internal_id,
+            "agent": by.agent,
+            "application": identity.application,
+            "tag": identity.tag,
+            "location": identity.location,
+            "labels": json.dumps(dict(identity.labels)),
+            "external_id": identity.external_id,
+            "nano_cpus": session.reservation.nano_cpus,
+            "memory_bytes": session.reservation.memory_bytes,
+            "created": min(session.create_ms, by.now_ms),
+            "ended": session.state.ended,
+            "alias": _alias(session),
+        },
     )
     replace_labels(db, identity.account, identity.session_id, identity.labels)
 
@@ -265,27 +267,29 @@ def _write(db: Database, by: Reporter, session: HostSession, told: list[object])
     What is there already is left alone: most of what a host tells after a restart is.
     """
     ended, now_ms = session.state.ended, by.now_ms
-    tells = [
-        True,
-        session.state,
-        session.host,
-        json.dumps([_as_shown(port) for port in session.ports]),
+    reported = {
+        "confirmed": True,
+        "state": session.state,
+        "host": session.host,
+        "ports": json.dumps([_as_shown(port) for port in session.ports]),
         # In one order: protobuf reads a map in another one in every process.
-        json.dumps(dict(session.injected_env), sort_keys=True),
-        session.create_ms,
-        session.end_reason,
-        session.exit_code,
-        session.detail,
-    ]
-    if tells == told and not ended:
+        "injected_env": json.dumps(dict(session.injected_env), sort_keys=True),
+        "started_ms": session.create_ms,
+        "end_reason": session.end_reason,
+        "exit_code": session.exit_code,
+        "detail": session.detail,
+    }
+    if [*reported.values()] == told and not ended:
         return
     # A host's wrong clock must neither keep a row for ever nor have it forgotten at once.
     end_ms = min(session.end_ms or now_ms, now_ms) if ended else None
     row = db.execute(
-        f"UPDATE session SET ({_TOLD}) = (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9),"  # noqa: S608
-        " ended_ms=max(created_ms, ?10), claim=CASE WHEN ?11 THEN NULL ELSE claim END"
-        " WHERE internal_id=?12 RETURNING account, id",
-        (*tells, end_ms, ended, session.internal_id),
+        "UPDATE session SET confirmed=:confirmed, state=:state, host=:host, ports=:ports,"
+        " injected_env=:injected_env, started_ms=:started_ms, end_reason=:end_reason,"
+        " exit_code=:exit_code, detail=:detail, ended_ms=max(created_ms, :end),"
+        " claim=CASE WHEN :ended THEN NULL ELSE claim END"
+        " WHERE internal_id=:internal_id RETURNING account, id",
+        {**reported, "end": end_ms, "ended": ended, "internal_id": session.internal_id},
     ).fetchone()
     if ended:
         remove_labels(db, *row)

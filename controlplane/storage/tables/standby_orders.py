@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlite_utils import Database
@@ -105,8 +105,9 @@ class StandbyOrderStore:
         def transaction(db: Database) -> None:
             for row in done:
                 db.execute(
-                    "DELETE FROM standby_order WHERE pool=? AND agent=? AND revision=?",
-                    (row.pool, row.agent, row.revision),
+                    "DELETE FROM standby_order"
+                    " WHERE pool=:pool AND agent=:agent AND revision=:revision",
+                    {"pool": row.pool, "agent": row.agent, "revision": row.revision},
                 )
 
         await self._store.run(transaction)
@@ -153,9 +154,10 @@ def _tags_of(
 def _order(db: Database, order: NewOrder, now_ms: int) -> tuple[str, str, int, int, str]:
     row: tuple[str, str, int, int, str] = db.execute(
         "INSERT INTO standby_order(pool, agent, revision, size, spec)"
-        " VALUES (?1,?2,max(?3, ?4),?5,?6) ON CONFLICT(pool, agent) DO UPDATE SET"
+        " VALUES (:pool, :agent, max(:now, :known + 1), :size, :spec)"
+        " ON CONFLICT(pool, agent) DO UPDATE SET"
         " revision=max(revision + 1, excluded.revision), size=excluded.size, spec=excluded.spec"
         " RETURNING pool, agent, revision, size, spec",
-        (order.pool, order.agent, now_ms, order.known + 1, order.size, order.spec),
+        {"now": now_ms, **asdict(order)},
     ).fetchone()
     return row

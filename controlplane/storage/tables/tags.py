@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlite_utils import Database
 
@@ -14,8 +14,8 @@ MAX_ENABLED_TAGS = 1000
 
 _WANTED = (
     "SELECT tag.image FROM tag JOIN application ON application.account = tag.account"
-    " AND application.name = tag.application WHERE tag.enabled AND node_pool = ?1"
-    " AND EXISTS (SELECT 1 FROM json_each(regions) WHERE json_each.value = ?2)"
+    " AND application.name = tag.application WHERE tag.enabled AND node_pool = :node_pool"
+    " AND EXISTS (SELECT 1 FROM json_each(regions) WHERE json_each.value = :region)"
 )
 
 
@@ -68,7 +68,8 @@ class TagStore:
         """
 
         def transaction(db: Database) -> HostImages:
-            wanted = frozenset(row[0] for row in db.execute(_WANTED, (node_pool, region)))
+            place = {"node_pool": node_pool, "region": region}
+            wanted = frozenset(row[0] for row in db.execute(_WANTED, place))
             known = db.execute(
                 "SELECT reference FROM image WHERE reference IN (SELECT value FROM json_each(?))",
                 (json.dumps(sorted(present)),),
@@ -81,10 +82,11 @@ class TagStore:
 def enabled_tags(db: Database, account: str, application: str) -> tuple[Tag, ...]:
     """Read the enabled tags of an application within a transaction, highest priority first."""
     sql = (
-        "SELECT name, digest, image FROM tag WHERE account=? AND application=?"
+        "SELECT name, digest, image FROM tag WHERE account=:account AND application=:application"
         " AND enabled ORDER BY priority DESC"
     )
-    return tuple(Tag(*row) for row in db.execute(sql, (account, application)))
+    values = {"account": account, "application": application}
+    return tuple(Tag(*row) for row in db.execute(sql, values))
 
 
 def withdraw_old_tags(
@@ -92,10 +94,11 @@ def withdraw_old_tags(
 ) -> None:
     """Withdraw all but the newest tags of an application, within the caller's transaction."""
     withdrawn = db.execute(
-        "UPDATE tag SET enabled=0 WHERE account=?1 AND application=?2 AND enabled AND name NOT IN"
-        " (SELECT name FROM tag WHERE account=?1 AND application=?2 AND enabled"
-        " ORDER BY priority DESC LIMIT ?3) RETURNING name",
-        (*key, keep),
+        "UPDATE tag SET enabled=0 WHERE account=:account AND application=:application"
+        " AND enabled AND name NOT IN"
+        " (SELECT name FROM tag WHERE account=:account AND application=:application AND enabled"
+        " ORDER BY priority DESC LIMIT :keep) RETURNING name",
+        {"account": key[0], "application": key[1], "keep": keep},
     ).fetchall()
     for (name,) in withdrawn:
         event = Event(now_ms, "tag.withdrawn", key[0], actor, f"{key[1]}:{name}")
@@ -105,17 +108,20 @@ def withdraw_old_tags(
 def _enable(db: Database, key: tuple[str, str], tag: Tag, actor: Actor, now_ms: int) -> bool:
     sql = (
         "SELECT tag_keep FROM application JOIN registry ON registry.name = application.registry"
-        " WHERE account=? AND application.name=? AND address || '/' || repository || '@' || ? = ?"
+        " WHERE account=:account AND application.name=:application"
+        " AND address || '/' || repository || '@' || :digest = :image"
     )
-    application = db.execute(sql, (*key, tag.digest, tag.image)).fetchone()
+    values = {"account": key[0], "application": key[1], **asdict(tag)}
+    application = db.execute(sql, values).fetchone()
     if application is None:
         return False
     db.execute(
         "INSERT INTO tag(account, application, name, digest, image, priority, enabled)"
-        " VALUES (?1,?2,?3,?4,?5,(SELECT coalesce(max(priority), 0) + 1 FROM tag"
-        " WHERE account=?1 AND application=?2),1) ON CONFLICT DO UPDATE SET"
+        " VALUES (:account, :application, :name, :digest, :image,"
+        " (SELECT coalesce(max(priority), 0) + 1 FROM tag"
+        " WHERE account=:account AND application=:application), 1) ON CONFLICT DO UPDATE SET"
         " digest=excluded.digest, image=excluded.image, priority=excluded.priority, enabled=1",
-        (*key, tag.name, tag.digest, tag.image),
+        values,
     )
     db.execute("INSERT OR IGNORE INTO image(reference) VALUES (?)", (tag.image,))
     event = Event(now_ms, "tag.enabled", key[0], actor, f"{key[1]}:{tag.name}")

@@ -23,8 +23,8 @@ MAX_GOOD_TOKENS = 1000
 PORTION = 1000
 """Tokens that are forgotten in one transaction: others wait that long at most."""
 
-ENDED = "(revoked_ms < ?1 OR expire_ms < ?1)"
-"""What holds for a token that ended before the time that is the first value."""
+ENDED = "(revoked_ms < :value OR expire_ms < :value)"
+"""What holds for a token that ended before a time."""
 
 _COLUMNS = (
     "id, account, name, scopes, parent, created_ms, expire_ms, last_used_ms, last_used_address,"
@@ -99,10 +99,11 @@ class TokenStore:
         `ended_too`, only good ones.
         """
         sql = (
-            f"SELECT {_COLUMNS} FROM token WHERE (?1 IS NULL OR coalesce(account, '') = ?1)"  # noqa: S608
-            f" AND (?3 OR ({GOOD})) ORDER BY created_ms, id"
+            f"SELECT {_COLUMNS} FROM token"  # noqa: S608
+            " WHERE (:account IS NULL OR coalesce(account, '') = :account)"
+            f" AND (:ended_too OR ({GOOD})) ORDER BY created_ms, id"
         )
-        values = (account, now_ms, ended_too)
+        values = {"account": account, "now": now_ms, "ended_too": ended_too}
         return await self._store.read(sql, values, _token)
 
     async def revoke(
@@ -132,15 +133,15 @@ class TokenStore:
 
 
 def remove_tokens(db: Database, condition: str, value: int | str) -> int:
-    """Remove a portion of the tokens of a condition; return how many.
+    """Remove a portion of the tokens of a condition on `:value`; return how many.
 
     A token goes after those that were made from it, which the condition must hold, too.
     """
     sql = (
         f"DELETE FROM token WHERE id IN (SELECT id FROM token AS maker WHERE {condition}"  # noqa: S608
-        " AND NOT EXISTS (SELECT 1 FROM token WHERE parent = maker.id) LIMIT ?2)"
+        " AND NOT EXISTS (SELECT 1 FROM token WHERE parent = maker.id) LIMIT :portion)"
     )
-    return db.execute(sql, (value, PORTION)).rowcount
+    return db.execute(sql, {"value": value, "portion": PORTION}).rowcount
 
 
 def _make(db: Database, maker: Actor, token: NewToken, wanted: TokenRequest, now_ms: int) -> None:
@@ -162,11 +163,11 @@ def _insert(
     account: str | None,
     parent: str | None = None,
 ) -> None:
-    good = f"FROM token WHERE account IS ?1 AND {GOOD}"
-    taken = f"SELECT 1 {good} AND name=?3"
-    if db.execute(taken, (account, now_ms, wanted.name)).fetchone():
+    good = f"FROM token WHERE account IS :account AND {GOOD}"
+    values = {"account": account, "now": now_ms, "name": wanted.name}
+    if db.execute(f"SELECT 1 {good} AND name=:name", values).fetchone():
         raise ConflictError("a token of that name exists already")
-    count = db.execute(f"SELECT count(*) {good}", (account, now_ms)).fetchone()
+    count = db.execute(f"SELECT count(*) {good}", values).fetchone()
     if count[0] >= MAX_GOOD_TOKENS:
         text = f"there are {MAX_GOOD_TOKENS} good tokens already, which is the most"
         raise ConflictError(text)
@@ -187,11 +188,11 @@ def _revoke(db: Database, token_id: str, actor: Actor, now_ms: int) -> list[str]
     if db.execute("SELECT 1 FROM token WHERE id=?", (token_id,)).fetchone() is None:
         raise NotFoundError("token", token_id)
     ended = db.execute(
-        "WITH RECURSIVE family(id) AS (VALUES (?1)"
+        "WITH RECURSIVE family(id) AS (VALUES (:id)"
         " UNION SELECT token.id FROM token JOIN family ON token.parent = family.id)"
-        " UPDATE token SET revoked_ms=?2 WHERE revoked_ms IS NULL"
+        " UPDATE token SET revoked_ms=:now WHERE revoked_ms IS NULL"
         " AND id IN (SELECT id FROM family) RETURNING id, account",
-        (token_id, now_ms),
+        {"id": token_id, "now": now_ms},
     ).fetchall()
     for ended_id, account in ended:
         event = Event(now_ms, "token.revoked", account or "", actor, ended_id)

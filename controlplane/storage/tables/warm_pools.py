@@ -65,13 +65,15 @@ class WarmPoolStore:
     async def all_of(self, account: str) -> AsyncGenerator[list[WarmPool], None]:
         """Read all pools of an account by application and region, a few at a time."""
         sql = (
-            f"{ALL_POOLS} WHERE account=? AND (application, location) > (?, ?)"
-            " ORDER BY application, location LIMIT ?"
+            f"{ALL_POOLS} WHERE account=:account"
+            " AND (application, location) > (:application, :location)"
+            " ORDER BY application, location LIMIT :portion"
         )
-        last = ("", "")
-        while pools := await self._store.read(sql, (account, *last, PORTION), pool_of):
+        values = {"account": account, "application": "", "location": "", "portion": PORTION}
+        while pools := await self._store.read(sql, values, pool_of):
             yield pools
-            last = (pools[-1].application, pools[-1].location)
+            last = pools[-1]
+            values |= {"application": last.application, "location": last.location}
 
     async def remove(
         self, place: tuple[str, str, str], actor: Actor, now_ms: int, then: Callable[[None], None]
@@ -85,9 +87,10 @@ class WarmPoolStore:
         """
 
         def transaction(db: Database) -> None:
-            where = "account=? AND application=? AND location=?"
-            if not _remove(db, where, place, actor, now_ms):
-                _, application, location = place
+            account, application, location = place
+            where = "account=:account AND application=:application AND location=:location"
+            values = {"account": account, "application": application, "location": location}
+            if not _remove(db, where, values, actor, now_ms):
                 raise NotFoundError("warm pool", f"{application}/{location}")
 
         await self._store.run(transaction, then)
@@ -97,15 +100,23 @@ def remove_pools_elsewhere(
     db: Database, key: tuple[str, str], regions: Sequence[str], actor: Actor, now_ms: int
 ) -> None:
     """Remove within a transaction the pools that an application has outside of its regions."""
-    where = "account=? AND application=? AND location NOT IN (SELECT value FROM json_each(?))"
-    _remove(db, where, (*key, json.dumps(regions)), actor, now_ms)
+    where = (
+        "account=:account AND application=:application"
+        " AND location NOT IN (SELECT value FROM json_each(:regions))"
+    )
+    values = {"account": key[0], "application": key[1], "regions": json.dumps(regions)}
+    _remove(db, where, values, actor, now_ms)
 
 
 def _set(db: Database, pool: WarmPool, actor: Actor, now_ms: int) -> None:
     assigned = db.execute(
-        "SELECT EXISTS (SELECT 1 FROM json_each(regions) WHERE value=?)"
-        " FROM application WHERE account=? AND name=?",
-        (pool.location, pool.account, pool.application),
+        "SELECT EXISTS (SELECT 1 FROM json_each(regions) WHERE value=:location)"
+        " FROM application WHERE account=:account AND name=:application",
+        {
+            "account": pool.account,
+            "application": pool.application,
+            "location": pool.location,
+        },
     ).fetchone()
     if assigned is None:
         raise NotFoundError("application", pool.application)
@@ -113,15 +124,15 @@ def _set(db: Database, pool: WarmPool, actor: Actor, now_ms: int) -> None:
         raise NotFoundError("region", pool.location)
     with bounded_pools(db, pool.account):
         written = db.execute(
-            f"INSERT INTO warm_pool({_COLUMNS}, revision)"  # noqa: S608
-            " VALUES (?,?,?,?,?,?,?,?,?,?,1)"
+            f"INSERT INTO warm_pool({_COLUMNS}, revision) VALUES (:account, :application,"  # noqa: S608
+            " :location, :size, :enabled, :env, :args, :labels, :claim_signal, :id, 1)"
             " ON CONFLICT(account, application, location) DO UPDATE SET size=excluded.size,"
             " enabled=excluded.enabled, env=excluded.env, args=excluded.args,"
             " labels=excluded.labels, claim_signal=excluded.claim_signal, revision=revision+1"
             " WHERE (size, enabled, env, args, labels, claim_signal) IS NOT (excluded.size,"
             " excluded.enabled, excluded.env, excluded.args, excluded.labels,"
             " excluded.claim_signal)",
-            (*_row(pool), str(uuid.uuid4())),
+            {**_row(pool), "id": str(uuid.uuid4())},
         )
         sql = "SELECT count(*) FROM warm_pool WHERE account=?"
         if db.execute(sql, (pool.account,)).fetchone()[0] > MAX_POOLS:
@@ -132,7 +143,7 @@ def _set(db: Database, pool: WarmPool, actor: Actor, now_ms: int) -> None:
         record_event(db, event, {"size": pool.size, "enabled": pool.enabled})
 
 
-def _remove(db: Database, where: str, values: tuple[str, ...], actor: Actor, now_ms: int) -> int:
+def _remove(db: Database, where: str, values: dict[str, str], actor: Actor, now_ms: int) -> int:
     sql = f"DELETE FROM warm_pool WHERE {where} RETURNING account, application, location"  # noqa: S608
     removed = db.execute(sql, values).fetchall()
     for account, application, location in removed:
@@ -141,18 +152,18 @@ def _remove(db: Database, where: str, values: tuple[str, ...], actor: Actor, now
     return len(removed)
 
 
-def _row(pool: WarmPool) -> tuple[str | int, ...]:
-    return (
-        pool.account,
-        pool.application,
-        pool.location,
-        pool.size,
-        pool.enabled,
-        json.dumps(dict(pool.env)),
-        json.dumps(pool.args),
-        json.dumps(dict(pool.labels)),
-        pool.claim_signal,
-    )
+def _row(pool: WarmPool) -> dict[str, str | int]:
+    return {
+        "account": pool.account,
+        "application": pool.application,
+        "location": pool.location,
+        "size": pool.size,
+        "enabled": pool.enabled,
+        "env": json.dumps(dict(pool.env)),
+        "args": json.dumps(pool.args),
+        "labels": json.dumps(dict(pool.labels)),
+        "claim_signal": pool.claim_signal,
+    }
 
 
 def pool_of(row: tuple[Any, ...]) -> WarmPool:

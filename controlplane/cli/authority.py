@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
+from controlplane.cli.columns import Column, Row, field, sheet, table, time
 from controlplane.cli.options import YES, Api, calls, confirmed
-from controlplane.cli.tables import Column, Row, field, sheet, table, time
 
 SHORT = 16
 """Characters of a fingerprint that tell it from any other."""

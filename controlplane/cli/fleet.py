@@ -9,10 +9,7 @@ from typing import Any
 import click
 
 from controlplane.cli.authority import SHORT
-from controlplane.cli.options import YES, Api, calls, confirmed
-from controlplane.cli.placement import placement
-from controlplane.cli.registries import registry
-from controlplane.cli.tables import (
+from controlplane.cli.columns import (
     Column,
     Row,
     as_json,
@@ -26,6 +23,9 @@ from controlplane.cli.tables import (
     words,
     yes,
 )
+from controlplane.cli.options import YES, Api, calls, confirmed
+from controlplane.cli.placement import placement
+from controlplane.cli.registries import registry
 from controlplane.domain.placement import Strategy
 
 _NAME = click.argument("name")

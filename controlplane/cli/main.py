@@ -9,12 +9,12 @@ import click
 from controlplane.cli import authority as authority_cli
 from controlplane.cli import fleet as fleet_cli
 from controlplane.cli import operators as operator_cli
-from controlplane.cli.tables import printable
 from controlplane.domain.errors import StoreError
 from controlplane.domain.names import NAME_RULE, is_name
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
 from tiltyard.runtime.supervision import read_supervision
+from tiltyard.runtime.tables import printable
 
 log = get_logger(__name__)
 

@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from controlplane.cli.api_client import STOP_TIMEOUT, ApiError
+from controlplane.cli.columns import Column, Row, as_json, cores, field, memory, of, time, words
 from controlplane.cli.options import YES, Api, calls, confirmed
-from controlplane.cli.tables import Column, Row, as_json, cores, field, memory, of, time, words
 
 _NO_LIMIT = "none"
 

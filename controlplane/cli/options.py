@@ -20,9 +20,10 @@ from controlplane.cli.api_client import (
     check_url,
     is_in_clear,
 )
-from controlplane.cli.tables import Column, printable, table
+from controlplane.cli.columns import Column, table
 from controlplane.domain.tokens import parse
 from controlplane.settings.defaults import API_LISTEN, STATE_DIR
+from tiltyard.runtime.tables import printable
 
 DEFAULT_URL = f"http://{API_LISTEN}"
 DEFAULT_TOKEN_FILE = str(STATE_DIR / "initial-tokens.json")

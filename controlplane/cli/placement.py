@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
+from controlplane.cli.columns import Column, Row, cores, field, memory, short_span, table, words
 from controlplane.cli.options import Api, calls
-from controlplane.cli.tables import Column, Row, cores, field, memory, short_span, table, words
 
 _PORT = re.compile(r"([1-9][0-9]{0,4}/(?:tcp|udp))=([1-9][0-9]{0,4})\Z", re.ASCII)
 

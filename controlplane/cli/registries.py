@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
+from controlplane.cli.columns import Column, field, words, yes
 from controlplane.cli.options import Api, calls
-from controlplane.cli.tables import Column, field, words, yes
 from controlplane.domain.names import MAX_PASSWORD
 from controlplane.pki.certificates import MAX_CHARACTERS
 

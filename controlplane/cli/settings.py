@@ -6,11 +6,11 @@ from typing import NoReturn
 
 import click
 
-from controlplane.cli.tables import printable
 from controlplane.settings.checks import all_mistakes
 from controlplane.settings.model import Config, load_config, read_config
 from tiltyard.runtime.settings.mistakes import SettingsError, in_order
 from tiltyard.runtime.settings.report import EXIT_CONFIG, Report, report
+from tiltyard.runtime.tables import printable
 
 _HIDDEN = {"registries": {"__all__": {"password", "ca"}}}
 """What the files hold that keys of a registry name."""

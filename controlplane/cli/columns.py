@@ -1,39 +1,27 @@
-"""Tables for people: aligned columns, sizes and times that can be read. Pure."""
+"""Columns of what the API answers, for tables that people read. Pure."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tiltyard.runtime import tables
+
 Row = Mapping[str, Any]
 Column = Callable[[Row], str]
 
-NOTHING = "-"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def table(columns: Mapping[str, Column], rows: Iterable[Row]) -> list[str]:
-    """Give the lines of a table; every cell is a line of text without control characters."""
-    cells = [list(columns)]
-    cells += [[printable(column(row)) or NOTHING for column in columns.values()] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+    """Give the lines of a table of columns."""
+    cells = ([column(row) for column in columns.values()] for row in rows)
+    return tables.table(list(columns), cells)
 
 
 def sheet(columns: Mapping[str, Column], row: Row) -> list[str]:
     """Give the lines that show one row, a column a line."""
-    width = max(map(len, columns)) + 2
-    return [
-        f"{name:{width}}{printable(column(row)) or NOTHING}" for name, column in columns.items()
-    ]
-
-
-def printable(text: str) -> str:
-    r"""Escape what a terminal would act on rather than show: `\x1b`, `\u202e`."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
+    return tables.sheet((name, column(row)) for name, column in columns.items())
 
 
 def field(key: str, shown: Callable[[Any], str] = str) -> Column:

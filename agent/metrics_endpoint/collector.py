@@ -12,12 +12,10 @@ from prometheus_client.registry import Collector
 
 from agent.domain.session import Protocol, Session, State
 from agent.images.images import Images
-from agent.metrics.bounded_names import BoundedNames
 from agent.sessions.host import Host, HostReport
 from agent.sessions.manager import SessionManager
+from tiltyard.runtime.bounded_names import BoundedNames
 
-MOST_APPLICATIONS = 100
-"""Applications that have series of their own; each has one for every state."""
 _PREFIX = "tiltyard_agent_"
 _CORE = 10**9
 
@@ -57,7 +55,7 @@ class HostState(Collector):
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._application = BoundedNames(MOST_APPLICATIONS)
+        self._names = BoundedNames()
 
     def collect(self) -> Iterator[Metric]:
         """Read everything, in one step of the event loop."""
@@ -84,7 +82,8 @@ class HostState(Collector):
         for pool in report.warm_pools:
             if pool.spec is not None:
                 wanted[pool.spec.identity.application] += pool.size
-        self._application.keep({name for name, _ in found} | {*wanted, *ready, *starting})
+        present = {name for name, _ in found} | {*wanted, *ready, *starting}
+        self._names.keep({(name,) for name in present})
         yield self._by_state(found)
         text = "Standbys that the host's warm pools shall have."
         yield self._by_application("standbys_wanted", text, wanted, wanted | ready | starting)
@@ -93,10 +92,14 @@ class HostState(Collector):
         text = "Standbys that are not ready yet, or on their way out."
         yield self._by_application("standbys_unready", text, starting, wanted | ready | starting)
 
+    def _label(self, application: str) -> str:
+        [label] = self._names.label((application,))
+        return label
+
     def _by_state(self, found: Counter[tuple[str, State]]) -> Metric:
         totals: dict[str, Counter[State]] = {}
         for (application, state), count in found.items():
-            totals.setdefault(self._application(application), Counter())[state] += count
+            totals.setdefault(self._label(application), Counter())[state] += count
         labels = ("application", "state")
         family = _gauge("sessions", "Sessions, ended ones that are kept included.", labels)
         for application in sorted(totals):
@@ -109,7 +112,7 @@ class HostState(Collector):
     ) -> Metric:
         totals: Counter[str] = Counter()
         for application in names:
-            totals[self._application(application)] += counts[application]
+            totals[self._label(application)] += counts[application]
         family = _gauge(name, text, ("application",))
         for application in sorted(totals):
             family.add_metric((application,), totals[application])

@@ -2,7 +2,7 @@
 
 It is counted anew for every scrape, host after host, and others have their turn between two: with
 100,000 sessions nothing is held up, and nothing is counted when nobody asks. Hosts are summed by
-region and node pool, which operators name; what accounts name is bounded by `label_names.py`.
+region and node pool, which operators name; what accounts name is bounded.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from controlplane.fleet.pools.planner import StandbyPools
 from controlplane.fleet.preload import Preloader
 from controlplane.fleet.queue import HostQueue
 from controlplane.metrics.families import PLACE, Place, gauge
-from controlplane.metrics.label_names import LabelNames
 from controlplane.metrics.making import PREFIX
 from controlplane.metrics_endpoint.room import Room
 from controlplane.operators.agents import AgentState, state_of
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.tables.audit import AuditStore
 from controlplane.storage.tables.warm_pools import WarmPool
+from tiltyard.runtime.bounded_names import BoundedNames
 
 DATABASE_WAIT = 1.0
 """Seconds for which a scrape waits for the database: it tells of the rest all the same."""
@@ -81,7 +81,7 @@ class LiveCollector(Collector):
 
     def __init__(self, parts: LiveParts) -> None:
         self._parts = parts
-        self._names = LabelNames()
+        self._names = BoundedNames()
         self._families: list[Metric] = []
 
     def collect(self) -> list[Metric]:

@@ -19,9 +19,7 @@ from agent.domain.errors import EngineTimeout, NoCapacity, RegistryTimeout
 from agent.domain.session import EndReason, Resources, State
 from agent.kernel.disks import Disk, Disks
 from agent.metrics import instruments
-from agent.metrics.bounded_names import LONGEST, OTHER, BoundedNames
 from agent.metrics.instruments import Metrics
-from agent.metrics_endpoint.collector import MOST_APPLICATIONS
 from agent.metrics_endpoint.listener import MetricsListener
 from agent.network.tls_ports import TlsPorts
 from agent.state.drain import DrainOrder
@@ -34,6 +32,7 @@ from tests.fake_clock import settle
 from tests.fakes import FakeClock, FakeEngine
 from tests.harness import free_port
 from tiltyard.runtime import loop_lag
+from tiltyard.runtime.bounded_names import MAX_NAMES, OTHER
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 ABSENT = "127.0.0.1:5000/other@sha256:" + "b" * 64
@@ -440,9 +439,7 @@ async def test_ten_thousand_applications_have_a_bounded_number_of_series(
     monkeypatch.setattr(agent.sessions, "each", lambda: iter(many))
     for _ in range(2):  # also when the names are others the next time
         now = await scrape()
-        assert len(now.own["tiltyard_agent_sessions"].samples) == len(State) * (
-            MOST_APPLICATIONS + 1
-        )
+        assert len(now.own["tiltyard_agent_sessions"].samples) == len(State) * (MAX_NAMES + 1)
         assert sum(len(family.samples) for family in now.own.values()) < 2000
         running = [
             each
@@ -451,13 +448,7 @@ async def test_ten_thousand_applications_have_a_bounded_number_of_series(
         ]
         assert sum(each.value for each in running) == 10_000
         many.reverse()
-    assert now("sessions", application=OTHER, state="running") == 10_000 - MOST_APPLICATIONS
-
-
-def test_names_that_were_seen_first_stay() -> None:
-    names = BoundedNames(2)
-    assert [names(name) for name in ("a", "b", "c", "a")] == ["a", "b", OTHER, "a"]
-    assert BoundedNames(2)("x" * (LONGEST + 1)) == OTHER
+    assert now("sessions", application=OTHER, state="running") == 10_000 - MAX_NAMES
 
 
 async def test_an_application_that_is_gone_gives_its_name_to_another(
@@ -465,8 +456,8 @@ async def test_an_application_that_is_gone_gives_its_name_to_another(
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     identity = session.spec.identity
-    for begin in (0, MOST_APPLICATIONS):
-        named = [f"game-{number}" for number in range(begin, begin + MOST_APPLICATIONS)]
+    for begin in (0, MAX_NAMES):
+        named = [f"game-{number}" for number in range(begin, begin + MAX_NAMES)]
         some = [
             a_session(spec=a_spec(identity=type(identity)("a", "s", name, "v1", "local")))
             for name in named

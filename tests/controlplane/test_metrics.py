@@ -15,7 +15,6 @@ from controlplane.domain.contract import Identity, SessionsReported, WatchMessag
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.pinger import LOOK, Pinger
-from controlplane.metrics.label_names import MOST, OTHER, LabelNames
 from controlplane.metrics.making import Maker
 from controlplane.metrics_endpoint.live import LiveCollector
 from controlplane.settings.model import Config
@@ -28,6 +27,7 @@ from tests.controlplane.system import eventually
 from tests.controlplane.test_host_link import SESSION
 from tests.fake_clock import FakeClock
 from tiltyard.agent.v1 import agent_pb2
+from tiltyard.runtime.bounded_names import MAX_NAMES, OTHER
 from tiltyard.runtime.clock import SystemClock
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text("utf-8")
@@ -504,34 +504,15 @@ async def test_10000_applications_and_hostile_names_stay_few_series(system: Scra
     system.control_plane.fleet._links["crowded"] = link
     try:
         scrape = await system.scrape()
-        assert len(scrape.values("sessions", "application")) == MOST + 1
-        assert len(scrape.families[f"{PREFIX}sessions"].samples) == (MOST + 1) * 6
+        assert len(scrape.values("sessions", "application")) == MAX_NAMES + 1
+        assert len(scrape.families[f"{PREFIX}sessions"].samples) == (MAX_NAMES + 1) * 6
         assert scrape.sum("sessions", account="alice", application="game") == 1
         told = scrape.sum("sessions", application=OTHER)
-        assert told == 10_000 + len(hostile) - (MOST - 1)
+        assert told == 10_000 + len(hostile) - (MAX_NAMES - 1)
         assert scrape.sum("sessions") == 10_001 + len(hostile)
     finally:
         del system.control_plane.fleet._links["crowded"]
     assert len((await system.scrape()).families[f"{PREFIX}sessions"].samples) == 6
-
-
-def test_a_name_is_kept_until_nothing_of_it_is_left() -> None:
-    names = LabelNames(most=2)
-    names.keep({("a", "3"), ("a", "4")})
-    names.keep({("a", "1"), ("a", "3"), ("a", "4")})
-    assert names.label(("a", "4")) == ("a", "4")
-    assert names.label(("a", "1")) == (OTHER, OTHER)
-    names.keep({("a", "1"), ("a", "4")})
-    assert names.label(("a", "1")) == ("a", "1")
-    assert names.label(("a", "3")) == (OTHER, OTHER)
-
-
-def test_what_is_no_name_is_no_label() -> None:
-    names = LabelNames()
-    hostile = {("a", "x" * 129), ("a\n", "game"), ("a", "\u202e")}
-    names.keep(hostile | {("a", "jeu-à-deux")})
-    assert all(names.label(name) == (OTHER, OTHER) for name in hostile)
-    assert names.label(("a", "jeu-à-deux")) == ("a", "jeu-à-deux")
 
 
 async def test_nothing_secret_and_no_session_is_told(system: Scraped) -> None:

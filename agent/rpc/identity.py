@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from agent.domain.errors import InvalidArgument
-from agent.state.atomic_file import disk, write
+from agent.state.disk import disk
+from tiltyard.runtime.atomic_file import write
 
 FILE = "identity.pem"
 """In the state directory."""

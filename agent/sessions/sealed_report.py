@@ -8,9 +8,10 @@ from agent.domain.errors import DiskFull, SessionLive
 from agent.domain.session import Session
 from agent.logs.reading import Followed
 from agent.sessions.host import Host
-from agent.state.atomic_file import disk, write
+from agent.state.disk import disk
 from agent.state.record import Records
 from agent.state.report import Report, decode_report, encode_report, report_of
+from tiltyard.runtime.atomic_file import write
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.first_completed import comes_first

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from agent.domain.errors import StaleRevision
 from agent.domain.pools import WarmPool, taken
-from agent.state.atomic_file import disk, write
+from agent.state.disk import disk
 from agent.state.record import Records
 from agent.state.state_format import POOLS
+from tiltyard.runtime.atomic_file import write
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)

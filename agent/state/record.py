@@ -38,9 +38,10 @@ from typing import IO, Any, ParamSpec, Protocol, TypeVar
 from agent.domain.engine import FORMAT, LABEL_FORMAT, LABEL_RECORD
 from agent.domain.session import Deadline, Drain, EndReason, Session
 from agent.state import state_format
-from agent.state.atomic_file import disk, flush_folder, write
+from agent.state.disk import disk
 from agent.state.state_format import DRAINS, RECORDS
 from agent.state.versioned_json import NewerFormat
+from tiltyard.runtime.atomic_file import flush_folder, write
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from agent.domain.pools import WarmPool
 from agent.domain.session import Drain, Session
-from agent.state.atomic_file import write
 from agent.state.versioned_json import Envelope, NewerFormat
+from tiltyard.runtime.atomic_file import write
 
 FORMAT = 1
 """Of the state directory; where no number stands it is 1."""

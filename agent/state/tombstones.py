@@ -7,8 +7,9 @@ most, for TOMBSTONE_SECONDS each.
 import contextlib
 from pathlib import Path
 
-from agent.state.atomic_file import disk, write
+from agent.state.disk import disk
 from agent.state.record import Records
+from tiltyard.runtime.atomic_file import write
 from tiltyard.runtime.clock import Clock
 
 TOMBSTONE_SECONDS = 3600.0

@@ -29,8 +29,8 @@ from controlplane.pki.authorities import Authorities
 from controlplane.pki.tickets import KEY_BYTES
 from controlplane.settings.model import Config
 from controlplane.state_dir.lock import replacing
-from controlplane.state_dir.private_files import flush_folder
 from controlplane.storage.engine.database_copy import NEWEST_SCHEMA, make_ready
+from tiltyard.runtime.atomic_file import flush_folder
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)

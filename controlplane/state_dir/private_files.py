@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from tiltyard.runtime import atomic_file
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -38,8 +39,8 @@ def write_private(path: Path, data: bytes) -> None:
     Raises:
         OSError: It cannot be written; what was there before still is.
     """
-    _draft(path, data).replace(path)
-    flush_folder(path.parent)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    atomic_file.write(path, data, 0o600)
 
 
 def create_private(path: Path, data: bytes) -> bool:
@@ -48,14 +49,15 @@ def create_private(path: Path, data: bytes) -> bool:
     Raises:
         OSError: It cannot be written.
     """
-    draft = _draft(path, data)
-    try:
-        path.hardlink_to(draft)
-    except FileExistsError:
-        return False
-    finally:
-        draft.unlink()
-    flush_folder(path.parent)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _draft(path) as (draft, file):
+        file.write(data)
+        _flush(file)
+        try:
+            path.hardlink_to(draft)
+        except FileExistsError:
+            return False
+    atomic_file.flush_folder(path.parent)
     return True
 
 
@@ -68,30 +70,11 @@ def writing_private(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: It cannot be written.
     """
-    draft, handle = _begin_draft(path)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(handle)
+    with _draft(path) as (draft, file):
+        yield file
+        _flush(file)
         draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    flush_folder(path.parent)
-
-
-def flush_folder(folder: Path) -> None:
-    """Have what was made, renamed or removed in a folder outlast a power cut.
-
-    Raises:
-        OSError: The disk fails.
-    """
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    atomic_file.flush_folder(path.parent)
 
 
 def read_or_create(path: Path, max_bytes: int, make: Callable[[], bytes], *, what: str) -> bytes:
@@ -108,21 +91,19 @@ def read_or_create(path: Path, max_bytes: int, make: Callable[[], bytes], *, wha
     return data
 
 
-def _draft(path: Path, data: bytes) -> Path:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft, handle = _begin_draft(path)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(handle)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    return draft
-
-
-def _begin_draft(path: Path) -> tuple[Path, int]:
+@contextmanager
+def _draft(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """Begin a file beside its place, of a name that nobody else has; remove what is left of it."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.draft")
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
-    return draft, os.open(draft, flags, 0o600)
+    handle = os.open(draft, flags, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield draft, file
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _flush(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

@@ -16,7 +16,6 @@ from agent.logs import reading as logs
 from agent.logs.sealed import SealedLog
 from agent.sessions import sealed_report
 from agent.sessions.lifecycle import Lifecycle
-from agent.state import atomic_file
 from agent.state.record import decode_session
 from tests.agent.hosts import Agent, an_agent, until_sealed
 from tests.agent.samples import a_spec, an_id
@@ -24,6 +23,7 @@ from tests.fake_clock import settle
 from tests.fakes import FakeClock, FakeEngine
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import assert_survived
+from tiltyard.runtime import atomic_file
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
 
 RESERVE = 1000

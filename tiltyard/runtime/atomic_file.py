@@ -1,0 +1,55 @@
+"""Files that are replaced whole: a reader finds the old one or the new one, never a part.
+
+All of it blocks.
+"""
+
+import os
+from pathlib import Path
+
+
+def write(
+    path: Path,
+    data: bytes,
+    mode: int,
+    *,
+    durable: bool = True,
+    owner: tuple[int, int] | None = None,
+) -> None:
+    """Write a file beside its place and put it there; `durable` also after a power cut.
+
+    It is its `owner`'s, a user's and a group's number, before anybody can find it. Only one may
+    write a file at a time.
+
+    Raises:
+        OSError: It cannot be written; what was there before still is.
+    """
+    beside = path.with_name(f".{path.name}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            if owner is not None:
+                os.fchown(descriptor, *owner)
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(descriptor)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    if durable:
+        flush_folder(path.parent)
+
+
+def flush_folder(path: Path) -> None:
+    """Have what was made, renamed or removed in a folder outlast a power cut.
+
+    Raises:
+        OSError: The disk fails.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from agent.cli.options import AS_JSON, CONFIG, refuse, settings_file
+from agent.cli.options import AS_JSON
+from agent.cli.settings_options import CONFIG, refuse, settings_file
 from agent.doctor.settings_checks import all_mistakes
 from agent.settings.model import read_config
 from tiltyard.runtime.settings.mistakes import SettingsError, in_order

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from agent.cli.options import AS_JSON, CONFIG, EXIT_FAILED, read_config
+from agent.cli.options import AS_JSON, EXIT_FAILED
+from agent.cli.settings_options import CONFIG, read_config
 from agent.doctor.diagnosis import diagnose, is_well
 from agent.doctor.findings import Finding, Level
 from agent.doctor.gather import gather

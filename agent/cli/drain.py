@@ -11,7 +11,7 @@ import click
 
 from agent.cli.options import AS_JSON, SOCKET, asked
 from agent.client.session_choice import is_standby
-from agent.rpc.wire import LONGEST_TTL_SECONDS
+from agent.domain.session import LONGEST_TTL_SECONDS
 from tiltyard.runtime.tables import span, table
 
 _SPAN = re.compile(r"(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?\Z", re.ASCII)

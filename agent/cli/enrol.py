@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from agent.cli.options import CONFIG, EXIT_CONFIG, fail, read_config
+from agent.cli.options import fail
+from agent.cli.settings_options import CONFIG, EXIT_CONFIG, read_config
 from agent.domain.errors import DiskFull
 from agent.rpc.enrolment import NotEnrolled, Token, enrol
 from agent.rpc.identity import FILE

@@ -1,39 +1,34 @@
-"""`tiltyard-agent`: the daemon, its settings, and the commands of other modules."""
+"""`tiltyard-agent`: its commands.
 
-import asyncio
-import faulthandler
-import logging
-import os
-import signal
-import sys
-import threading
-from pathlib import Path
+Commands that talk to the socket are used all the time and start fast: what only the others need is
+imported when one of them is called.
+"""
+
+from collections.abc import Callable
+from typing import Any
 
 import click
 
-from agent.app.daemon import Daemon
-from agent.cli import debug as debug_cli
-from agent.cli.config import config
-from agent.cli.doctor import doctor
+from agent.cli import debug
 from agent.cli.drain import drain, undrain
-from agent.cli.enrol import enrol_host
-from agent.cli.firewall import firewall
-from agent.cli.options import CONFIG, EXIT_CONFIG, EXIT_FAILED, fail, read_settings
-from agent.docker.engine import DockerEngine
-from agent.doctor.exposure import exposure
-from agent.kernel.clock import SystemHostClock
-from agent.state.owner import another_owner
-from agent.state.state_format import NewerState
-from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.logging.output import written
-from tiltyard.runtime.supervision import read_supervision
 
-log = get_logger(__name__)
 
-STOP_SECONDS = 55.0
-"""After which a stop is cut off: its stages have 50 s, and its unit kills after 60 s."""
-LEAVE_SECONDS = 1.0
-"""How long threads that have nothing to do any more may take to see it."""
+class Deferred(click.Command):
+    """A command whose module is imported when it is called; until then only its help is known."""
+
+    def __init__(self, name: str, short_help: str, load: Callable[[], click.Command]) -> None:
+        super().__init__(name, help=short_help)
+        self.load = load
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Make the context of the command itself."""
+        return self.load().make_context(info_name, args, parent, **extra)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,62 +37,45 @@ def main() -> None:
     """The Tiltyard agent of one host, and commands to look into it."""
 
 
-@main.command()
-@CONFIG
-def serve(path: Path | None) -> None:
-    """Run the agent until SIGTERM or SIGINT; its containers run on. SIGHUP is ignored."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    config = read_settings(path)
-    supervision = read_supervision()
-    stream = supervision.journal_stream
-    with written(config.log_level, config.log_format, journal_stream=stream):
-        if cause := another_owner(config.state_dir) or exposure(config.docker_socket):
-            fail(f"it does not start: {cause}", EXIT_CONFIG)
-        try:
-            engine = DockerEngine(str(config.docker_socket))
-            daemon = Daemon(config, engine, SystemHostClock(), supervision=supervision)
-            asyncio.run(_serve(daemon))
-        except NewerState as error:
-            fail(f"it does not start: {error}", EXIT_CONFIG)
-        except RuntimeError as error:
-            fail(str(error))
-        except Exception:
-            log.critical("ended by a defect", exc_info=True)
-            sys.exit(EXIT_FAILED)
-        _leave()
+def _serve() -> click.Command:
+    from agent.cli.serve import serve
+
+    return serve
 
 
-async def _serve(daemon: Daemon) -> None:
-    work = asyncio.create_task(daemon.run(), name="daemon")
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop, work)
-    try:
-        await work
-    except asyncio.CancelledError:
-        log.info("stopped, and containers run on")
+def _config() -> click.Command:
+    from agent.cli.config import config
+
+    return config
 
 
-def _stop(work: asyncio.Task[None]) -> None:
-    """Stop, and end the process with a word on every thread when that takes too long."""
-    faulthandler.dump_traceback_later(STOP_SECONDS, exit=True)
-    work.cancel()
+def _doctor() -> click.Command:
+    from agent.cli.doctor import doctor
+
+    return doctor
 
 
-def _leave() -> None:
-    """End the process without waiting for threads that an engine or a disk holds up.
+def _enrol() -> click.Command:
+    from agent.cli.enrol import enrol_host
 
-    Whatever they were to do is done or unknown, as after a kill, and found out at the next start.
-    """
-    here = threading.current_thread()
-    others = [each for each in threading.enumerate() if not (each.daemon or each is here)]
-    for thread in others:
-        thread.join(LEAVE_SECONDS / len(others))
-    if stuck := [thread.name for thread in others if thread.is_alive()]:
-        log.warning("not waiting for threads", task=stuck)
-        logging.shutdown()
-        os._exit(0)
+    return enrol_host
 
 
-for _command in (*debug_cli.COMMANDS, config, doctor, drain, undrain, enrol_host, firewall):
+def _firewall() -> click.Command:
+    from agent.cli.firewall import firewall
+
+    return firewall
+
+
+DEFERRED = (
+    Deferred("serve", "Run the agent until SIGTERM or SIGINT; its containers run on.", _serve),
+    Deferred("config", "Look at the settings.", _config),
+    Deferred("doctor", "Check this host, with or without an agent that serves.", _doctor),
+    Deferred("enrol", "Enrol this host with a control plane.", _enrol),
+    Deferred(
+        "firewall", "Keep sessions from this host's services and its cloud's metadata.", _firewall
+    ),
+)
+
+for _command in (*debug.COMMANDS, drain, undrain, *DEFERRED):
     main.add_command(_command)

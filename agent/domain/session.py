@@ -74,6 +74,7 @@ class NetworkMode(enum.Enum):
 
 
 MEBIBYTE = 1024**2
+LONGEST_TTL_SECONDS = 8760 * 3600
 
 
 @dataclass(frozen=True, slots=True)

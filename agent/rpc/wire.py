@@ -11,6 +11,7 @@ from agent.domain.errors import InvalidArgument
 from agent.domain.history import Run
 from agent.domain.pools import WarmPool
 from agent.domain.session import (
+    LONGEST_TTL_SECONDS,
     EndReason,
     Identity,
     NetworkMode,
@@ -33,7 +34,6 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 FORMAT = 1
 """Of the messages in agent.proto."""
 LONGEST_ID = 256
-LONGEST_TTL_SECONDS = 8760 * 3600
 LONGEST_DRAIN_SECONDS = 100 * LONGEST_TTL_SECONDS
 LAST_TIMESTAMP = 253_402_300_799
 """The end of the year 9999, which no Timestamp may pass."""

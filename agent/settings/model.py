@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from agent.domain.paths import AGENT_SOCKET
 from agent.domain.steps import STEPS
 from agent.network import firewall_rules
 from agent.network.tls_certificate import CertificateFiles
@@ -131,7 +132,7 @@ class AgentConfig(Settings):
     """
 
     state_dir: Absolute = Path("/var/lib/tiltyard-agent")
-    socket: Absolute = Path("/run/tiltyard/agent.sock")
+    socket: Absolute = AGENT_SOCKET
     rpc_listen: Annotated[str, AfterValidator(_rpc_address)] = ""
     rpc_address: Annotated[str, AfterValidator(_rpc_address)] = ""
     metrics_listen: Annotated[str, AfterValidator(_rpc_address)] = "127.0.0.1:7445"

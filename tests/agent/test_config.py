@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from agent.cli.main import main
-from agent.cli.options import EXIT_CONFIG
+from agent.cli.settings_options import EXIT_CONFIG
 from agent.settings.model import AgentConfig, load_config
 from tiltyard.runtime.settings.mistakes import SettingsError
 

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli.main import main
-from agent.cli.options import EXIT_CONFIG
+from agent.cli.settings_options import EXIT_CONFIG
 from agent.doctor import gather as gathering
 from agent.doctor.diagnosis import diagnose
 from agent.doctor.exposure import exposure

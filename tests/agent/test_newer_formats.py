@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.cli.options import EXIT_CONFIG
+from agent.cli.settings_options import EXIT_CONFIG
 from agent.domain.pools import WarmPool
 from agent.state.record import Records
 from agent.state.state_format import POOLS, NewerState

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli.main import main
-from agent.cli.options import EXIT_CONFIG
+from agent.cli.settings_options import EXIT_CONFIG
 from agent.docker.dockerd import open_hosts, settings_of
 from agent.doctor.exposure import exposure
 from tests.agent.scripted_engine import ScriptedEngine, says

@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 HUNG = """
 import asyncio, sys
-from agent import daemon
-from agent.cli import main
+from agent.app import daemon
+from agent.cli import main, serve
 
 async def hang(name, close):
     while True:
@@ -24,7 +24,7 @@ async def hang(name, close):
             continue
 
 daemon._bounded = hang
-main.STOP_SECONDS = 1.0
+serve.STOP_SECONDS = 1.0
 main.main(sys.argv[4:])
 """
 """Runs what follows as `python -m agent …`, with parts that never let go."""

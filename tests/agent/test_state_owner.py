@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from agent.cli.main import main
-from agent.cli.options import EXIT_CONFIG
+from agent.cli.settings_options import EXIT_CONFIG
 from agent.state.owner import another_owner
 
 pytestmark = pytest.mark.root

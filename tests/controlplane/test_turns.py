@@ -199,8 +199,8 @@ async def test_a_body_that_is_on_its_way_takes_no_turn(tmp_path: Path) -> None:
 async def test_a_list_whose_reader_stands_still_has_left_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.api.operation.AT_ONCE", 1)
-    monkeypatch.setattr("controlplane.api.operation.READER_WAIT", 0)
+    monkeypatch.setattr("controlplane.api.operations.operation.AT_ONCE", 1)
+    monkeypatch.setattr("controlplane.api.operations.operation.READER_WAIT", 0)
     labels = json.dumps({"more than all buffers hold": "x" * 2**24})
     async with bounded(tmp_path, Turns(at_once=1)) as system:
         for name in ("n", "o"):

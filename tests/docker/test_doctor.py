@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli.main import main
-from agent.cli.options import EXIT_CONFIG
+from agent.cli.settings_options import EXIT_CONFIG
 from agent.doctor import gather
 from tests.private_engine import PrivateEngine
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from click.testing import CliRunner, Result
 
 from agent.cli.main import main
-from agent.cli.options import EXIT_CONFIG
+from agent.cli.settings_options import EXIT_CONFIG
 from agent.rpc.identity import FILE, Identity
 from tests.certificates import SERVES, Party, Signer
 from tests.controlplane.enrolling import ENROLMENT_HOST, Enrolling

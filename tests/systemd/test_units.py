@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.main import STOP_SECONDS
-from agent.cli.options import EXIT_CONFIG
+from agent.cli.serve import STOP_SECONDS
+from agent.cli.settings_options import EXIT_CONFIG
 from agent.settings.model import AgentConfig
 from controlplane.api.enrolling import BOUNDS
 from controlplane.http.gate import OWN_FILES

@@ -1,0 +1,88 @@
+"""`tiltyard-agent serve`: the command of the service."""
+
+import asyncio
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import click
+
+from agent.app.daemon import Daemon
+from agent.cli.options import EXIT_FAILED, fail
+from agent.cli.settings_options import CONFIG, EXIT_CONFIG, read_settings
+from agent.docker.engine import DockerEngine
+from agent.doctor.exposure import exposure
+from agent.kernel.clock import SystemHostClock
+from agent.state.owner import another_owner
+from agent.state.state_format import NewerState
+from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.logging.output import written
+from tiltyard.runtime.supervision import read_supervision
+
+log = get_logger(__name__)
+
+STOP_SECONDS = 55.0
+"""After which a stop is cut off: its stages have 50 s, and its unit kills after 60 s."""
+LEAVE_SECONDS = 1.0
+"""How long threads that have nothing to do any more may take to see it."""
+
+
+@click.command()
+@CONFIG
+def serve(path: Path | None) -> None:
+    """Run the agent until SIGTERM or SIGINT; its containers run on. SIGHUP is ignored."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    config = read_settings(path)
+    supervision = read_supervision()
+    stream = supervision.journal_stream
+    with written(config.log_level, config.log_format, journal_stream=stream):
+        if cause := another_owner(config.state_dir) or exposure(config.docker_socket):
+            fail(f"it does not start: {cause}", EXIT_CONFIG)
+        try:
+            engine = DockerEngine(str(config.docker_socket))
+            daemon = Daemon(config, engine, SystemHostClock(), supervision=supervision)
+            asyncio.run(_serve(daemon))
+        except NewerState as error:
+            fail(f"it does not start: {error}", EXIT_CONFIG)
+        except RuntimeError as error:
+            fail(str(error))
+        except Exception:
+            log.critical("ended by a defect", exc_info=True)
+            sys.exit(EXIT_FAILED)
+        _leave()
+
+
+async def _serve(daemon: Daemon) -> None:
+    work = asyncio.create_task(daemon.run(), name="daemon")
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stop, work)
+    try:
+        await work
+    except asyncio.CancelledError:
+        log.info("stopped, and containers run on")
+
+
+def _stop(work: asyncio.Task[None]) -> None:
+    """Stop, and end the process with a word on every thread when that takes too long."""
+    faulthandler.dump_traceback_later(STOP_SECONDS, exit=True)
+    work.cancel()
+
+
+def _leave() -> None:
+    """End the process without waiting for threads that an engine or a disk holds up.
+
+    Whatever they were to do is done or unknown, as after a kill, and found out at the next start.
+    """
+    here = threading.current_thread()
+    others = [each for each in threading.enumerate() if not (each.daemon or each is here)]
+    for thread in others:
+        thread.join(LEAVE_SECONDS / len(others))
+    if stuck := [thread.name for thread in others if thread.is_alive()]:
+        log.warning("not waiting for threads", task=stuck)
+        logging.shutdown()
+        os._exit(0)

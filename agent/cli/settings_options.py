@@ -1,0 +1,50 @@
+"""What commands that read the settings have in common."""
+
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from agent.doctor.settings_checks import needed
+from agent.settings.model import DEFAULT_CONFIG, AgentConfig, load_config
+from tiltyard.runtime.settings import report
+from tiltyard.runtime.settings.mistakes import SettingsError
+from tiltyard.runtime.tables import printable
+
+EXIT_CONFIG = report.EXIT_CONFIG
+
+CONFIG = click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    help=f"Settings file; {DEFAULT_CONFIG} when it exists, else the defaults.",
+)
+
+
+def refuse(error: SettingsError) -> NoReturn:
+    """End the command with a line for each mistake."""
+    for mistake in error.mistakes:
+        click.echo(printable(str(mistake)), err=True)
+    sys.exit(EXIT_CONFIG)
+
+
+def settings_file(path: Path | None) -> Path | None:
+    """The file that is asked for, or the one that there is by default."""
+    return DEFAULT_CONFIG if path is None and DEFAULT_CONFIG.exists() else path
+
+
+def read_config(path: Path | None) -> AgentConfig:
+    """Read the settings, or end the command."""
+    try:
+        return load_config(settings_file(path))
+    except SettingsError as error:
+        refuse(error)
+
+
+def read_settings(path: Path | None) -> AgentConfig:
+    """Read the settings and try what they name, or end the command."""
+    config = read_config(path)
+    if mistakes := tuple(needed(config)):
+        refuse(SettingsError(*mistakes))
+    return config

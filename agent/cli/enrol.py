@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from agent.cli.options import fail
-from agent.cli.settings_options import CONFIG, EXIT_CONFIG, read_config
+from agent.cli.settings_options import CONFIG, read_config
 from agent.domain.errors import DiskFull
 from agent.rpc.enrolment import NotEnrolled, Token, enrol
 from agent.rpc.identity import FILE
+from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 
 @click.command("enrol")

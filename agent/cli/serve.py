@@ -13,7 +13,7 @@ import click
 
 from agent.app.daemon import Daemon
 from agent.cli.options import EXIT_FAILED, fail
-from agent.cli.settings_options import CONFIG, EXIT_CONFIG, read_settings
+from agent.cli.settings_options import CONFIG, read_settings
 from agent.docker.engine import DockerEngine
 from agent.doctor.exposure import exposure
 from agent.kernel.clock import SystemHostClock
@@ -21,6 +21,7 @@ from agent.state.owner import another_owner
 from agent.state.state_format import NewerState
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
+from tiltyard.runtime.settings.report import EXIT_CONFIG
 from tiltyard.runtime.supervision import read_supervision
 
 log = get_logger(__name__)

@@ -1,18 +1,13 @@
 """What commands that read the settings have in common."""
 
-import sys
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
 from agent.doctor.settings_checks import needed
 from agent.settings.model import DEFAULT_CONFIG, AgentConfig, load_config
-from tiltyard.runtime.settings import report
 from tiltyard.runtime.settings.mistakes import SettingsError
-from tiltyard.runtime.tables import printable
-
-EXIT_CONFIG = report.EXIT_CONFIG
+from tiltyard.runtime.settings.report import refuse
 
 CONFIG = click.option(
     "--config",
@@ -20,13 +15,6 @@ CONFIG = click.option(
     type=click.Path(path_type=Path),
     help=f"Settings file; {DEFAULT_CONFIG} when it exists, else the defaults.",
 )
-
-
-def refuse(error: SettingsError) -> NoReturn:
-    """End the command with a line for each mistake."""
-    for mistake in error.mistakes:
-        click.echo(printable(str(mistake)), err=True)
-    sys.exit(EXIT_CONFIG)
 
 
 def settings_file(path: Path | None) -> Path | None:

@@ -1,7 +1,6 @@
 """The command line."""
 
 import signal
-import sys
 from pathlib import Path
 
 import click
@@ -14,7 +13,6 @@ from controlplane.domain.names import NAME_RULE, is_name
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
 from tiltyard.runtime.supervision import read_supervision
-from tiltyard.runtime.tables import printable
 
 log = get_logger(__name__)
 
@@ -147,9 +145,4 @@ def check_config(path: Path, *, as_json: bool, strict: bool) -> None:
     """Say all that is wrong with the settings, or show them and where each comes from."""
     from controlplane.cli import settings  # noqa: PLC0415  # as for `serve`
 
-    told = settings.checked(path, as_json=as_json, strict=strict)
-    for line in told.told:
-        click.echo(printable(line), err=True)
-    if told.shown:
-        click.echo(told.shown)
-    sys.exit(told.exit_code)
+    settings.check(path, as_json=as_json, strict=strict)

@@ -1,18 +1,14 @@
 """What commands do with the settings: load them, and check them. Mistakes end a command."""
 
-import sys
 from pathlib import Path
 from typing import NoReturn
 
-import click
-
 from controlplane.settings.checks import all_mistakes
 from controlplane.settings.model import Config, load_config, read_config
-from tiltyard.runtime.settings.mistakes import SettingsError, in_order
-from tiltyard.runtime.settings.report import EXIT_CONFIG, Report, report
-from tiltyard.runtime.tables import printable
+from tiltyard.runtime.settings.mistakes import SettingsError
+from tiltyard.runtime.settings.report import refuse, report
 
-_HIDDEN = {"registries": {"__all__": {"password", "ca"}}}
+_SECRET = {"registries": {"__all__": {"password", "ca"}}}
 """What the files hold that keys of a registry name."""
 
 
@@ -21,23 +17,13 @@ def load(path: Path) -> Config:
     try:
         return load_config(path)
     except SettingsError as error:
-        _refuse(error)
+        refuse(error)
 
 
-def checked(path: Path, *, as_json: bool, strict: bool) -> Report:
-    """Look at the settings of a file and at all that they point to."""
+def check(path: Path, *, as_json: bool, strict: bool) -> NoReturn:
+    """Look at the settings of a file and at all that they point to, and end the command."""
     try:
-        source, config, mistakes = read_config(path)
+        reading = read_config(path)
     except SettingsError as error:
-        _refuse(error)
-    if config is not None:
-        mistakes += tuple(map(source.located, all_mistakes(config)))
-    shown = {} if config is None else config.model_dump(mode="json", exclude=_HIDDEN)
-    return report(shown, source, in_order(mistakes), as_json=as_json, strict=strict)
-
-
-def _refuse(error: SettingsError) -> NoReturn:
-    """End the command with a line for each mistake."""
-    for mistake in error.mistakes:
-        click.echo(printable(str(mistake)), err=True)
-    sys.exit(EXIT_CONFIG)
+        refuse(error)
+    report(reading, all_mistakes, secret=_SECRET, as_json=as_json, strict=strict)

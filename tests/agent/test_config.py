@@ -4,9 +4,9 @@ import pytest
 from click.testing import CliRunner
 
 from agent.cli.main import main
-from agent.cli.settings_options import EXIT_CONFIG
 from agent.settings.model import AgentConfig, load_config
 from tiltyard.runtime.settings.mistakes import SettingsError
+from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 BASE = 'public_address = "192.0.2.1"\n'
 

@@ -19,7 +19,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli.main import main
-from agent.cli.settings_options import EXIT_CONFIG
 from agent.doctor import gather as gathering
 from agent.doctor.diagnosis import diagnose
 from agent.doctor.exposure import exposure
@@ -36,6 +35,7 @@ from tests.agent.tls_players import issue
 from tests.certificates import Signer
 from tests.fakes import FakeClock, FakeEngine
 from tests.harness import free_port
+from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 
 def _network() -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from agent.cli.settings_options import EXIT_CONFIG
 from agent.domain.pools import WarmPool
 from agent.state.record import Records
 from agent.state.state_format import POOLS, NewerState
@@ -17,6 +16,7 @@ from tests.agent.pools import POOL
 from tests.agent.test_doctor import run
 from tests.agent.test_formats import FORMATS
 from tests.agent.writing import ENDED, MARKED, RUNNING
+from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 
 def _second(content: Any) -> Any:

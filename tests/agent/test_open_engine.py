@@ -17,10 +17,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli.main import main
-from agent.cli.settings_options import EXIT_CONFIG
 from agent.docker.dockerd import open_hosts, settings_of
 from agent.doctor.exposure import exposure
 from tests.agent.scripted_engine import ScriptedEngine, says
+from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 RECORDED = Path(__file__).with_name("engine_info")
 VERSIONS = ["20.10.24", "26.1.5", "28.5.2"]

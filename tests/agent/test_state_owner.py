@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from agent.cli.main import main
-from agent.cli.settings_options import EXIT_CONFIG
 from agent.state.owner import another_owner
+from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 pytestmark = pytest.mark.root
 

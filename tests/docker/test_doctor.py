@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli.main import main
-from agent.cli.settings_options import EXIT_CONFIG
 from agent.doctor import gather
 from tests.private_engine import PrivateEngine
+from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 

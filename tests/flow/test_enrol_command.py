@@ -14,10 +14,10 @@ from aiohttp import web
 from click.testing import CliRunner, Result
 
 from agent.cli.main import main
-from agent.cli.settings_options import EXIT_CONFIG
 from agent.rpc.identity import FILE, Identity
 from tests.certificates import SERVES, Party, Signer
 from tests.controlplane.enrolling import ENROLMENT_HOST, Enrolling
+from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 SETTINGS = 'rpc_listen = "0.0.0.0:7444"\npublic_address = "192.0.2.7"\n'
 

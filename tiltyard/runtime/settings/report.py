@@ -1,45 +1,57 @@
-"""What `config check` says, for people and for programs. Pure."""
+"""What the commands of both programs print of settings, for people and for programs."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
 
-from tiltyard.runtime.settings.mistakes import Mistake, shown
+import click
+
+from tiltyard.runtime.settings.mistakes import Mistake, SettingsError, in_order, shown
+from tiltyard.runtime.settings.reading import Reading, Settings
 from tiltyard.runtime.settings.source import Source
+from tiltyard.runtime.tables import printable
 
 EXIT_CONFIG = 78
 """EX_CONFIG of sysexits.h: starting again without an edit is no use."""
 
+S = TypeVar("S", bound=Settings)
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Lines for standard output and standard error, and the exit code."""
 
-    shown: str
-    told: tuple[str, ...]
-    exit_code: int
+def refuse(error: SettingsError) -> NoReturn:
+    """End the command with a line for each mistake."""
+    for mistake in error.mistakes:
+        click.echo(printable(str(mistake)), err=True)
+    sys.exit(EXIT_CONFIG)
 
 
 def report(
-    settings: Mapping[str, Any],
-    source: Source,
-    mistakes: Sequence[Mistake],
+    reading: Reading[S],
+    look: Callable[[S], Iterable[Mistake]],
     *,
     as_json: bool,
     strict: bool,
-) -> Report:
-    """Tell all that is wrong, and show the settings unless they are refused.
+    secret: Mapping[str, Any] | None = None,
+) -> NoReturn:
+    """End the command with all that is wrong, or show the settings in effect.
 
-    `settings` are those in effect, as JSON has values; what is secret must not be among them.
-    Warnings refuse them when it is `strict`.
+    `look` checks what they point to, `secret` names what is not shown, as pydantic's `exclude`
+    does. With `strict` warnings refuse them, too.
     """
+    source, config, mistakes = reading
+    settings: Mapping[str, Any] = {}
+    if config is not None:
+        mistakes = in_order([*mistakes, *map(source.located, look(config))])
+        settings = config.model_dump(mode="json", exclude=secret)
     refused = any(strict or not mistake.is_warning for mistake in mistakes)
-    exit_code = EXIT_CONFIG if refused else 0
     if as_json:
-        return Report(_for_programs({} if refused else settings, source, mistakes), (), exit_code)
-    shown = "" if refused else _for_people(settings, source)
-    return Report(shown, tuple(map(str, mistakes)), exit_code)
+        click.echo(_for_programs({} if refused else settings, source, mistakes))
+    else:
+        for mistake in mistakes:
+            click.echo(printable(str(mistake)), err=True)
+        if not refused:
+            click.echo(_for_people(settings, source))
+    sys.exit(EXIT_CONFIG if refused else 0)
 
 
 def _for_people(settings: Mapping[str, Any], source: Source) -> str:

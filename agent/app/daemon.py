@@ -23,7 +23,6 @@ from agent.images.images import Images
 from agent.kernel.disks import Disks
 from agent.kernel.usage import UsageMeter
 from agent.metrics.instruments import Metrics
-from agent.metrics.measured_engine import MeasuredEngine
 from agent.metrics_endpoint.collector import HostState
 from agent.metrics_endpoint.collector import Parts as MeasuredParts
 from agent.metrics_endpoint.listener import MetricsListener
@@ -74,13 +73,15 @@ class Daemon:
         engine: Engine,
         clock: HostClock,
         is_free: Callable[[Protocol, int], bool] | None = None,
+        *,
         supervision: Supervision | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Make the parts; `is_free` says whether nobody else on the host has a port."""
         self._is_free = is_free or PortProbe(config.bind_address).is_free
         self._config = config
-        self._metrics = Metrics()
-        self._engine = MeasuredEngine(engine, clock, self._metrics)
+        self._metrics = metrics or Metrics()
+        self._engine = engine
         self._clock = clock
         self._records = Records(config.state_dir)
         self._feed = Feed()

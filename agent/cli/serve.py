@@ -17,6 +17,7 @@ from agent.cli.settings_options import CONFIG, read_settings
 from agent.docker.engine import DockerEngine
 from agent.doctor.exposure import exposure
 from agent.kernel.clock import SystemHostClock
+from agent.metrics.instruments import Metrics
 from agent.state.owner import another_owner
 from agent.state.state_format import NewerState
 from tiltyard.runtime.logging.events import get_logger
@@ -44,8 +45,9 @@ def serve(path: Path | None) -> None:
         if cause := another_owner(config.state_dir) or exposure(config.docker_socket):
             fail(f"it does not start: {cause}", EXIT_CONFIG)
         try:
-            engine = DockerEngine(str(config.docker_socket))
-            daemon = Daemon(config, engine, SystemHostClock(), supervision=supervision)
+            metrics, clock = Metrics(), SystemHostClock()
+            engine = DockerEngine(str(config.docker_socket), metrics=metrics, clock=clock)
+            daemon = Daemon(config, engine, clock, supervision=supervision, metrics=metrics)
             asyncio.run(_serve(daemon))
         except NewerState as error:
             fail(f"it does not start: {error}", EXIT_CONFIG)

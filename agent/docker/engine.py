@@ -1,15 +1,15 @@
 """The Docker Engine as an `Engine`.
 
-Calls go through the SDK (docker_sdk.py) on threads (engine_calls.py), streams through the event
-loop (docker_streams.py). Nothing is read before the first call, so the daemon may come later.
+Calls go through the SDK (sdk.py) on threads (calls.py), streams through the event loop
+(streams.py). Nothing is read before the first call, so the daemon may come later.
 """
 
 import asyncio
 import signal as signals
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import partial
-from typing import TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from agent.docker import sdk as docker_sdk
 from agent.docker.answers import references, warnings_of
@@ -31,17 +31,44 @@ from agent.domain.engine import (
 from agent.domain.errors import EngineError
 from agent.domain.session import NetworkMode, Port, Process
 from agent.kernel.processes import live_process, send_signal, wait_end
+from agent.metrics.instruments import Metrics
 from agent.network.bindings import Bindings
+from tiltyard.runtime.clock import Clock, SystemClock
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+_Method = Callable[Concatenate["DockerEngine", P], Awaitable[T]]
+_Measured = Callable[Concatenate["DockerEngine", P], Coroutine[Any, Any, T]]
+
+
+def _measured(name: str) -> Callable[[_Method[P, T]], _Measured[P, T]]:
+    """Count and time a call, with its wait for a thread and for its container's other calls."""
+
+    def decorate(method: _Method[P, T]) -> _Measured[P, T]:
+        @wraps(method)
+        async def call(self: "DockerEngine", /, *args: P.args, **more: P.kwargs) -> T:
+            with self.metrics.engine_call(name, self.clock):
+                return await method(self, *args, **more)
+
+        return call
+
+    return decorate
 
 
 class DockerEngine:
     """An `Engine` on the unix socket of a Docker daemon."""
 
     def __init__(
-        self, socket_path: str = "/run/docker.sock", *, timeouts: Timeouts | None = None
+        self,
+        socket_path: str = "/run/docker.sock",
+        *,
+        timeouts: Timeouts | None = None,
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        self.metrics = metrics or Metrics()
+        self.clock = clock or SystemClock()
         self._timeouts = timeouts or Timeouts()
         self._streams = DockerStreams(
             socket_path, silence=self._timeouts.stream, pull_silence=self._timeouts.pull
@@ -54,6 +81,7 @@ class DockerEngine:
         self._search: asyncio.Task[docker_sdk.EngineFacts] | None = None
         self._listing = Listing(self._calls, self._inspect_for_listing, self._timeouts.read)
 
+    @_measured("info")
     async def info(self) -> EngineInfo:
         """Describe the engine; also the way to ask whether it answers."""
         self._forget()  # what was true of the engine may have changed with its settings
@@ -71,6 +99,7 @@ class DockerEngine:
             kernel=str(answer.get("KernelVersion", "")),
         )
 
+    @_measured("create")
     async def create(self, spec: ContainerSpec) -> str:
         """Create a container and return its id."""
         facts = await self._known()
@@ -84,6 +113,7 @@ class DockerEngine:
             lambda api: docker_sdk.create(api, config, name, self._fit_images),
         )
 
+    @_measured("start")
     async def start(self, container: str) -> Container:
         """Start a created or ended container and describe it; one that runs is only described."""
         return await self._ask(
@@ -92,6 +122,7 @@ class DockerEngine:
             lambda api: docker_sdk.start(api, container),
         )
 
+    @_measured("inspect")
     async def inspect(self, container: str) -> Container:
         """Describe one container by id or name."""
         return await self._ask(
@@ -100,6 +131,7 @@ class DockerEngine:
             lambda api: docker_sdk.inspect(api, container),
         )
 
+    @_measured("list")
     async def list(self, agent_id: str) -> list[Container]:
         """Describe all containers that carry the label of this agent, running or not."""
         filters = {"label": f"{LABEL_AGENT}={agent_id}"}
@@ -110,6 +142,7 @@ class DockerEngine:
         )
         return await self._listing.described(entries)
 
+    @_measured("written-bytes")
     async def written_bytes(self, container: str) -> int:
         """Bytes that a container wrote: its own layer, and the volumes that its image declares."""
         # Without the container's turn: no other call waits for the walk, least of all a kill.
@@ -119,6 +152,7 @@ class DockerEngine:
             lambda api: docker_sdk.written_bytes(api, container),
         )
 
+    @_measured("kill")
     async def kill(self, container: str, signal: str) -> None:
         """Send a signal; nothing happens to one that does not run."""
         call = Call("kill", container=container, changes=True)
@@ -128,6 +162,7 @@ class DockerEngine:
             lambda api: docker_sdk.unless_so(call, api.kill, container, signal),
         )
 
+    @_measured("remove")
     async def remove(self, container: str) -> None:
         """Remove a container, running or not; nothing happens when it is gone."""
         call = Call("remove", container=container, changes=True)
@@ -154,16 +189,22 @@ class DockerEngine:
         except OSError as error:
             raise EngineError("see which ports are bound", str(error)) from error
 
+    @_measured("images")
     async def images(self) -> frozenset[str]:
         """References by digest of all images on the host."""
-        return frozenset(await self.image_sizes())
+        return frozenset(await self._image_sizes())
 
+    @_measured("image-sizes")
     async def image_sizes(self) -> Mapping[str, int]:
         """Bytes that each image on the host takes unpacked, by its references by digest."""
+        return await self._image_sizes()
+
+    async def _image_sizes(self) -> Mapping[str, int]:
         return references(
             await self._ask(Call("images"), self._timeouts.read, lambda api: api.images())
         )
 
+    @_measured("remove-image")
     async def remove_image(self, image: str) -> None:
         """Remove a reference by digest, and the image with the last; nothing when it is gone."""
         call = Call("remove-image", image=image, changes=True)

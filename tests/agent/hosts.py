@@ -18,7 +18,6 @@ from agent.images.images import Images
 from agent.kernel.disks import Disks
 from agent.kernel.usage import UsageMeter
 from agent.metrics.instruments import Metrics
-from agent.metrics.measured_engine import MeasuredEngine
 from agent.network.tls_certificate import CertificateFiles
 from agent.network.tls_ports import TlsPorts
 from agent.rpc.service import AgentService, Services
@@ -197,7 +196,7 @@ async def an_agent(
             env_prefixes=("TILTYARD",),
             stop_grace=10.0,
         ),
-        engine=MeasuredEngine(engine, clock, metrics),
+        engine=engine,
         records=records,
         capacity=Capacity(
             Resources(cores * 10**9, 64 * 1024 * MEBIBYTE, len(gpus)), max_sessions, gpus

@@ -124,6 +124,20 @@ async def test_a_failure_of_the_engine_is_told(
 
 
 @pytest.mark.parametrize("call", CALLS)
+async def test_counts_and_times_each_call_once_by_its_outcome(
+    script: ScriptedEngine, engine: DockerEngine, call: str
+) -> None:
+    what, ask = CALLS[call]
+    script.answer(what, refuses(500, "something broke"))
+    with pytest.raises(EngineError):
+        await ask(engine)
+    value = engine.metrics.registry.get_sample_value
+    counted = {"call": call, "outcome": "engine_error"}
+    assert value("tiltyard_agent_engine_calls_total", counted) == 1
+    assert value("tiltyard_agent_engine_call_duration_seconds_count", {"call": call}) == 1
+
+
+@pytest.mark.parametrize("call", CALLS)
 async def test_silence_of_the_engine_leaves_the_outcome_unknown(
     script: ScriptedEngine, engine: DockerEngine, call: str
 ) -> None:

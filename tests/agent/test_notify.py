@@ -33,7 +33,7 @@ async def test_an_agent_is_ready_once_it_serves_beats_and_tells_before_it_lets_g
             return is_told
 
         supervision = Supervision(manager.address, 10.0)
-        daemon = Daemon(config, FakeEngine(), FakeClock(), nobody_else, supervision)
+        daemon = Daemon(config, FakeEngine(), FakeClock(), nobody_else, supervision=supervision)
         work = asyncio.create_task(daemon.run(), name="agent")
         await until(has("READY=1"))
         assert daemon.serving.is_set()

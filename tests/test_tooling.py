@@ -246,9 +246,9 @@ def test_ci_runs_lint_and_all_tests_and_ends_with_the_slow_ones() -> None:
     commands = [
         line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line[:1].isalpha()
     ]
-    assert commands[-3:] == ["limit 480 make lint", "tests 840 test", "tests 2100 test-ci"]
+    assert commands[-3:] == ["limit 480 make lint", "tests 600 test", "tests 2100 test-ci"]
     assert "export CI=true" in commands
-    assert sum(int(command.split()[1]) for command in commands[-3:]) < 58 * 60
+    assert sum(int(command.split()[1]) for command in commands[-3:]) < 54 * 60
 
 
 def test_ci_ends_with_the_summary_of_pytest_also_when_tests_fail(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
-from controlplane.storage.tables.account_admin import AccountAdminStore
+from controlplane.storage.tables.accounts import AccountAdminStore
 from controlplane.storage.tables.audit import AuditStore
 from controlplane.storage.tables.sessions import SessionStore
 from controlplane.storage.tables.tokens import TokenStore

@@ -5,8 +5,7 @@ from collections.abc import Callable, Collection
 from controlplane.catalog.open_streams import OpenStreams
 from controlplane.domain.quotas import Quota
 from controlplane.domain.tokens import NewToken, mint
-from controlplane.storage.tables.account_admin import Account, AccountAdminStore
-from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.accounts import Account, AccountAdminStore, Caller
 from tiltyard.runtime.clock import Clock, unix_ms
 
 

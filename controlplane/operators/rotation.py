@@ -18,7 +18,7 @@ from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import Authority
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.authority import AuthorityStore
+from controlplane.storage.tables.enrolment import AuthorityStore
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from controlplane.sessions.service import Sessions, ShownSession
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.session_page import PageFilter, SessionPageStore
+from controlplane.storage.tables.session_lists import PageFilter, SessionPageStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from controlplane.sessions.pending_start import PendingStart
 from controlplane.sessions.starts import Starts
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.players import PlayerStore
-from controlplane.storage.tables.session_list import SessionFilter, SessionListStore
+from controlplane.storage.tables.session_lists import SessionFilter, SessionListStore
 from controlplane.storage.tables.sessions import Session, SessionStore
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint

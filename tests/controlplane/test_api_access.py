@@ -11,7 +11,7 @@ from controlplane.domain import tokens
 from controlplane.domain.errors import Reason
 from controlplane.domain.tokens import Scope
 from controlplane.http.errors import STATUSES
-from controlplane.storage.tables.accounts import insert_token
+from controlplane.storage.tables.tokens import insert_token
 from tests.controlplane.system import System, assert_error
 
 SCOPED = [route for route in ROUTES if route.scope is not None]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.storage.tables.account_admin import _OF_AN_ACCOUNT
+from controlplane.storage.tables.accounts import _OF_AN_ACCOUNT
 from controlplane.storage.tables.applications import ApplicationStore
 from controlplane.storage.tables.sessions import SessionStore
 from controlplane.storage.tables.tags import TagStore

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from controlplane.storage.tables.session_page import PageFilter, page_query
+from controlplane.storage.tables.session_lists import PageFilter, page_query
 from tests.controlplane.fake_agent import refusing
 from tests.controlplane.system import Answer, System, assert_error
 

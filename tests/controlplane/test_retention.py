@@ -10,9 +10,9 @@ import pytest
 from sqlite_utils import Database
 
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.account_admin import _clear_portion
+from controlplane.storage.tables.accounts import _clear_portion
 from controlplane.storage.tables.audit import _forget
-from controlplane.storage.tables.session_removal import PORTION, remove_abandoned, remove_ended
+from controlplane.storage.tables.session_rows import PORTION, remove_abandoned, remove_ended
 from controlplane.storage.tables.tokens import ENDED, TokenStore, remove_tokens
 from tests.controlplane.system import System, assert_error
 from tiltyard.agent.v1 import agent_pb2
@@ -162,7 +162,7 @@ async def broken_off(system: System, monkeypatch: pytest.MonkeyPatch) -> System:
     def first(db: Any, name: str) -> bool:
         return next(portions) and _clear_portion(db, name)
 
-    monkeypatch.setattr("controlplane.storage.tables.account_admin._clear_portion", first)
+    monkeypatch.setattr("controlplane.storage.tables.accounts._clear_portion", first)
     assert (await remove(system)).status == 204
     monkeypatch.undo()
     assert await system.rows("SELECT count(*) FROM session") == [(PORTION,)]

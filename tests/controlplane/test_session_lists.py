@@ -25,7 +25,7 @@ from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.claims import ClaimStore, Guise
 from controlplane.storage.tables.players import PlayerStore
 from controlplane.storage.tables.reports import ReportStore
-from controlplane.storage.tables.session_list import (
+from controlplane.storage.tables.session_lists import (
     Query,
     SessionFilter,
     SessionListStore,
@@ -406,7 +406,7 @@ async def test_what_leaves_answer_is_what_is_left(store: Store) -> None:
 @pytest.fixture
 async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[System]:
     """Forty sessions of alice, every third of them ended, among as many of bob."""
-    monkeypatch.setattr("controlplane.storage.tables.session_list.PORTION", 7)
+    monkeypatch.setattr("controlplane.storage.tables.session_lists.PORTION", 7)
     monkeypatch.setattr("controlplane.sessions.service.AT_ONCE", 3)
     async with System(tmp_path) as system:
         sessions = system.control_plane._stores.sessions

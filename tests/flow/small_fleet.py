@@ -43,7 +43,7 @@ from controlplane.storage.tables.fleet_admin import FleetAdminStore
 from controlplane.storage.tables.hosts import HostStore
 from controlplane.storage.tables.players import PlayerStore
 from controlplane.storage.tables.reports import ReportStore
-from controlplane.storage.tables.session_list import SessionListStore
+from controlplane.storage.tables.session_lists import SessionListStore
 from controlplane.storage.tables.sessions import Attempt, SessionStore
 from controlplane.storage.tables.standby_orders import StandbyOrderStore
 from controlplane.storage.tables.tags import Tag

@@ -9,7 +9,7 @@ from sqlite_utils import Database
 
 from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL
 from controlplane.settings.model import Config
-from controlplane.storage.tables.session_removal import remove_ended
+from controlplane.storage.tables.session_rows import remove_ended
 from tests.flow.small_fleet import Control
 from tests.flow.test_silent_hosts import Fleet, come_back, go_silent
 

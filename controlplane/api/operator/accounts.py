@@ -12,7 +12,7 @@ from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.resources.application_bodies import MEBI, NANO
 from controlplane.domain.names import MAX_NAME, NAME_PATTERN, NAME_RULE, is_name
 from controlplane.domain.quotas import UNLIMITED, Quota
-from controlplane.storage.tables.account_admin import Account
+from controlplane.storage.tables.accounts import Account
 
 
 def _name(text: str) -> str:

@@ -12,7 +12,7 @@ from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.resources.session_bodies import ListedSession, listed_session
 from controlplane.fleet.fleet import Fleet
 from controlplane.sessions.service import ShownSession
-from controlplane.storage.tables.session_page import PageFilter
+from controlplane.storage.tables.session_lists import PageFilter
 
 
 class AllSessionsQuery(Query):

@@ -23,7 +23,7 @@ from controlplane.domain.durations import parse_duration
 from controlplane.domain.status import SessionStatus
 from controlplane.sessions.service import ShownSession
 from controlplane.sessions.start_request import Pin, StartRequest
-from controlplane.storage.tables.session_list import SessionFilter
+from controlplane.storage.tables.session_lists import SessionFilter
 from controlplane.storage.tables.sessions import Session
 
 

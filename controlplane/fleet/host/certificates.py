@@ -12,8 +12,7 @@ from controlplane.domain.errors import AgentReason, AgentRefusedError
 from controlplane.fleet.host.link import HostLink
 from controlplane.pki.authority import Issued
 from controlplane.pki.issuer import Issuer
-from controlplane.storage.tables.authority import AuthorityStore
-from controlplane.storage.tables.enrolment import EnrolmentStore
+from controlplane.storage.tables.enrolment import AuthorityStore, EnrolmentStore
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger

@@ -8,7 +8,7 @@ of that: the write-ahead log lets it read while others write. Looks at a few row
 a connection of their own, and so has what reads much. In the queue of each thread accounts take
 turns, so an account that sends hundreds of transactions delays another's by one of them.
 
-Only this module, `migrations.py` and the `*_store.py` modules know SQLite.
+Only the package `storage` knows SQLite.
 """
 
 import asyncio

@@ -1,12 +1,14 @@
-"""Accounts and their tokens in the database."""
+"""Accounts in the database, who their callers are, and what operators do with them."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from sqlite_utils import Database
 
-from controlplane.domain.quotas import UNLIMITED, Quota
+from controlplane.domain.errors import ConflictError, NotFoundError
+from controlplane.domain.quotas import UNLIMITED, Quota, Usage
 from controlplane.domain.tokens import (
     ACCOUNT_SCOPES,
     OPERATOR_SCOPES,
@@ -16,15 +18,21 @@ from controlplane.domain.tokens import (
     matches,
 )
 from controlplane.storage.engine.store import Actor, Event, Store, record_event
+from controlplane.storage.tables.quota_use import POOLS, has_account
+from controlplane.storage.tables.session_rows import PORTION, remove_sessions
+from controlplane.storage.tables.tokens import (
+    GOOD,
+    INITIALISER,
+    insert_token,
+    is_good,
+    remove_tokens,
+)
 
 LAST_USED_STEP_MS = 60_000
 """A token's last use is written at most once in this time: reads stay reads."""
 
-GOOD = "revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > :now)"
-"""What holds for a good token at a time."""
-
-INITIALISER = Actor("init")
-"""Who makes the first accounts and tokens, on the machine itself."""
+_OF_AN_ACCOUNT = ("session", "warm_pool", "tag", "application", "token")
+"""Tables whose rows go with their account, each before those that it refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,16 @@ class Caller:
     def actor(self) -> Actor:
         """The caller as the audit names it."""
         return Actor(self.token_id, self.address)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account, what it may hold and what its live sessions hold."""
+
+    name: str
+    created_ms: int
+    quota: Quota
+    usage: Usage
 
 
 class AccountStore:
@@ -111,6 +129,91 @@ class AccountStore:
         return await self._store.run(transaction)
 
 
+class AccountAdminStore:
+    """Transactions on whole accounts."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def all(self) -> list[Account]:
+        """Read all accounts by name."""
+        sql = (
+            "SELECT name, account.created_ms, quota_sessions, quota_nano_cpus, quota_memory_bytes,"  # noqa: S608
+            " count(id), coalesce(sum(nano_cpus), 0), coalesce(sum(memory_bytes), 0),"
+            f" (SELECT nano_cpus FROM ({POOLS}account.name)),"
+            f" (SELECT memory_bytes FROM ({POOLS}account.name))"
+            " FROM account LEFT JOIN session ON session.account = name AND ended_ms IS NULL"
+            " WHERE removed_ms IS NULL GROUP BY name ORDER BY name"
+        )
+        return await self._store.read(sql, (), _account)
+
+    async def create(
+        self, name: str, quota: Quota, token: NewToken, actor: Actor, now_ms: int
+    ) -> None:
+        """Make an account with its first token.
+
+        What is left of a removed account of the name goes first.
+
+        Raises:
+            ConflictError: There is an account of that name.
+        """
+
+        def transaction(db: Database) -> None:
+            if not create_account(db, name, token, actor, now_ms, quota=quota):
+                raise ConflictError("an account of that name exists already")
+
+        await self._clear(name)
+        await self._store.run(transaction)
+
+    async def replace_quota(self, name: str, quota: Quota, actor: Actor, now_ms: int) -> None:
+        """Set what an account may hold from its next start on.
+
+        Raises:
+            NotFoundError: There is no such account.
+        """
+
+        def transaction(db: Database) -> None:
+            changed = db.execute(
+                "UPDATE account SET quota_sessions=:sessions, quota_nano_cpus=:nano_cpus,"
+                " quota_memory_bytes=:memory_bytes WHERE name=:name AND removed_ms IS NULL",
+                {"name": name, **asdict(quota)},
+            )
+            if not changed.rowcount:
+                raise NotFoundError("account", name)
+            event = Event(now_ms, "account.changed", name, actor, name)
+            record_event(db, event, {"quota": asdict(quota)})
+
+        await self._store.run(transaction)
+
+    async def remove(
+        self, name: str, actor: Actor, now_ms: int, then: Callable[[list[str]], None]
+    ) -> None:
+        """Remove an account and all that is its own, but for its lines in the audit.
+
+        It is gone for everybody at once; what was its own follows in portions, so that others
+        have their turn. When that breaks off, `finish_removals` goes on.
+
+        `then` is called with the ids of the tokens that ended, once they have, even when the
+        caller is gone.
+
+        Raises:
+            NotFoundError: There is no such account.
+            ConflictError: A session of it lives, or is about to.
+        """
+        await self._store.run(lambda db: _remove(db, name, actor, now_ms), then)
+        await self._clear(name)
+
+    async def finish_removals(self, before_ms: int) -> None:
+        """Remove what is left of accounts that were removed before a time."""
+        sql = "SELECT name FROM account WHERE removed_ms <= ?"
+        for name in await self._store.read(sql, (before_ms,), lambda row: str(row[0])):
+            await self._clear(name)
+
+    async def _clear(self, name: str) -> None:
+        while await self._store.run(lambda db: _clear_portion(db, name)):
+            pass
+
+
 def create_account(
     db: Database,
     name: str,
@@ -134,50 +237,6 @@ def create_account(
     return True
 
 
-def is_good(db: Database, token_id: str, now_ms: int) -> bool:
-    """Tell within a transaction whether a token is there, not revoked and not expired."""
-    sql = f"SELECT 1 FROM token WHERE id=:id AND {GOOD}"  # noqa: S608
-    return db.execute(sql, {"id": token_id, "now": now_ms}).fetchone() is not None
-
-
-def has_account(db: Database, name: str) -> bool:
-    """Tell within a transaction whether an account is there, and not being removed."""
-    sql = "SELECT 1 FROM account WHERE name=? AND removed_ms IS NULL"
-    return db.execute(sql, (name,)).fetchone() is not None
-
-
-def insert_token(
-    db: Database,
-    account: str | None,
-    token: NewToken,
-    scopes: Collection[Scope],
-    now_ms: int,
-    *,
-    name: str = "initial",
-    actor: Actor = INITIALISER,
-    parent: str | None = None,
-    expire_ms: int | None = None,
-) -> None:
-    """Write a token within a transaction; whether it may be is asked before."""
-    scope_names = sorted(scopes)
-    db.execute(
-        "INSERT INTO token(id, account, name, secret_hash, scopes, parent, created_ms, expire_ms)"
-        " VALUES (:id, :account, :name, :hash, :scopes, :parent, :now, :expire)",
-        {
-            "id": token.token_id,
-            "account": account,
-            "name": name,
-            "hash": token.secret_hash,
-            "scopes": json.dumps(scope_names),
-            "parent": parent,
-            "now": now_ms,
-            "expire": expire_ms,
-        },
-    )
-    event = Event(now_ms, "token.created", account or "", actor, token.token_id)
-    record_event(db, event, {"name": name, "scopes": scope_names, "expire_ms": expire_ms})
-
-
 def _caller_of(
     db: Database, presented: PresentedToken, address: str, now_ms: int
 ) -> tuple[Caller, int | None] | None:
@@ -194,3 +253,52 @@ def _caller_of(
         return None
     held = frozenset(Scope(scope) for scope in json.loads(scopes))
     return Caller(account or "", presented.token_id, held, address, expire_ms), last_used_ms
+
+
+def _account(row: tuple[Any, ...]) -> Account:
+    return Account(
+        row[0], row[1], Quota(*row[2:5]), Usage(row[5], row[6] + row[8], row[7] + row[9])
+    )
+
+
+def _remove(db: Database, name: str, actor: Actor, now_ms: int) -> list[str]:
+    if not has_account(db, name):
+        raise NotFoundError("account", name)
+    # A start under way holds a row: what is counted here cannot come to run later.
+    live = "SELECT 1 FROM session WHERE account=? AND ended_ms IS NULL LIMIT 1"
+    if db.execute(live, (name,)).fetchone():
+        raise ConflictError("a session of the account lives")
+    ended = db.execute(
+        f"UPDATE token SET revoked_ms=:now WHERE account=:name AND {GOOD} RETURNING id",  # noqa: S608
+        {"name": name, "now": now_ms},
+    ).fetchall()
+    sql = "UPDATE account SET removed_ms=:now WHERE name=:name"
+    db.execute(sql, {"name": name, "now": now_ms})
+    event = Event(now_ms, "account.removed", name, actor, name)
+    record_event(db, event, {"tokens": len(ended)})
+    return [token_id for (token_id,) in ended]
+
+
+def _clear_portion(db: Database, name: str) -> bool:
+    """Remove a portion of what a removed account left, and at last its row; False after that.
+
+    Each portion begins with the first table again: a call that was let in before the removal may
+    have added to it.
+    """
+    removed = "SELECT 1 FROM account WHERE name=? AND removed_ms IS NOT NULL"
+    if not db.execute(removed, (name,)).fetchone():
+        return False
+    if any(_remove_rows(db, table, name) for table in _OF_AN_ACCOUNT):
+        return True
+    db.execute("DELETE FROM account WHERE name=?", (name,))
+    return False
+
+
+def _remove_rows(db: Database, table: str, account: str) -> int:
+    if table == "session":
+        return remove_sessions(db, "account = :value", account)
+    if table == "token":
+        return remove_tokens(db, "account = :value", account)
+    chosen = f"SELECT rowid FROM {table} WHERE account=:account LIMIT :portion"  # noqa: S608
+    sql = f"DELETE FROM {table} WHERE rowid IN ({chosen})"  # noqa: S608
+    return db.execute(sql, {"account": account, "portion": PORTION}).rowcount

@@ -1,4 +1,4 @@
-"""Applications in the database. Their tags are `tag_store.py`."""
+"""Applications in the database. Their tags are `tags.py`."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
@@ -15,8 +15,7 @@ from controlplane.domain.errors import (
     Violation,
 )
 from controlplane.storage.engine.store import Actor, Event, Store, record_event
-from controlplane.storage.tables.accounts import has_account
-from controlplane.storage.tables.quota_use import bounded_pools
+from controlplane.storage.tables.quota_use import bounded_pools, has_account
 from controlplane.storage.tables.tags import Tag, enabled_tags, withdraw_old_tags
 from controlplane.storage.tables.warm_pools import remove_pools_elsewhere
 

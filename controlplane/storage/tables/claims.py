@@ -9,8 +9,7 @@ from sqlite_utils import Database
 
 from controlplane.domain.contract import Claim, Identity
 from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
-from controlplane.storage.tables.session_ends import abandon_attempt
-from controlplane.storage.tables.session_labels import replace_labels
+from controlplane.storage.tables.session_rows import abandon_attempt, replace_labels
 from controlplane.storage.tables.sessions import Attempt
 
 IN_USE = (

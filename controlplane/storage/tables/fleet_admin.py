@@ -22,7 +22,7 @@ from controlplane.storage.tables.fleet import (
     registry_of,
     write_registry,
 )
-from controlplane.storage.tables.session_ends import lose_sessions
+from controlplane.storage.tables.session_rows import lose_sessions
 
 _NOT_KEPT = "must be given: none is kept for this username, address, authHosts, private and ca"
 

@@ -8,7 +8,7 @@ from sqlite_utils import Database
 from controlplane.domain.contract import Drain
 from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
-from controlplane.storage.tables.session_ends import give_up_sessions
+from controlplane.storage.tables.session_rows import give_up_sessions
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from sqlite_utils import Database
 
 from controlplane.domain.errors import InvalidRequestError, NotFoundError, Violation
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.session_ids import own_id
+from controlplane.storage.tables.session_rows import own_id
 from controlplane.storage.tables.sessions import Session, read_session
 
 MAX_PLAYERS = 2000

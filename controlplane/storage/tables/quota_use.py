@@ -35,6 +35,12 @@ def quota_of(db: Database, account: str) -> Quota | None:
     return None if row is None else Quota(*row)
 
 
+def has_account(db: Database, name: str) -> bool:
+    """Tell within a transaction whether an account is there, and not being removed."""
+    sql = "SELECT 1 FROM account WHERE name=? AND removed_ms IS NULL"
+    return db.execute(sql, (name,)).fetchone() is not None
+
+
 def passed_limit(db: Database, account: str, quota: Quota) -> str | None:
     """Name the first limit that is below what the account holds, None when there is none."""
     if quota.unlimited:

@@ -7,7 +7,7 @@ from sqlite_utils import Database
 
 from controlplane.domain.contract import EndReason, HostSession, State
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.session_ends import end_missing, end_session
+from controlplane.storage.tables.session_rows import end_missing, end_session
 from controlplane.storage.tables.settling import IsOurs, Reporter, Settlement, Verdict, settle
 
 

@@ -1,4 +1,4 @@
-"""Sessions in the database, as callers ask for them. What agents report is `report_store.py`."""
+"""Sessions in the database, as callers ask for them. What agents report is `settling.py`."""
 
 import json
 from collections.abc import Mapping
@@ -18,10 +18,13 @@ from controlplane.domain.errors import (
 )
 from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
 from controlplane.storage.tables.quota_use import passed_limit, quota_of
-from controlplane.storage.tables.session_ends import abandon_attempt
-from controlplane.storage.tables.session_ids import own_id
-from controlplane.storage.tables.session_labels import add_labels
-from controlplane.storage.tables.session_removal import remove_abandoned, remove_ended
+from controlplane.storage.tables.session_rows import (
+    abandon_attempt,
+    add_labels,
+    own_id,
+    remove_abandoned,
+    remove_ended,
+)
 
 COLUMNS = (
     "account, id, internal_id, agent, confirmed, state, application, tag, location, host, ports,"

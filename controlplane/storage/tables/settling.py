@@ -24,13 +24,14 @@ from sqlite_utils import Database
 
 from controlplane.domain.contract import HostSession, Port, State
 from controlplane.storage.engine.store import Actor
-from controlplane.storage.tables.session_ends import (
+from controlplane.storage.tables.session_rows import (
     abandon_attempt,
     end_missing,
     lose_sessions,
     record,
+    remove_labels,
+    replace_labels,
 )
-from controlplane.storage.tables.session_labels import remove_labels, replace_labels
 
 IsOurs = Callable[[str, HostSession], bool]
 """Tells whether an agent's session has a valid ticket."""

@@ -5,20 +5,17 @@ from datetime import timedelta
 from typing import Self
 
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.account_admin import AccountAdminStore
-from controlplane.storage.tables.accounts import AccountStore
+from controlplane.storage.tables.accounts import AccountAdminStore, AccountStore
 from controlplane.storage.tables.applications import ApplicationStore
 from controlplane.storage.tables.audit import AuditStore
-from controlplane.storage.tables.authority import AuthorityStore
 from controlplane.storage.tables.claims import ClaimStore, MakeTicket
-from controlplane.storage.tables.enrolment import EnrolmentStore
+from controlplane.storage.tables.enrolment import AuthorityStore, EnrolmentStore
 from controlplane.storage.tables.fleet import FleetStore
 from controlplane.storage.tables.fleet_admin import FleetAdminStore
 from controlplane.storage.tables.hosts import HostStore
 from controlplane.storage.tables.players import PlayerStore
 from controlplane.storage.tables.reports import ReportStore
-from controlplane.storage.tables.session_list import SessionListStore
-from controlplane.storage.tables.session_page import SessionPageStore
+from controlplane.storage.tables.session_lists import SessionListStore, SessionPageStore
 from controlplane.storage.tables.sessions import SessionStore
 from controlplane.storage.tables.settling import IsOurs
 from controlplane.storage.tables.standby_orders import StandbyOrderStore

@@ -1,4 +1,4 @@
-"""API tokens that were made from others, in the database.
+"""API tokens in the database.
 
 A token whose maker was revoked or has expired is revoked or expired itself: revoking writes it to
 every descendant in the same transaction, expiry is bounded when a token is made. So a look at a
@@ -6,7 +6,7 @@ token's own row is enough to tell whether it is good.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,13 @@ from sqlite_utils import Database
 from controlplane.domain.errors import ConflictError, NotFoundError, UnauthorizedError
 from controlplane.domain.tokens import NewToken, Scope, earlier
 from controlplane.storage.engine.store import Actor, Event, Store, record_event
-from controlplane.storage.tables.accounts import GOOD, has_account, insert_token, is_good
+from controlplane.storage.tables.quota_use import has_account
+
+GOOD = "revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > :now)"
+"""What holds for a good token at a time."""
+
+INITIALISER = Actor("init")
+"""Who makes the first accounts and tokens, on the machine itself."""
 
 MAX_GOOD_TOKENS = 1000
 """Of one account, and of the operators: their list is answered whole."""
@@ -130,6 +136,44 @@ class TokenStore:
         """
         while await self._store.run(lambda db: remove_tokens(db, ENDED, before_ms)):
             pass
+
+
+def is_good(db: Database, token_id: str, now_ms: int) -> bool:
+    """Tell within a transaction whether a token is there, not revoked and not expired."""
+    sql = f"SELECT 1 FROM token WHERE id=:id AND {GOOD}"  # noqa: S608
+    return db.execute(sql, {"id": token_id, "now": now_ms}).fetchone() is not None
+
+
+def insert_token(
+    db: Database,
+    account: str | None,
+    token: NewToken,
+    scopes: Collection[Scope],
+    now_ms: int,
+    *,
+    name: str = "initial",
+    actor: Actor = INITIALISER,
+    parent: str | None = None,
+    expire_ms: int | None = None,
+) -> None:
+    """Write a token within a transaction; whether it may be is asked before."""
+    scope_names = sorted(scopes)
+    db.execute(
+        "INSERT INTO token(id, account, name, secret_hash, scopes, parent, created_ms, expire_ms)"
+        " VALUES (:id, :account, :name, :hash, :scopes, :parent, :now, :expire)",
+        {
+            "id": token.token_id,
+            "account": account,
+            "name": name,
+            "hash": token.secret_hash,
+            "scopes": json.dumps(scope_names),
+            "parent": parent,
+            "now": now_ms,
+            "expire": expire_ms,
+        },
+    )
+    event = Event(now_ms, "token.created", account or "", actor, token.token_id)
+    record_event(db, event, {"name": name, "scopes": scope_names, "expire_ms": expire_ms})
 
 
 def remove_tokens(db: Database, condition: str, value: int | str) -> int:

@@ -1,13 +1,58 @@
-"""Ends of sessions that no host reports, within a transaction."""
+"""What writes and removes rows of sessions for several stores, within a transaction.
 
-from collections.abc import Collection
+Names that callers know a session by, the labels by which live ones are found, ends that no host
+reports, and the removal of what is old, a portion at a time, so that others have their turn.
+"""
+
+import json
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlite_utils import Database
 
 from controlplane.domain.contract import EndReason, State
 from controlplane.storage.engine.store import ITSELF, Actor, Event, record_event
-from controlplane.storage.tables.session_labels import remove_labels
+
+PORTION = 1000
+"""Rows that are forgotten in one transaction, but for one session with more players than that."""
+
+
+def own_id(db: Database, account: str, name: str) -> str:
+    """Give the id of the session of an account that a name is an alias of; else the name."""
+    sql = (
+        "SELECT id FROM session WHERE account=:account AND alias=:name AND NOT EXISTS"
+        " (SELECT 1 FROM session WHERE account=:account AND id=:name)"
+    )
+    row = db.execute(sql, {"account": account, "name": name}).fetchone()
+    return str(row[0]) if row is not None else name
+
+
+def add_labels(db: Database, account: str, session_id: str, labels: Mapping[str, str]) -> None:
+    """Have a session, which has none yet, found by labels.
+
+    Of names that SQLite takes for the same, such as those that differ after a NUL, one is kept:
+    a host can report any.
+    """
+    if labels:
+        db.execute(
+            "INSERT OR IGNORE INTO live_label(account, session, name, value)"
+            " SELECT :account, :id, key, value FROM json_each(:labels)",
+            {"account": account, "id": session_id, "labels": json.dumps(dict(labels))},
+        )
+
+
+def remove_labels(db: Database, account: str, session_id: str) -> None:
+    """Have a session found by no label: it has ended, or gets others."""
+    db.execute(
+        "DELETE FROM live_label WHERE account = :account AND session = :id",
+        {"account": account, "id": session_id},
+    )
+
+
+def replace_labels(db: Database, account: str, session_id: str, labels: Mapping[str, str]) -> None:
+    """Have a session found by these labels and no others."""
+    remove_labels(db, account, session_id)
+    add_labels(db, account, session_id, labels)
 
 
 def end_session(
@@ -101,3 +146,37 @@ def record(
 ) -> None:
     """Append what became of the session of this account and id to the audit."""
     record_event(db, Event(now_ms, kind, key[0], actor, key[1]), data)
+
+
+def remove_sessions(db: Database, condition: str, value: int | str) -> int:
+    """Remove a portion of the sessions of a condition on `:value` with their players.
+
+    Returns how many.
+    """
+    sql = f"SELECT rowid, 1 + player_count FROM session WHERE {condition} LIMIT :portion"  # noqa: S608
+    chosen: list[int] = []
+    rows = 0
+    for row_id, its_rows in db.execute(sql, {"value": value, "portion": PORTION}).fetchall():
+        rows += its_rows
+        if chosen and rows > PORTION:
+            break
+        chosen.append(row_id)
+    db.execute(
+        "DELETE FROM session WHERE rowid IN (SELECT value FROM json_each(?))",
+        (json.dumps(chosen),),
+    )
+    return len(chosen)
+
+
+def remove_ended(db: Database, before_ms: int) -> int:
+    """Remove a portion of the sessions that ended before a time; return how many."""
+    return remove_sessions(db, "ended_ms < :value ORDER BY ended_ms", before_ms)
+
+
+def remove_abandoned(db: Database, before_ms: int) -> int:
+    """Remove a portion of the ledger entries that were settled before a time."""
+    return db.execute(
+        "DELETE FROM abandoned WHERE internal_id IN"
+        " (SELECT internal_id FROM abandoned WHERE stopped_ms < :before LIMIT :portion)",
+        {"before": before_ms, "portion": PORTION},
+    ).rowcount

@@ -1,193 +1,158 @@
-"""Restoring a backup: checked whole, then put in place of what is there. All of it blocks.
+"""Restoring a backup: checked whole in a folder, then put in place. All of it blocks.
 
-Until the checked parts stand under the name `restore-….ready` nothing of the old state has been
-touched. From then on the restore goes on whoever was killed: `finish` is run again by the next
-that serves or restores, and does what is left. What was there before is kept, in `replaced-…`.
+    restore.draft   the files of the backup and links to those that they replace, being checked
+        │ rename: from here on the restore happens
+    restore.ready   `finish` puts the files in place; it can be repeated whole
+        │ rename: it is done
+    restore.draft   removed
+
+Killed before the first rename, a restore leaves the old state; after it, the new one, since
+`finish` runs before a control plane serves and before another restore.
 """
 
+import os
 import shutil
+import tarfile
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from cryptography.fernet import Fernet
-
-from controlplane.backups.backup_file import (
-    AUTHORITY,
-    DATABASE,
-    MANIFEST,
-    PARTS,
-    REGISTRY_KEY,
-    TICKET_KEY,
-    BackupReader,
-    BadBackupError,
-    Manifest,
-)
+from controlplane.backups.parts import DATABASE, MAX_KEY_BYTES, PARTS, REQUIRED, check_keys
 from controlplane.domain.errors import StoreError
-from controlplane.pki.authorities import Authorities
-from controlplane.pki.tickets import KEY_BYTES
 from controlplane.settings.model import Config
-from controlplane.state_dir.lock import replacing
-from controlplane.storage.engine.database_copy import NEWEST_SCHEMA, make_ready
+from controlplane.state_dir.lock import RESTORE_READY, replacing
+from controlplane.state_dir.private_files import writing_private
+from controlplane.storage.engine.database_copy import make_ready
 from tiltyard.runtime.atomic_file import flush_folder
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
 _DRAFT = "restore.draft"
-_READY = "restore-{}.ready"
-_REPLACED = "replaced-{}"
-_JOURNALS = tuple(DATABASE + suffix for suffix in ("-wal", "-shm", "-journal"))
-"""What SQLite keeps beside a database, and must not find beside another."""
+_REPLACED = "replaced-{:%Y%m%dT%H%M%S.%fZ}"
+_FILES = (*PARTS, *(DATABASE + suffix for suffix in ("-wal", "-shm", "-journal")))
+"""The files of a backup, and those that SQLite must not find beside another database."""
 
 _ROOM_KEPT = 16 * 1024 * 1024
-"""Bytes that a restore leaves free on the disk."""
+"""Bytes of the disk that a restore leaves free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was put in place, and where that is which was there before, if anything was."""
+    """`taken` is when the backup was made (RFC 3339); `replaced` the folder of the old files."""
 
-    manifest: Manifest
+    taken: str
     replaced: Path | None
 
 
 def restore(config: Config, file: BinaryIO, now: datetime, *, replace: bool) -> Restored:
-    """Put a backup in place of the database and the keys, which are kept aside.
+    """Put a backup in place of the database and the keys, which are kept in a folder.
 
     Raises:
-        StoreError: Somebody uses the state directory; it has a database that is not to be
-            replaced; the backup is not whole, of another environment or of a newer program, or
-            cannot be read or written. Nothing was changed.
+        StoreError: The state directory is in use; it has a database and `replace` is false; the
+            backup is not whole or of a newer program; or a disk failed. Nothing was changed,
+            unless the text says that the restore cannot be finished.
     """
     state_dir = config.state_dir
     with replacing(state_dir):
         finish(state_dir)
         if not replace and config.database.exists():
             raise StoreError(
-                f"cannot restore to {state_dir}: because it has a database: --force puts it aside"
+                f"cannot restore to {state_dir}: it has a database: --force replaces it"
             )
+        draft, replaced = state_dir / _DRAFT, _REPLACED.format(now.astimezone(UTC))
         try:
-            manifest = _stage(config, file, now)
-            return Restored(manifest, finish(state_dir))
-        except BadBackupError as error:
-            raise StoreError(f"cannot restore the backup: because {error}") from error
-        except OSError as error:
-            raise StoreError(f"cannot restore to {state_dir}: because {error}") from error
+            draft.mkdir(mode=0o700)
+            taken = _extract(file, draft)
+            check_keys(draft)
+            make_ready(draft / DATABASE, taken, int(now.timestamp() * 1000))
+            has_replaced = _link_old(state_dir, draft / replaced)
+            flush_folder(draft)
+            draft.rename(state_dir / RESTORE_READY)
+        except (OSError, StoreError) as error:
+            raise StoreError(f"cannot restore to {state_dir}: {error}") from error
         finally:
-            shutil.rmtree(state_dir / _DRAFT, ignore_errors=True)
+            shutil.rmtree(draft, ignore_errors=True)
+        finish(state_dir)
+        return Restored(taken, state_dir / replaced if has_replaced else None)
 
 
-def finish(state_dir: Path) -> Path | None:
-    """Go on with a restore that was broken off, if there is one; only for who has the lock.
-
-    Gives the folder that has what was there before, None when nothing was.
+def finish(state_dir: Path) -> None:
+    """Finish a restore that was interrupted, if there is one; the caller holds the lock.
 
     Raises:
-        StoreError: It cannot be finished: a disk fails.
+        StoreError: A disk failed. It can be tried again.
     """
+    draft, ready = state_dir / _DRAFT, state_dir / RESTORE_READY
+    shutil.rmtree(draft, ignore_errors=True)
+    if not ready.exists():
+        return
     try:
-        shutil.rmtree(state_dir / _DRAFT, ignore_errors=True)
-        found = _unfinished(state_dir)
-        return None if found is None else _finish(state_dir, found)
-    except (OSError, BadBackupError) as error:
-        raise StoreError(
-            f"cannot finish the restore in {state_dir}: because {error}: fix that, and try again"
-        ) from error
+        flush_folder(state_dir)  # the first rename is durable before anything old is removed
+        for name in _FILES:
+            (state_dir / name).unlink(missing_ok=True)
+            if (ready / name).exists():
+                (state_dir / name).hardlink_to(ready / name)
+        for replaced in ready.glob("replaced-*"):
+            replaced.rename(state_dir / replaced.name)
+            log.info("restored a backup: the files before it are kept", path=replaced.name)
+        flush_folder(state_dir)
+        ready.rename(draft)
+        flush_folder(state_dir)
+    except OSError as error:
+        raise StoreError(f"cannot finish the restore in {state_dir}: {error}") from error
+    shutil.rmtree(draft, ignore_errors=True)
 
 
-def refuse_unfinished(state_dir: Path) -> None:
-    """Leave a state directory alone that is half a restored one.
-
-    Raises:
-        StoreError: A restore was broken off there.
-    """
-    if _unfinished(state_dir) is not None:
-        raise StoreError(
-            f"cannot use {state_dir}: because a restore was broken off there: `serve` finishes it,"
-            " and so does another `restore`"
-        )
-
-
-def check_keys(folder: Path, told: str) -> None:
-    """Check that the keys in a folder are keys, so far as they are there.
+def _extract(file: BinaryIO, folder: Path) -> str:
+    """Copy the files of an archive into a folder; return when it was made.
 
     Raises:
-        StoreError: One is not; the text begins with what is `told`.
-        OSError: One cannot be read.
+        StoreError: It has something else in it, lacks something, or is damaged.
+        OSError: It cannot be read, or a copy not be written.
     """
-    for name, check in (
-        (AUTHORITY, Authorities.from_pem),
-        (TICKET_KEY, _check_ticket_key),
-        (REGISTRY_KEY, Fernet),
-    ):
-        if (folder / name).exists():
-            try:
-                check((folder / name).read_bytes())
-            except ValueError as error:
-                raise StoreError(f"{told}: because {name} is damaged: {error}") from error
+    found: set[str] = set()
+    taken = datetime.fromtimestamp(0, UTC)
+    try:
+        with tarfile.open(fileobj=file, mode="r|") as archive:
+            for member in archive:
+                _check_member(member, found, shutil.disk_usage(folder).free - _ROOM_KEPT)
+                found.add(member.name)
+                taken = datetime.fromtimestamp(member.mtime, UTC)
+                content = archive.extractfile(member)
+                assert content is not None, "it is a regular file"
+                with writing_private(folder / member.name) as copy:
+                    shutil.copyfileobj(content, copy)
+    except (tarfile.TarError, ValueError, OverflowError) as error:
+        raise StoreError(f"the backup is damaged, or not a tar archive: {error}") from error
+    for name in REQUIRED:
+        if name not in found:
+            raise StoreError(f"the backup has no {name}: it is cut off, or something else")
+    return taken.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _check_ticket_key(key: bytes) -> None:
-    if len(key) != KEY_BYTES:
-        raise ValueError(f"it has {len(key)} bytes instead of {KEY_BYTES}")
+def _check_member(member: tarfile.TarInfo, found: set[str], room: int) -> None:
+    name = member.name
+    if name not in PARTS:
+        raise StoreError(f"{name!r} does not belong in a backup")
+    if name in found:
+        raise StoreError(f"the backup has {name} twice")
+    if member.type != tarfile.REGTYPE or member.issparse():
+        raise StoreError(f"{name} in the backup is not a regular file")
+    if not 0 <= member.size <= (room if name == DATABASE else MAX_KEY_BYTES):
+        raise StoreError(f"{name} in the backup is too large: {member.size} bytes")
 
 
-def _stage(config: Config, file: BinaryIO, now: datetime) -> Manifest:
-    """Have all parts, checked, in a folder that is named as ready."""
-    state_dir, backup = config.state_dir, BackupReader(file)
-    manifest = backup.manifest
-    if manifest.environment != config.environment:
-        raise BadBackupError(
-            f"it is of the environment {manifest.environment!r}, and the settings are of"
-            f" {config.environment!r}: this is another deployment's"
-        )
-    if manifest.schema_number > NEWEST_SCHEMA:
-        raise BadBackupError(
-            f"its schema {manifest.schema_number} is newer than {NEWEST_SCHEMA}, which this"
-            " program knows: use the program that made it, or a newer one"
-        )
-    needed = sum(part.size for part in manifest.parts) + _ROOM_KEPT
-    if needed > shutil.disk_usage(state_dir).free:
-        raise BadBackupError(f"it needs {needed // 2**20} MiB of {state_dir}'s disk")
-    draft = state_dir / _DRAFT
-    draft.mkdir(mode=0o700)
-    backup.extract(draft)
-    check_keys(draft, "cannot restore the backup")
-    make_ready(
-        draft / DATABASE, manifest.schema_number, manifest.time, int(now.timestamp() * 1000)
-    )
-    flush_folder(draft)
-    draft.rename(state_dir / _READY.format(now.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")))
-    flush_folder(state_dir)
-    return manifest
-
-
-def _unfinished(state_dir: Path) -> Path | None:
-    return next(iter(sorted(state_dir.glob(_READY.format("*")))), None)
-
-
-def _finish(state_dir: Path, ready: Path) -> Path | None:
-    stamp = ready.name.removeprefix("restore-").removesuffix(".ready")
-    aside = state_dir / _REPLACED.format(stamp)
-    aside.mkdir(mode=0o700, exist_ok=True)
-    names = Manifest.read((ready / MANIFEST).read_bytes()).names
-    for name in PARTS:
-        if name in names and not (ready / name).exists():
-            continue  # it stands in its place
-        for old in (name, *_JOURNALS) if name == DATABASE else (name,):
-            if (state_dir / old).exists():
-                (state_dir / old).rename(aside / old)
-        flush_folder(aside)
-        flush_folder(state_dir)  # the old one is gone for certain before the new one is there
-        if name in names:
-            (ready / name).rename(state_dir / name)
-    flush_folder(state_dir)
-    ready.rename(state_dir / _DRAFT)
-    shutil.rmtree(state_dir / _DRAFT)
-    if not any(aside.iterdir()):
-        aside.rmdir()
-        return None
-    log.info("put a backup in place; what was there before is kept", path=str(aside))
-    return aside
+def _link_old(state_dir: Path, folder: Path) -> bool:
+    """Link the files that are replaced into a folder; whether there are any."""
+    folder.mkdir(mode=0o700)
+    for name in _FILES:
+        with suppress(FileNotFoundError):
+            os.link(state_dir / name, folder / name, follow_symlinks=False)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+        return False
+    flush_folder(folder)
+    return True

@@ -1,4 +1,4 @@
-"""Backups made and put back, on the machine of the control plane."""
+"""Making and restoring backups, on the machine of the control plane."""
 
 import os
 import sys
@@ -8,8 +8,7 @@ from typing import BinaryIO
 
 import click
 
-from controlplane.backups.backup import back_up, back_up_into
-from controlplane.backups.backup_file import Manifest
+from controlplane.backups.backup import back_up, write_backup
 from controlplane.backups.restore import restore
 from controlplane.cli.console import echo, remark
 from controlplane.domain.errors import StoreError
@@ -19,11 +18,12 @@ STREAM = Path("-")
 
 AFTERWARDS = """\
 What was done since {time} is not in it. Before you start the control plane:
-- is the one that it replaces down? Two of them would end each other's sessions
-- make accounts again that were made since, with `init --account NAME`: until then
-  nobody can see their sessions, which run on
-And then: revoke again agents and tokens that were revoked since, remove again accounts
-and agents that were removed, and enrol again hosts that were enrolled. Sessions need nothing."""
+- make sure that the one that it replaces is stopped: two would end each other's sessions
+- create the accounts again that were created since, with `init --account NAME`: until
+  then nobody can see their sessions, which run on
+After the start: revoke again agents and tokens that were revoked since, remove again
+accounts and agents that were removed, and enrol again hosts that were enrolled. Sessions
+need nothing."""
 
 
 def write_backup_of(config: Config, target: Path, *, force: bool) -> None:
@@ -36,34 +36,32 @@ def write_backup_of(config: Config, target: Path, *, force: bool) -> None:
     try:
         if target == STREAM:
             with _output() as stream:
-                manifest = back_up_into(config, stream, now)
+                write_backup(config, stream, now)
         else:
-            manifest = back_up(config, target, now, replace=force)
+            back_up(config, target, now, replace=force)
     except (StoreError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    size = sum(part.size for part in manifest.parts) / 2**20
-    remark(f"backed up {config.database}: {size:.1f} MiB, schema {manifest.schema_number}")
+    remark(f"backed up {config.state_dir}")
 
 
 def restore_from(config: Config, source: Path, *, force: bool) -> None:
-    """Put a backup in place, and say what is left to do.
+    """Restore a backup, and print what is left to do.
 
     Raises:
-        click.ClickException: It could not be; nothing was changed.
+        click.ClickException: It could not be restored.
     """
     try:
         with _input() if source == STREAM else source.open("rb") as file:
             restored = restore(config, file, datetime.now(UTC), replace=force)
     except (StoreError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    manifest: Manifest = restored.manifest
-    told = f"restored the backup of {manifest.time}, made by version {manifest.version}"
+    done = f"restored the backup of {restored.taken}"
     if restored.replaced is not None:
-        told += f"\nwhat was there before is in {restored.replaced}"
+        done += f"\nthe files that it replaced are in {restored.replaced}"
     try:
-        echo(f"{told}\n{AFTERWARDS.format(time=manifest.time)}")
-    except OSError as error:  # it was done all the same
-        remark(f"{told}; cannot print the rest: because {error}")
+        echo(f"{done}\n{AFTERWARDS.format(time=restored.taken)}")
+    except OSError as error:  # it was restored all the same
+        remark(f"{done}; cannot print the rest: {error}")
 
 
 def _output() -> BinaryIO:

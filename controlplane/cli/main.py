@@ -104,10 +104,10 @@ def init(
 @click.argument("target", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--force", is_flag=True, help="Replace FILE where there is one.")
 def backup(path: Path, target: Path, *, force: bool) -> None:
-    """Write the database and the keys to FILE, also while the control plane serves.
+    """Write the database and the keys to FILE, a tar archive, also while the control plane serves.
 
-    The file has mode 0600 and holds the key of every host. With - it goes to standard output, for
-    a program that encrypts it.
+    The file has mode 0600; it gives access to every host. With - it goes to standard output, for a
+    program that encrypts it.
     """
     from controlplane.cli import backups, settings  # noqa: PLC0415  # as for `serve`
 
@@ -117,11 +117,11 @@ def backup(path: Path, target: Path, *, force: bool) -> None:
 @main.command()
 @_CONFIG
 @click.argument("source", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--force", is_flag=True, help="Put a database that is there aside.")
+@click.option("--force", is_flag=True, help="Replace a database that is there; it is kept.")
 def restore(path: Path, source: Path, *, force: bool) -> None:
-    """Put the backup in FILE, or on standard input with -, in place; the control plane is down.
+    """Restore the backup in FILE, or on standard input with -, while the control plane is stopped.
 
-    The backup is checked before anything is changed, and what was there before is kept.
+    The backup is checked before anything is changed, and the files that it replaces are kept.
     """
     from controlplane.cli import backups, settings  # noqa: PLC0415  # as for `serve`
 

@@ -12,7 +12,7 @@ import time
 import click
 
 from controlplane.app.control_plane import DEFAULT_ACCOUNT, ControlPlane
-from controlplane.backups.restore import finish, refuse_unfinished
+from controlplane.backups.restore import finish
 from controlplane.catalog.accounts import InitialTokens, first_tokens
 from controlplane.cli.console import echo
 from controlplane.domain.errors import StoreError
@@ -38,7 +38,7 @@ with Python's 700 taking in 100,000 sessions is looked through some hundred time
 def serve(config: Config) -> None:
     """Serve until SIGTERM or SIGINT, after a first start where there was none.
 
-    A restore that was broken off is finished before.
+    A restore that was interrupted is finished first.
 
     Raises:
         BaseExceptionGroup: What ended it, such as a StoreError or an OSError.
@@ -92,7 +92,6 @@ def initialise(
     names = accounts or (() if new_operator_token else (DEFAULT_ACCOUNT,))
     control_plane = ControlPlane(config)
     with using(config.state_dir):
-        refuse_unfinished(config.state_dir)
         making = control_plane.initialise(names, new_operator_token=new_operator_token)
         return asyncio.run(making)
 

@@ -1,8 +1,8 @@
-"""Root works in a state directory as the user whose it is.
+"""Root works in a state directory as the user who owns it.
 
-So an operator may be root for `init` or `backup` beside a service of another user: what is made
-there is that user's, and no link in there leads anywhere that the user could not go. All of it is
-of the process as a whole: all its threads are that user meanwhile.
+So an operator may run `init` or `backup` as root beside a service of another user: what they
+create there is owned by that user, and a link there leads nowhere that the user could not go. This
+holds for the whole process, with all its threads.
 """
 
 import os
@@ -14,13 +14,13 @@ from pathlib import Path
 
 @contextmanager
 def as_owner_of(folder: Path) -> Iterator[None]:
-    """Be the user whose folder it is, if this is root; also in the user's groups.
+    """Run as the user who owns a folder, and in the user's groups, if this is root.
 
-    Nothing changes where there is no such folder yet, and for a folder of root's.
+    Nothing changes where there is no such folder yet, and for a folder that root owns.
 
     Raises:
-        OSError: It cannot be looked at, or the user may not read this program, whose modules are
-            loaded as they are needed.
+        OSError: It cannot be read, or the user may not read this program, whose modules are loaded
+            as they are needed.
     """
     try:
         owner = folder.stat()
@@ -35,7 +35,7 @@ def as_owner_of(folder: Path) -> Iterator[None]:
     os.setegid(owner.st_gid)
     os.seteuid(owner.st_uid)
     try:
-        _look_at_program()
+        _check_program()
         yield
     finally:
         os.seteuid(0)
@@ -43,12 +43,14 @@ def as_owner_of(folder: Path) -> Iterator[None]:
         os.setgroups(groups)
 
 
-def _look_at_program() -> None:
+def _check_program() -> None:
     try:
         Path(__file__).stat()
     except PermissionError as error:
-        told = f"its user may not read {Path(__file__).parent}: use the program that is installed"
-        raise PermissionError(error.errno, told) from error
+        cause = (
+            f"its owner may not read {Path(__file__).parent}: use the program that is installed"
+        )
+        raise PermissionError(error.errno, cause) from error
 
 
 def _groups_of(user: int, group: int) -> list[int]:

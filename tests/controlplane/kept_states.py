@@ -1,23 +1,18 @@
 """State directories of control planes that do not run, and what is in them."""
 
-import io
-import json
 import shutil
 import sqlite3
-import tarfile
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from cryptography.fernet import Fernet
 from sqlite_utils import Database
 
 from controlplane.backups.backup import back_up
-from controlplane.backups.backup_file import AUTHORITY, PARTS, REGISTRY_KEY, TICKET_KEY
+from controlplane.backups.parts import AUTHORITY, KEYS, REGISTRY_KEY, TICKET_KEY
 from controlplane.pki.authority import Authority
 from controlplane.settings.model import Config
 from controlplane.state_dir.private_files import write_private
@@ -64,7 +59,7 @@ def contents(state_dir: Path) -> dict[str, object]:
         seen = Config(state_dir=Path(shutil.copytree(state_dir, Path(folder) / "copy")))
         found: dict[str, object] = {
             path.name: path.read_bytes()
-            for path in (seen.state_dir / name for name in PARTS[1:])
+            for path in (seen.state_dir / name for name in KEYS)
             if path.exists()
         }
         assert rows(seen, "PRAGMA integrity_check") == [("ok",)]
@@ -86,23 +81,3 @@ def a_backup(folder: Path, account: str = "kept", *, registry: bool = True) -> P
     target = folder / f"{account}.backup"
     back_up(config, target, NOW, replace=False)
     return target
-
-
-def with_manifest(backup: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
-    """The same backup with another manifest, whose tar header fits it."""
-    made = io.BytesIO()
-    with (
-        tarfile.open(fileobj=io.BytesIO(backup)) as old,
-        tarfile.open(fileobj=made, mode="w|", format=tarfile.GNU_FORMAT) as new,
-    ):
-        for member in old.getmembers():
-            content = old.extractfile(member)
-            assert content is not None
-            text = content.read()
-            if member.name == "manifest.json":
-                manifest = json.loads(text)
-                change(manifest)
-                text = json.dumps(manifest).encode()
-                member.size = len(text)
-            new.addfile(member, io.BytesIO(text))
-    return made.getvalue()

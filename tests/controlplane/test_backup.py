@@ -1,10 +1,12 @@
-"""Backups: whole, for their owner alone, and of one moment, whatever is written meanwhile."""
+"""Backups: whole, their owner's alone, and of one moment whatever is written meanwhile."""
 
 import errno
-import json
 import os
 import sqlite3
+import subprocess
+import sys
 import tarfile
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,14 +16,15 @@ from click.testing import CliRunner, Result
 
 from controlplane.backups import backup
 from controlplane.backups.backup import back_up
-from controlplane.backups.backup_file import PARTS, Manifest
+from controlplane.backups.parts import KEYS, PARTS
 from controlplane.cli.main import main
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
-from controlplane.state_dir.lock import replacing, serving, using
-from controlplane.storage.engine import database_copy
-from controlplane.storage.engine.database_copy import NEWEST_SCHEMA, copy_database
-from tests.controlplane.kept_states import NOW, a_state, files, rows
+from controlplane.state_dir.lock import backing_up, replacing, serving, using
+from controlplane.storage.engine.database_copy import copy_database
+from tests.controlplane.kept_states import NOW, a_state, contents, files, rows
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -34,144 +37,129 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "there.backup"
 
 
-def taken(config: Config, target: Path, *, replace: bool = False) -> Manifest:
-    return back_up(config, target, NOW, replace=replace)
+def taken(config: Config, target: Path, *, replace: bool = False) -> list[str]:
+    """Make a backup; the names in it."""
+    back_up(config, target, NOW, replace=replace)
+    with tarfile.open(target) as archive:
+        return archive.getnames()
 
 
-def command(config: Config, *arguments: str) -> Result:
+def settings_of(config: Config) -> str:
     path = config.state_dir.with_suffix(".toml")
     path.write_text(f'state_dir = "{config.state_dir}"\n')
-    name, *more = arguments
-    return CliRunner().invoke(main, [name, "--config", str(path), *more])
+    return str(path)
 
 
-def test_a_backup_is_an_archive_that_anybody_can_look_into(config: Config, target: Path) -> None:
-    before = os.umask(0)
-    try:
-        taken(config, target)
-    finally:
-        os.umask(before)
-    assert target.stat().st_mode & 0o777 == 0o600
-    with tarfile.open(target) as archive:
-        members = archive.getmembers()
-        first = archive.extractfile(members[0])
-        assert first is not None
-        manifest = json.load(first)
-    assert [member.name for member in members] == ["manifest.json", *PARTS]
-    assert all(member.isreg() and member.mode == 0o600 for member in members)
-    assert manifest["format"] == 1
-    assert manifest["schema_number"] == NEWEST_SCHEMA
-    assert (manifest["time"], manifest["environment"]) == ("2026-05-04T10:30:00Z", "production")
-    assert [part["name"] for part in manifest["parts"]] == list(PARTS)
-    assert [part["size"] for part in manifest["parts"]] == [m.size for m in members[1:]]
+def command(config: Config, name: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [name, "--config", settings_of(config), *arguments])
 
 
-def test_the_database_in_a_backup_needs_no_log_and_is_changed_by_nobody(
+def test_a_backup_is_a_tar_archive_of_plain_files(
     config: Config, target: Path, tmp_path: Path
 ) -> None:
-    before = files(config.state_dir)
-    taken(config, target)
-    with tarfile.open(target) as archive:
-        archive.extract("controlplane.db", tmp_path, filter="data")
-    found = Config(state_dir=tmp_path)
-    assert rows(found, "SELECT name FROM account") == [("studio",)]
-    assert rows(found, "PRAGMA journal_mode") == [("delete",)]
-    after = files(config.state_dir)
-    for name in PARTS[1:]:
-        assert after[name] == before[name]
-    assert rows(config, "SELECT name FROM account") == [("studio",)]
-    assert not [name for name in after if name.startswith("backup.draft/")]
-
-
-def test_a_backup_is_of_one_moment_and_ends_whatever_is_written(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Somebody commits after each page: a copy that begins anew at every commit would not end."""
-    commits = 0
-
-    def commit(*_: object) -> None:
-        nonlocal commits
-        commits += 1
-        assert commits < 1000, "it begins anew"
-        db.execute("INSERT INTO region(name) VALUES (?)", (f"r{commits}",))
-
-    monkeypatch.setattr(database_copy, "_PORTION", 1)
-    monkeypatch.setattr(database_copy, "_look_for_signals", commit)
-    copy = Config(state_dir=tmp_path)
-    with closing(sqlite3.connect(config.database, isolation_level=None)) as db:
-        copy_database(config.database, copy.database)
-    assert commits > 10
-    assert rows(copy, "SELECT name FROM region") == []
-    assert len(rows(config, "SELECT name FROM region")) == commits
-
-
-def test_a_file_that_is_there_is_replaced_only_when_told(config: Config, target: Path) -> None:
-    target.write_text("mine")
-    with pytest.raises(StoreError, match="--force replaces it"):
-        taken(config, target)
-    assert target.read_text() == "mine"
-    taken(config, target, replace=True)
-    assert tarfile.is_tarfile(target)
+    before, umask = files(config.state_dir), os.umask(0)
+    try:
+        assert taken(config, target) == list(PARTS)
+    finally:
+        os.umask(umask)
     assert target.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(target) as archive:
+        for member in archive:
+            assert (member.isreg(), member.mode, member.mtime) == (True, 0o600, NOW.timestamp())
+        archive.extractall(tmp_path / "out", filter="data")
+    found = Config(state_dir=tmp_path / "out")
+    assert rows(found, "PRAGMA journal_mode") == [("delete",)]
+    assert contents(found.state_dir) == contents(config.state_dir)
+    after = files(config.state_dir)
+    assert [after[name] for name in KEYS] == [before[name] for name in KEYS]
+    assert after.keys() <= before.keys()
 
 
-def test_a_disk_that_fails_leaves_what_was_there(
+def test_a_backup_is_of_one_moment_while_others_write(config: Config, tmp_path: Path) -> None:
+    """Each transaction writes to two tables, which differ in no copy that is of one moment."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with closing(sqlite3.connect(config.database, isolation_level=None)) as db:
+            db.execute("PRAGMA synchronous=OFF")
+            while not ended.is_set():
+                db.executescript(
+                    "BEGIN; INSERT INTO region(name) VALUES (hex(randomblob(8)));"
+                    " INSERT INTO account(name, created_ms) VALUES (hex(randomblob(8)), 0); COMMIT"
+                )
+                begun.set()
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        assert begun.wait(10)
+        for number in range(5):
+            copy = tmp_path / str(number)
+            copy.mkdir()
+            copy_database(config.database, copy / "controlplane.db")
+            counts = "SELECT (SELECT count(*) FROM account) - (SELECT count(*) FROM region)"
+            assert rows(Config(state_dir=copy), counts) == [(1,)]
+    finally:
+        ended.set()
+        writing.join()
+
+
+def test_a_file_is_replaced_only_by_force_and_by_a_whole_backup(
     config: Config, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target.write_text("of yesterday")
-
-    def fail(file: Any, *_: object) -> NoReturn:
+    def fail(_: object, file: Any, __: object) -> NoReturn:
         file.write(b"half of it")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(backup, "write_backup", fail)
-    with pytest.raises(StoreError, match="No space left"):
-        taken(config, target, replace=True)
+    target.write_text("of yesterday")
+    with pytest.raises(StoreError, match="it exists: --force replaces it"):
+        taken(config, target)
+    with monkeypatch.context() as broken:
+        broken.setattr(backup, "_write_archive", fail)
+        with pytest.raises(StoreError, match="No space left"):
+            taken(config, target, replace=True)
     assert target.read_text() == "of yesterday"
     assert [path.name for path in target.parent.iterdir() if path.is_file()] == [target.name]
+    assert taken(config, target, replace=True) == list(PARTS)
+    assert target.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_a_killed_backup_left_is_gone_after_the_next(config: Config, target: Path) -> None:
+def test_a_backup_removes_what_a_killed_one_left(config: Config, target: Path) -> None:
     left = config.state_dir / "backup.draft" / "controlplane.db"
     left.parent.mkdir()
     left.write_text("half of it")
     taken(config, target)
-    assert not list(left.parent.iterdir())
+    assert not left.parent.exists()
 
 
-def test_a_folder_that_is_put_in_place_of_the_work_is_not_emptied(
-    config: Config, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The user whose state it is may do so while root makes a backup."""
-    theirs = config.state_dir.with_name("theirs")
+def test_a_link_in_the_state_directory_is_not_followed(config: Config, target: Path) -> None:
+    """The user who owns it may have made it, while root makes a backup."""
+    theirs, state = config.state_dir.with_name("theirs"), config.state_dir
     theirs.mkdir()
     (theirs / "precious").write_text("")
-    work = config.state_dir / "backup.draft"
-
-    def swap(*_: object) -> NoReturn:
-        work.rename(config.state_dir / "moved")
-        work.symlink_to(theirs)
-        raise StoreError("enough")
-
-    monkeypatch.setattr(backup, "copy_database", swap)
-    with pytest.raises(StoreError, match="enough"):
-        taken(config, target)
+    for name, to in (("backup.draft", theirs), ("state.lock", theirs / "lock")):
+        (state / name).unlink(missing_ok=True)
+        (state / name).symlink_to(to)
+        with pytest.raises(StoreError, match=f"{name}"):
+            taken(config, target)
+        (state / name).unlink()
     assert [path.name for path in theirs.iterdir()] == ["precious"]
 
 
-@pytest.mark.parametrize("name", PARTS[1:])
+@pytest.mark.parametrize("name", KEYS)
 def test_a_backup_that_could_not_be_restored_is_not_made(
     config: Config, target: Path, name: str
 ) -> None:
     (config.state_dir / name).write_bytes(b"no key")
-    with pytest.raises(StoreError, match=f"because {name} is damaged"):
+    with pytest.raises(StoreError, match=f": {name} is damaged"):
         taken(config, target)
     (config.state_dir / name).unlink()
-    if name == PARTS[-1]:  # there may be no password
-        assert [part.name for part in taken(config, target).parts] == list(PARTS[:-1])
+    if name == "registry.key":  # no password may have been set
+        assert taken(config, target) == [part for part in PARTS if part != name]
     else:
-        with pytest.raises(StoreError, match=f"because {name} is gone"):
+        with pytest.raises(StoreError, match=f": {name} is missing: put a copy of it back"):
             taken(config, target)
+        assert not target.exists()
 
 
 def test_a_damaged_database_is_not_backed_up(config: Config, target: Path) -> None:
@@ -182,14 +170,14 @@ def test_a_damaged_database_is_not_backed_up(config: Config, target: Path) -> No
     with config.database.open("r+b") as file:
         file.seek((page - 1) * size + 8)
         file.write(b"\xff" * 64)
-    with pytest.raises(StoreError, match=r"cannot copy .*(damaged|malformed)"):
+    with pytest.raises(StoreError, match=r"cannot back up .*(damaged|malformed)"):
         taken(config, target)
     assert not target.exists()
 
 
-def test_where_there_is_no_database_none_is_made(tmp_path: Path, target: Path) -> None:
+def test_where_there_is_no_database_none_is_created(tmp_path: Path, target: Path) -> None:
     config = Config(state_dir=tmp_path / "nowhere")
-    with pytest.raises(StoreError, match="because there is none"):
+    with pytest.raises(StoreError, match="there is no such directory"):
         taken(config, target)
     assert not config.state_dir.exists()
     config.state_dir.mkdir()
@@ -198,7 +186,7 @@ def test_where_there_is_no_database_none_is_made(tmp_path: Path, target: Path) -
     assert not config.database.exists()
 
 
-def test_who_may_be_at_work_beside_whom(config: Config, target: Path) -> None:
+def test_which_programs_may_run_beside_each_other(config: Config, target: Path) -> None:
     state = config.state_dir
     with serving(state), using(state), using(state):
         taken(config, target)
@@ -206,44 +194,29 @@ def test_who_may_be_at_work_beside_whom(config: Config, target: Path) -> None:
             pass
         with pytest.raises(StoreError, match="a control plane serves"), replacing(state):
             pass
-    with using(state), pytest.raises(StoreError, match="`init` or `backup`"), replacing(state):
-        pass
-    with replacing(state):
-        with pytest.raises(StoreError, match="`restore` is at work"), using(state):
-            pass
-        with pytest.raises(StoreError, match="`restore` is at work"), serving(state):
-            pass
-        with pytest.raises(StoreError, match="`restore` is at work"):
-            taken(config, target, replace=True)
-    with backup._work(state), pytest.raises(StoreError, match="another backup is at work"):
-        taken(config, target, replace=True)
-
-
-def test_a_lock_that_is_a_link_leads_nowhere(config: Config, target: Path) -> None:
-    """The user whose state it is may have made it, and root makes a backup."""
-    lock, elsewhere = config.state_dir / "state.lock", config.state_dir.with_name("elsewhere")
-    lock.unlink(missing_ok=True)
-    lock.symlink_to(elsewhere)
-    with pytest.raises(StoreError, match="cannot open"):
-        taken(config, target)
-    assert not elsewhere.exists()
-
-
-def test_a_second_control_plane_does_not_begin(config: Config, tmp_path: Path) -> None:
-    with serving(config.state_dir):
         second = command(config, "serve")
     assert second.exit_code == 1
-    assert f"cannot use {config.state_dir}: because a control plane serves" in second.output
-    with replacing(config.state_dir):
+    assert f"cannot use {state}: a control plane serves" in second.stderr
+    with using(state), pytest.raises(StoreError, match="`init` or `backup`"), replacing(state):
+        pass
+    with backing_up(state), pytest.raises(StoreError, match="another `backup` is running"):
+        taken(config, target, replace=True)
+    with replacing(state):
+        for other in (serving, using, backing_up):
+            with pytest.raises(StoreError, match="`restore` is running"), other(state):
+                pass
         adding = command(config, "init")
     assert adding.exit_code == 1
-    assert "because `restore` is at work there" in adding.output
+    assert "`restore` is running there" in adding.stderr
 
 
-def test_the_command_says_what_it_did_beside_the_output(config: Config, target: Path) -> None:
+# The command.
+
+
+def test_the_command_reports_on_standard_error(config: Config, target: Path) -> None:
     done = command(config, "backup", str(target))
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr.startswith(f"backed up {config.database}: ")
+    assert done.stderr == f"backed up {config.state_dir}\n"
     again = command(config, "backup", str(target))
     assert again.exit_code == 1
     assert again.stderr.count("\n") == 1
@@ -251,3 +224,48 @@ def test_the_command_says_what_it_did_beside_the_output(config: Config, target: 
     gone = command(config, "backup", str(target.parent / "no" / "folder"))
     assert gone.exit_code == 1
     assert "No such file or directory" in gone.stderr
+
+
+def run(config: Config, name: str, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "controlplane", name, "--config", settings_of(config), *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        **streams,
+    )
+
+
+def test_a_backup_goes_through_a_pipe_and_never_to_a_terminal(
+    config: Config, tmp_path: Path
+) -> None:
+    new = Config(state_dir=tmp_path / "new")
+    with (
+        run(config, "backup", "-", stdout=subprocess.PIPE) as writing,
+        run(new, "restore", "-", stdin=writing.stdout, stdout=subprocess.DEVNULL) as reading,
+    ):
+        assert writing.stdout is not None
+        writing.stdout.close()
+        assert (writing.wait(), reading.wait()) == (0, 0)
+    assert contents(new.state_dir) == contents(config.state_dir)
+    ours, theirs = os.openpty()
+    try:
+        for name in ("backup", "restore"):
+            with run(config, name, "-", stdin=theirs, stdout=theirs) as shown:
+                assert shown.wait() == 2
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def test_a_reader_that_closes_the_pipe_is_an_error(config: Config) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with run(config, "backup", "-", stdout=writing) as broken:
+        os.close(writing)
+        assert broken.stderr is not None
+        said = broken.stderr.read().decode()
+        assert broken.wait() == 1
+    assert f"cannot back up {config.state_dir}: " in said
+    assert "Broken pipe" in said
+    assert "Traceback" not in said

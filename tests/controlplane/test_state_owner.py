@@ -132,8 +132,8 @@ def test_a_program_that_the_user_may_not_read_says_so(
     state.mkdir()
     os.chown(state, SERVICE, SERVICE)
     monkeypatch.setattr("controlplane.state_dir.owner.__file__", str(closed / "module.py"))
-    told = f"cannot open .*because its user may not read {closed}: use the program that is"
-    with pytest.raises(StoreError, match=told), using(state):
+    cause = f"cannot open .*: its owner may not read {closed}: use the program that is"
+    with pytest.raises(StoreError, match=cause), using(state):
         pass
     assert os.geteuid() == 0
 

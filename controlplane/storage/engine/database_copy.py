@@ -1,9 +1,9 @@
-"""Copies of the database: taken while it is written to, and made ready to be one. Blocks.
+"""Copies of the database for backups: taken while it is written to, and made ready to be restored.
 
-Each is one file, without a write-ahead log beside it.
+All of it blocks. Each copy is one file, without a write-ahead log beside it.
 """
 
-import os
+import importlib.metadata  # noqa: F401  # else sqlite_utils does, as a user who may not read it
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -16,85 +16,80 @@ from controlplane.storage.engine.store import BUSY_TIMEOUT, ITSELF, Event, recor
 
 NEWEST_SCHEMA = len(MIGRATIONS)
 
-_PORTION = 2048
-"""Pages that are copied before a signal is looked for: some 8 MiB."""
 
+def copy_database(source: Path, copy: Path) -> None:
+    """Copy what is committed now into a new file, and check the copy.
 
-def copy_database(source: Path, copy: Path) -> int:
-    """Copy what is committed now into a new file, check the copy, and give its schema's number.
-
-    One read transaction holds it still, whatever is written meanwhile: nobody waits for it, and
-    it does not begin anew with every commit. The log grows by what is committed until it ends.
+    All pages are copied in one step, which is one read transaction: commits meanwhile neither wait
+    for it nor have it start over.
 
     Raises:
-        StoreError: There is no database, or it or the disk of the copy fails.
+        StoreError: There is no database, it is damaged, or a disk failed.
     """
     try:
-        with closing(_open(source)) as held, closing(_create(copy)) as made:
-            held.execute("BEGIN")
-            held.execute("SELECT 1 FROM sqlite_schema").fetchone()  # takes the snapshot
-            held.backup(made, pages=_PORTION, progress=_look_for_signals)
-            held.execute("ROLLBACK")
-            _fold_log(made)
-            schema = _check(made)
-    except (OSError, sqlite3.Error, StoreError) as error:
-        raise StoreError(f"cannot copy {source}: because {error}") from error
-    return schema
+        with closing(_open(source, "rw")) as original, closing(_open(copy, "rwc")) as copied:
+            original.backup(copied)
+            _check(copied)
+            _leave_wal(copied)
+    except sqlite3.Error as error:
+        raise StoreError(f"cannot copy {source}: {error}") from error
 
 
-def make_ready(copy: Path, schema: int, taken: str, now_ms: int) -> None:
-    """Check a copy of a schema, bring it to the newest one, and note in its audit that it is back.
+def make_ready(copy: Path, taken: str, now_ms: int) -> None:
+    """Check the database of a backup, migrate it, and record in its audit that it was restored.
 
-    `taken` says when it was made. Tokens of hosts that it has end: they may have been used since.
-    Silence is counted anew: nobody knows here who was heard since.
+    `taken` is when the backup was made. Enrolment tokens expire: they may have been used since.
+    How long hosts have been unresponsive is counted from zero: it is not known here.
 
     Raises:
-        StoreError: It is damaged, of another schema, or of a newer program.
+        StoreError: It is damaged, or of a newer program.
     """
     try:
-        with closing(_open(copy)) as connection:
-            _check_schema(_check(connection), schema)
+        with closing(_open(copy, "rw")) as connection:
+            if (schema := _check(connection)) > NEWEST_SCHEMA:
+                raise StoreError(
+                    f"the backup's schema {schema} is newer than {NEWEST_SCHEMA}: use the version"
+                    " that made it, or a newer one"
+                )
             db = Database(connection)
             migrate(db)
             db.execute("BEGIN IMMEDIATE")
-            db.execute("UPDATE enrolment_token SET expire_ms=min(expire_ms, ?)", (now_ms,))
+            db.execute(
+                "UPDATE enrolment_token SET expire_ms=min(expire_ms, :now)", {"now": now_ms}
+            )
             db.execute("UPDATE agent SET silent_ms=0")
             record_event(db, Event(now_ms, "database.restored", "", ITSELF, ""), {"of": taken})
             db.execute("COMMIT")
-            _fold_log(connection)
-    except (sqlite3.Error, StoreError) as error:
-        raise StoreError(f"cannot use the backup's database: because {error}") from error
+            _leave_wal(connection)
+    except sqlite3.Error as error:
+        raise StoreError(f"the backup's database is damaged: {error}") from error
 
 
-def _look_for_signals(_status: int, _left: int, _total: int) -> None:
-    """Be Python for a moment."""
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    """Open a database that is there; `isolation_level` leaves transactions to the caller."""
-    address = f"{path.absolute().as_uri()}?mode=rw"
+def _open(path: Path, mode: str) -> sqlite3.Connection:
+    """Open a database; `isolation_level` leaves transactions to the caller."""
+    address = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT)
 
 
-def _create(path: Path) -> sqlite3.Connection:
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    return _open(path)
-
-
-def _fold_log(connection: sqlite3.Connection) -> None:
-    """Have all of a database in its one file; whoever serves it has a log again."""
+def _leave_wal(connection: sqlite3.Connection) -> None:
+    """Have all of a database in its one file."""
     connection.execute("PRAGMA journal_mode=DELETE")
 
 
 def _check(connection: sqlite3.Connection) -> int:
+    """Return the number of a database's schema.
+
+    Raises:
+        StoreError: It is damaged, or another program's.
+    """
     found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
-        raise StoreError(f"it is damaged: {found}")
+        raise StoreError(f"the database is damaged: {found}")
     if broken := connection.execute("PRAGMA foreign_key_check").fetchone():
-        raise StoreError(f"it is damaged: a row of {broken[0]} belongs to none of {broken[2]}")
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _check_schema(found: int, told: int) -> None:
-    if found != told:
-        raise StoreError(f"it has schema {found} instead of {told}")
+        raise StoreError(
+            f"the database is damaged: a row of {broken[0]} refers to none of {broken[2]}"
+        )
+    schema = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if schema == 0:
+        raise StoreError("the database is not one of a control plane")
+    return schema

@@ -19,6 +19,7 @@ from agent.state.retention import Due, Rules
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff
 from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -54,7 +55,7 @@ class Reconciler:
         self._learn = learn
         self._rules = rules
         self._orphans: dict[str, float] = {}
-        self._chores: dict[str, asyncio.Task[None]] = {}
+        self._chores = TaskOwner[None]()
         self._removals = asyncio.Semaphore(REMOVED_AT_ONCE)
         self._stuck: set[str] = set()
         """Sessions of which something could not be removed the last time."""
@@ -103,10 +104,7 @@ class Reconciler:
 
     async def close(self) -> None:
         """Let go of the chores under way; the next run of the agent begins them anew."""
-        chores = list(self._chores.values())
-        for chore in chores:
-            chore.cancel()
-        await asyncio.gather(*chores, return_exceptions=True)
+        await self._chores.close()
 
     async def pass_once(self) -> None:
         """One pass; raises the engine's errors.
@@ -140,7 +138,7 @@ class Reconciler:
     async def settled(self) -> None:
         """Return when nothing that was found to do is under way."""
         while self._chores:
-            await asyncio.wait(set(self._chores.values()))
+            await self._chores.wait()
 
     def _reap(self, containers: list[Container]) -> None:
         """Remove containers of ours that no session answers for, once they are old enough."""
@@ -216,12 +214,10 @@ class Reconciler:
 
     def _do(self, subject: str, work: Coroutine[None, None, None]) -> bool:
         """Do something about a container or session; False when something is done already."""
-        if subject in self._chores:
+        if self._chores.get(subject) is not None:
             work.close()
             return False
-        chore = asyncio.create_task(self._try(work), name=f"chore-{subject}")
-        self._chores[subject] = chore
-        chore.add_done_callback(lambda _: self._chores.pop(subject))
+        self._chores.start(self._try(work), f"chore-{subject}", key=subject)
         return True
 
     async def _try(self, work: Coroutine[None, None, None]) -> None:

@@ -30,6 +30,7 @@ from agent.state.tombstones import Tombstones
 from agent.state.versioned_json import NewerFormat
 from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -55,7 +56,7 @@ class SessionManager:
         self._discards: dict[str, asyncio.Task[None]] = {}
         self._tombstones = Tombstones(host.records, host.clock)
         self._damaged: list[str] = []
-        self._drains: set[asyncio.Task[None]] = set()
+        self._drains = TaskOwner[None](AgentError)
         self._drain_lock = asyncio.Lock()
         self.reconciled = False
         """True once the records have been compared with the engine; starts wait for it."""
@@ -253,10 +254,7 @@ class SessionManager:
         """
         drain = self._host.drain
         # A caller that goes away must not leave it half done, nor two write at one time.
-        task = asyncio.create_task(self._set_drain(order), name="drain")
-        self._drains.add(task)
-        task.add_done_callback(self._drains.discard)
-        await asyncio.shield(task)
+        await self._drains.finish(self._set_drain(order), "drain")
         live = [each for each in self.all() if not (each.state.ended or each.is_given_back)]
         return drain.empty_time(live), len(live)
 

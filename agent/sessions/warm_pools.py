@@ -34,6 +34,7 @@ from tiltyard.runtime.clock import rest_after
 from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -49,12 +50,12 @@ class WarmPools:
         self._sessions = sessions
         self._files = PoolFiles(host.records)
         self._ordering = asyncio.Lock()
-        self._orders: set[asyncio.Task[None]] = set()
+        self._orders = TaskOwner[None](AgentError)
         self._standbys: dict[str, Lifecycle] = {}
         """Those that are not in doubt, until they are claimed or nothing is left of them."""
         self._found = False
         """True once those of the agent's earlier runs are among them."""
-        self._ends: dict[str, asyncio.Task[None]] = {}
+        self._ends = TaskOwner[None]()
         self._failed: dict[str, str] = {}
         """Of each pool the newest standby that failed: it is kept, for its log."""
         self._setbacks: dict[str, Setback] = {}
@@ -73,10 +74,7 @@ class WarmPools:
         if order.spec is not None:
             check_spec(self._host, order.spec)
         # A caller that goes away must not leave it half done, nor two write at one time.
-        task = asyncio.create_task(self._set(order), name=f"warm-pool-{order.pool}")
-        self._orders.add(task)
-        task.add_done_callback(self._orders.discard)
-        await asyncio.shield(task)
+        await self._orders.finish(self._set(order), f"warm-pool-{order.pool}")
 
     async def claim(self, internal_id: str, request: ClaimRequest) -> Session:
         """Have a standby become a session, and return it once its game was told.
@@ -136,10 +134,7 @@ class WarmPools:
 
     async def close(self) -> None:
         """Let go of all; the standbys run on."""
-        tasks = [*self._ends.values(), *self._orders]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(self._ends.close(), self._orders.close())
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -209,7 +204,7 @@ class WarmPools:
                 del self._standbys[internal_id]
             elif not life.session.is_standby:
                 del self._standbys[internal_id]
-            elif life.session.state.ended and internal_id not in self._ends:
+            elif life.session.state.ended and self._ends.get(internal_id) is None:
                 self._see_end(life)
 
     def _see_end(self, life: Lifecycle) -> None:
@@ -262,14 +257,12 @@ class WarmPools:
     def _let_go(self, life: Lifecycle, reason: EndReason) -> None:
         """Have a standby end, from this moment on, and nothing of it stay."""
         internal_id = life.session.internal_id
-        if internal_id in self._ends:
+        if self._ends.get(internal_id) is not None:
             return
         if not life.session.state.ended:
             life.ask_stop(reason)
         end, own = self._end(internal_id, reason), task_context(session=internal_id)
-        task = asyncio.create_task(end, name=f"end-{internal_id}", context=own)
-        self._ends[internal_id] = task
-        task.add_done_callback(lambda _: self._ends.pop(internal_id))
+        self._ends.start(end, f"end-{internal_id}", key=internal_id, context=own)
 
     async def _end(self, internal_id: str, reason: EndReason) -> None:
         back_off = BackOff(self._host.clock)

@@ -46,6 +46,7 @@ from controlplane.http.turns import leave_turn
 from controlplane.metrics.agents import AgentCalls
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 from tiltyard.runtime.logging.context import bound
+from tiltyard.runtime.tasks import TaskOwner
 
 REASON_METADATA = "tiltyard-error-reason"
 REQUEST_METADATA = "tiltyard-request"
@@ -129,7 +130,7 @@ class AgentClient:
         self._under_way: Counter[grpc.aio.Channel] = Counter()
         self._left: set[grpc.aio.Channel] = set()
         """Channels of before, with calls under way: gRPC cannot end those of one that closes."""
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = TaskOwner[None]()
         self._dial(credentials)
 
     @property
@@ -156,7 +157,7 @@ class AgentClient:
         """Hang up, which ends every call."""
         for channel in self._take_channels():
             await channel.close()
-        await asyncio.gather(*self._closing)
+        await self._closing.wait()
 
     async def watch(
         self, incarnation: str, acked_sequence: int
@@ -325,9 +326,7 @@ class AgentClient:
 
     def _begin_to_close(self, channel: grpc.aio.Channel) -> None:
         name = f"end of the last channel to {self._address}"
-        closing = asyncio.create_task(channel.close(), name=name)
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
+        self._closing.start(channel.close(), name)
 
     def _dial(self, credentials: Credentials | None) -> None:
         self._credentials = credentials

@@ -16,6 +16,7 @@ from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.host.pulls import Pull
 from controlplane.storage.tables.tags import TagStore
 from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.tasks import TaskOwner
 
 
 class Preloader:
@@ -34,7 +35,7 @@ class Preloader:
         self._fleet = fleet
         self._means = Means(tags, login_for, fleet.is_heard, clock, random)
         self._hosts: dict[str, HostPreload] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving = TaskOwner[None]()
         self._defect: BaseException | None = None
         self._defective = asyncio.Event()
         self._ends = False
@@ -64,7 +65,7 @@ class Preloader:
             self._ends = True
             for name in list(self._hosts):
                 self._leave(name)
-            await asyncio.gather(*self._leaving)
+            await self._leaving.wait()
 
     def _on_change(self, link: HostLink) -> None:
         name = link.row.name
@@ -86,6 +87,4 @@ class Preloader:
     def _leave(self, name: str) -> None:
         """End what is done about a host."""
         host = self._hosts.pop(name)
-        task = asyncio.create_task(host.close(), name=f"leave images of {name}")
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._leaving.start(host.close(), f"leave images of {name}")

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 
 from controlplane.agent_rpc.dialling import Dialler
-from controlplane.domain.errors import ConflictError
+from controlplane.domain.errors import ConflictError, TiltyardError
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.renewal import Renewal
@@ -22,6 +22,7 @@ from controlplane.storage.tables.enrolment import AuthorityStore
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -71,7 +72,7 @@ class Rotation:
         self._clock = clock
         self._reach = reach
         self._turn = asyncio.Lock()
-        self._changes: set[asyncio.Task[None]] = set()
+        self._changes = TaskOwner[None](TiltyardError)
 
     def status(self) -> RotationStatus:
         """Tell how far the hosts have come."""
@@ -105,10 +106,7 @@ class Rotation:
 
     async def _to_the_end(self, work: Coroutine[None, None, None]) -> None:
         """Do something whole, also when the caller goes meanwhile."""
-        task = asyncio.create_task(work, name="change of the authority")
-        self._changes.add(task)
-        task.add_done_callback(self._changes.discard)
-        await asyncio.shield(task)
+        await self._changes.finish(work, "change of the authority")
 
     async def _rotate(self, caller: Caller, *, compromised: bool) -> None:
         async with self._turn:

@@ -31,6 +31,7 @@ from controlplane.storage.tables.sessions import Session, SessionStore
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -76,7 +77,7 @@ class Sessions:
         self._clock = clock
         self._stop_wait = stop_wait
         self._reach = reach
-        self._stops: set[asyncio.Task[None]] = set()
+        self._stops = TaskOwner[None](TiltyardError)
 
     async def get(self, caller: Caller, session_id: str) -> ShownSession:
         """Read one session of the caller's account.
@@ -120,16 +121,12 @@ class Sessions:
             HostUnavailableError: Its host does not answer; the stop is remembered.
         """
         # A caller that hangs up must not leave half a stop: the work is a task of its own.
-        stop = asyncio.create_task(
-            self._stop(caller, session_id), name=f"stop {caller.account}/{session_id!r}"
-        )
-        self._stops.add(stop)
-        stop.add_done_callback(self._stops.discard)
-        await asyncio.shield(stop)
+        work = self._stop(caller, session_id)
+        await self._stops.finish(work, f"stop {caller.account}/{session_id!r}")
 
     async def close(self) -> None:
         """Wait for the stops under way; STOP_WAIT bounds them."""
-        await asyncio.gather(*self._stops, return_exceptions=True)
+        await self._stops.wait()
 
     async def _stop(self, caller: Caller, name: str) -> None:
         deadline = self._clock.monotonic() + self._stop_wait

@@ -39,6 +39,7 @@ from controlplane.storage.tables.sessions import Attempt, SessionStore
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -96,8 +97,8 @@ class Starts:
         self._clock = clock
         self._reach = reach
         self._metrics = metrics or StartMetrics()
-        self._tasks: set[asyncio.Task[HostSession]] = set()
-        self._freeing: set[asyncio.Task[None]] = set()
+        self._tasks = TaskOwner[HostSession](TiltyardError)
+        self._freeing = TaskOwner[None]()
         self.under_way = PendingStarts()
 
     async def start(self, caller: Caller, request: StartRequest) -> HostSession:
@@ -126,10 +127,7 @@ class Starts:
         with self._metrics.refusals():
             self.under_way.add(start)  # before anything is waited for: a DELETE finds it
         name = f"start {start.account}/{start.id!r}"
-        task = asyncio.create_task(self._whole(caller, start), name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        session = await asyncio.shield(task)
+        session = await self._tasks.finish(self._whole(caller, start), name)
         if start.is_stopped:
             raise StoppedDuringStartError
         return session
@@ -142,18 +140,8 @@ class Starts:
 
     async def close(self) -> None:
         """Wait for the starts under way; `start_timeout` bounds them, FREE_WAIT what they free."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        for task in self._freeing:
-            task.cancel()
-        await asyncio.gather(*self._freeing, return_exceptions=True)
-
-    def _done(self, task: "asyncio.Task[HostSession]") -> None:
-        """Forget a start; nobody may have waited for what it failed with."""
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, TiltyardError):
-            log.error("a start failed by a defect", exc_info=error)
+        await self._tasks.wait()
+        await self._freeing.close()
 
     async def _whole(self, caller: Caller, start: PendingStart) -> HostSession:
         try:
@@ -198,11 +186,7 @@ class Starts:
                 session = await self._claim(start) or await self._try_hosts(start)
         except Exception as error:
             log.info(NOT_STARTED, account=start.key[0], id=start.key[1], error=str(error))
-            freeing = asyncio.create_task(
-                self._free(start, str(error)), name=f"free {start.key!r}"
-            )
-            self._freeing.add(freeing)
-            freeing.add_done_callback(self._freeing.discard)
+            freeing = self._freeing.start(self._free(start, str(error)), f"free {start.key!r}")
             await asyncio.wait({freeing}, timeout=FREE_WAIT)
             raise
         start.outcome = session.internal_id

@@ -15,6 +15,7 @@ from controlplane.domain.errors import (
     NotFoundError,
     SessionNotReadyError,
     StoppingError,
+    TiltyardError,
 )
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
@@ -25,6 +26,7 @@ from controlplane.sessions.starts import Starts
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.sessions import Session, SessionStore
 from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.tasks import TaskOwner
 
 MOST_AT_ONCE = 2000
 """Waits under way; as many as a full host and another could have."""
@@ -54,7 +56,7 @@ class ReadyStarts:
         self._fleet = fleet
         self._clock = clock
         self._metrics = metrics or StartMetrics()
-        self._tasks: set[asyncio.Task[HostSession]] = set()
+        self._tasks = TaskOwner[HostSession](TiltyardError)
         self._waiting: Counter[str] = Counter()
         self._reported: dict[str, asyncio.Event] = {}
         self._stopping = False
@@ -74,14 +76,12 @@ class ReadyStarts:
         """
         deadline = self._clock.monotonic() + seconds
         work = self._start(caller, request, deadline)
-        task = asyncio.create_task(work, name=f"ready start of {caller.account}")
-        self._tasks.add(task)
+        task = self._tasks.start(work, f"ready start of {caller.account}")
         self._waiting[caller.account] += 1
-        task.add_done_callback(lambda _: self._forget(task, caller.account))
+        task.add_done_callback(lambda _: self._forget(caller.account))
         return await asyncio.shield(task)
 
-    def _forget(self, task: asyncio.Task[HostSession], account: str) -> None:
-        self._tasks.discard(task)
+    def _forget(self, account: str) -> None:
         self._waiting[account] -= 1
         if not self._waiting[account]:
             del self._waiting[account]
@@ -95,7 +95,7 @@ class ReadyStarts:
     async def close(self) -> None:
         """Wait for the starts and the stops under way, which are bounded."""
         self.stop_waiting()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.wait()
 
     async def _start(self, caller: Caller, request: StartRequest, deadline: float) -> HostSession:
         session = await self._starts.start(caller, request)

@@ -4,7 +4,6 @@ A control plane that died after it wrote a claim leaves such a one, and so does 
 the record of a claimed standby. The row is the truth about what was asked for.
 """
 
-import asyncio
 from random import Random
 
 from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
@@ -15,6 +14,7 @@ from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -41,24 +41,19 @@ class HeldClaims:
         self._reports = reports
         self._clock = clock
         self._random = random
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks = TaskOwner[None]()
 
     def repeat(self, internal_id: str) -> None:
         """Claim a standby again until it is a session, or is gone. Idempotent."""
-        if internal_id in self._tasks:
+        if self._tasks.get(internal_id) is not None:
             return
         name = f"claim {internal_id} again on {self._link.row.name}"
         own = task_context(agent=self._link.row.name)
-        task = asyncio.create_task(self._repeat(internal_id), name=name, context=own)
-        self._tasks[internal_id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(internal_id, None))
+        self._tasks.start(self._repeat(internal_id), name, key=internal_id, context=own)
 
     async def close(self) -> None:
         """Claim nothing now."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def _repeat(self, internal_id: str) -> None:
         name, told = self._link.row.name, ""

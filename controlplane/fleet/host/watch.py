@@ -32,6 +32,7 @@ from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -93,7 +94,7 @@ class HostWatch:
         self._metrics = metrics or FleetMetrics()
         self._snapshot: set[str] | None = None
         self._snapshot_began = 0.0
-        self._stops: dict[str, asyncio.Task[bool]] = {}
+        self._stops = TaskOwner[bool]()
         self._waiting: dict[str, HostSession] = {}
         """Sessions of ids whose start is not settled yet: judged again with every message."""
         self._claims_due = 0.0
@@ -132,7 +133,7 @@ class HostWatch:
                 else:
                     await back_off.wait()
         finally:
-            await self._cancel_stops()
+            await self._stops.close()
             await self._claims.close()
             await self._drain.close()
 
@@ -144,9 +145,7 @@ class HostWatch:
         task = self._stops.get(internal_id)
         if task is None:
             name = f"stop {internal_id} on {self._link.row.name}"
-            task = asyncio.create_task(self._stop_until_gone(internal_id), name=name)
-            self._stops[internal_id] = task
-            task.add_done_callback(lambda _: self._stops.pop(internal_id, None))
+            task = self._stops.start(self._stop_until_gone(internal_id), name, key=internal_id)
         return task
 
     async def _follow(self, back_off: BackOff) -> None:
@@ -286,12 +285,6 @@ class HostWatch:
     def _log_failed_stop(self, internal_id: str, error: Exception) -> None:
         name = self._link.row.name
         log.warning("cannot stop a session", agent=name, session=internal_id, error=str(error))
-
-    async def _cancel_stops(self) -> None:
-        stops = list(self._stops.values())
-        for task in stops:
-            task.cancel()
-        await asyncio.gather(*stops, return_exceptions=True)
 
 
 def _cannot_kill(error: Exception) -> bool:

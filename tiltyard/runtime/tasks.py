@@ -1,0 +1,85 @@
+"""Tasks that have an owner, who ends or awaits them."""
+
+import asyncio
+from collections.abc import Coroutine, Hashable, Iterator
+from contextvars import Context
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+
+
+class TaskOwner(Generic[T]):
+    """Owns the tasks of one part of a program, at most one per key.
+
+    A failure that nobody waits for is logged, unless it is one of the `expected` errors.
+    """
+
+    def __init__(self, expected: type[Exception] | tuple[type[Exception], ...] = ()) -> None:
+        self._expected = expected
+        self._tasks: dict[Hashable, asyncio.Task[T]] = {}
+
+    def __iter__(self) -> Iterator[asyncio.Task[T]]:
+        return iter(tuple(self._tasks.values()))
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def get(self, key: Hashable) -> asyncio.Task[T] | None:
+        """Return the task of a key, while it runs."""
+        return self._tasks.get(key)
+
+    def start(
+        self,
+        work: Coroutine[Any, Any, T],
+        name: str,
+        *,
+        key: Hashable = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """Begin work that nobody has to wait for; a key stands for it until it has ended."""
+        task = self._own(work, name, key, context)
+        task.add_done_callback(self._report)
+        return task
+
+    async def finish(self, work: Coroutine[Any, Any, T], name: str) -> T:
+        """Do work to its end, also when the caller goes away meanwhile."""
+        task = self._own(work, name, None, None)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._report)
+            raise
+
+    async def wait(self) -> None:
+        """Wait for all tasks to end; a cancel ends the wait alone."""
+        if self._tasks:
+            await asyncio.wait(tuple(self))
+
+    async def close(self) -> None:
+        """Cancel all tasks and wait for their end."""
+        for task in self:
+            task.cancel()
+        await self.wait()
+
+    def _own(
+        self, work: Coroutine[Any, Any, T], name: str, key: Hashable, context: Context | None
+    ) -> asyncio.Task[T]:
+        task = asyncio.create_task(work, name=name, context=context)
+        key = task if key is None else key
+        self._tasks[key] = task
+        task.add_done_callback(partial(self._forget, key))
+        return task
+
+    def _forget(self, key: Hashable, task: asyncio.Task[T]) -> None:
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
+
+    def _report(self, task: asyncio.Task[T]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, self._expected):
+            log.error("a task failed by a defect", task=task.get_name(), exc_info=error)

@@ -50,6 +50,7 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("start_burst = 1.5", "start_burst"),
+        ("start_rate = true", "start_rate: must not be true or false"),
         ("start_rate = nan", "start_rate: must be a finite number"),
         ("start_timeout = 1", "start_timeout"),
         (

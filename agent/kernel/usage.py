@@ -6,18 +6,16 @@ once more as soon as its first process has ended. Where that comes too late, wha
 since the last reading is missing: SAMPLE_SECONDS at most, YOUNG_SAMPLE_SECONDS of a short run.
 """
 
-import asyncio
 import itertools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from agent.domain.history import Usage
 from agent.domain.session import Process
 from agent.kernel.processes import live_process
 from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.threads import Threads
 
 SAMPLE_SECONDS = 5.0
 YOUNG_SAMPLE_SECONDS = 1.0
@@ -125,8 +123,7 @@ class UsageMeter:
     ) -> None:
         self._clock = clock
         self._find = find
-        self._pool = ThreadPoolExecutor(THREADS, "usage")
-        self._reading: set[asyncio.Future[Any]] = set()
+        self._threads = Threads(THREADS, "usage")
         self._watched: dict[Process, _Run] = {}
 
     async def run(self) -> None:
@@ -141,14 +138,14 @@ class UsageMeter:
                 if number % all_each == 0 or run.since > young_since
             }
             if counters:
-                for process, usage in (await self._do(partial(_read_all, counters))).items():
+                for process, usage in (await self._threads.run(_read_all, counters)).items():
                     self._note(process, usage)
 
     async def watch(self, process: Process) -> None:
         """Read what this run uses from now on; nothing happens when it has ended already."""
         if process in self._watched:
             return
-        found = await self._do(partial(self._find_and_read, process))
+        found = await self._threads.run(self._find_and_read, process)
         if found is not None:
             counters, usage = found
             self._watched.setdefault(process, _Run(counters, self._clock.monotonic(), usage))
@@ -157,7 +154,7 @@ class UsageMeter:
         """What a run has used, read once more if that can be; after the `last` it is forgotten."""
         if process not in self._watched:
             return Usage()
-        usage = await self._do(self._watched[process].counters.read)
+        usage = await self._threads.run(self._watched[process].counters.read)
         self._note(process, usage)
         run = self._watched.get(process)
         if last:
@@ -166,8 +163,7 @@ class UsageMeter:
 
     async def close(self) -> None:
         """Wait for a reading under way."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        await asyncio.gather(*self._reading, return_exceptions=True)
+        await self._threads.close()
 
     def _find_and_read(self, process: Process) -> tuple[Counters, Usage] | None:
         counters = self._find(process)
@@ -177,13 +173,6 @@ class UsageMeter:
         run = self._watched.get(process)
         if run is not None:
             self._watched[process] = run._replace(usage=run.usage | usage)
-
-    async def _do(self, read: Callable[[], T]) -> T:
-        """Read on a thread; a cancelled wait does not cut a reading off."""
-        reading = asyncio.get_running_loop().run_in_executor(self._pool, read)
-        self._reading.add(reading)
-        reading.add_done_callback(self._reading.discard)
-        return await asyncio.shield(reading)
 
 
 def _read_all(counters: dict[Process, Counters]) -> dict[Process, Usage]:

@@ -7,10 +7,8 @@ network, which takes CAP_SYS_ADMIN; the agent does not have that. So a table is 
 until every port is found, and up to a number of sockets.
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from agent.domain.session import NetworkMode, Port, Process, Protocol
 from agent.kernel.processes import live_process
 from agent.network.bound_ports import TooManySockets, bound_ports, sockets_in_use
 from agent.network.socket_diag import group_of, is_bound_by
+from tiltyard.runtime.threads import Threads
 
 SHORT_LOOK_SOCKETS = 256
 """A look at more than this many sockets of one table is made on the thread for long looks."""
@@ -44,17 +43,19 @@ class Bindings:
 
     def __init__(self, proc: Path = _PROC) -> None:
         self._proc = proc
-        self._short = ThreadPoolExecutor(1, "bindings")
-        self._long = ThreadPoolExecutor(1, "bindings-long")
-        self._under_way: set[asyncio.Future[bool]] = set()
+        self._short = Threads(1, "bindings")
+        self._long = Threads(1, "bindings-long")
 
     async def all_bound(
         self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
     ) -> bool:
         """Tell whether players can reach every port of a container, by its first process.
 
-        False when that has ended. Raises OSError when the kernel does not answer, and
-        TooManySockets when a port was not among LONG_LOOK_SOCKETS of a table.
+        False when that has ended.
+
+        Raises:
+            OSError: The kernel does not answer.
+            TooManySockets: A port was not among LONG_LOOK_SOCKETS of a table.
         """
         look: _Look
         if network_mode is NetworkMode.BRIDGE:
@@ -62,26 +63,18 @@ class Bindings:
         else:
             look = partial(_bound_on_host, process.pid, ports)
         try:
-            bound = await self._run(self._short, look, SHORT_LOOK_SOCKETS, process)
+            return await self._short.run(_look, look, SHORT_LOOK_SOCKETS, process)
         except TooManySockets:
-            bound = await self._run(self._long, look, LONG_LOOK_SOCKETS, process)
-        return bound
+            return await self._long.run(_look, look, LONG_LOOK_SOCKETS, process)
 
     async def close(self) -> None:
         """Wait for the looks under way."""
-        for thread in (self._short, self._long):
-            thread.shutdown(wait=False, cancel_futures=True)
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await self._short.close()
+        await self._long.close()
 
-    async def _run(
-        self, thread: ThreadPoolExecutor, look: _Look, most: int, process: Process
-    ) -> bool:
-        looking = asyncio.get_running_loop().run_in_executor(
-            thread, lambda: look(most) and live_process(process.pid) == process
-        )
-        self._under_way.add(looking)
-        looking.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(looking)
+
+def _look(look: _Look, most: int, process: Process) -> bool:
+    return look(most) and live_process(process.pid) == process
 
 
 def _bound_in_namespace(net: Path, ports: Sequence[Port], most: int) -> bool:

@@ -16,12 +16,12 @@ import errno
 import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from agent.domain.session import Port, Protocol
 from agent.network import netlink
 from agent.network.netlink import NESTED, attribute, attributes
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.threads import Threads
 
 log = get_logger(__name__)
 
@@ -48,8 +48,7 @@ class Conntrack:
     """Forgets flows on a thread of its own, and knows whether it could."""
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "conntrack")
-        self._under_way: set[asyncio.Future[None]] = set()
+        self._threads = Threads(1, "conntrack")
         self.failures = 0
         """How often it failed since the agent started."""
         self.warnings: tuple[str, ...] = ()
@@ -63,14 +62,9 @@ class Conntrack:
         numbers = sorted({port.host for port in ports if port.protocol is Protocol.UDP})
         if not numbers:
             return
-        running = asyncio.get_running_loop().run_in_executor(
-            self._thread, forget_udp_flows, numbers
-        )
-        self._under_way.add(running)
-        running.add_done_callback(self._under_way.discard)
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                await asyncio.shield(running)
+                await self._threads.run(forget_udp_flows, numbers)
         except OSError as error:  # TimeoutError is one
             self._failed(error.strerror or "the kernel does not answer in time")
         else:
@@ -78,8 +72,7 @@ class Conntrack:
 
     async def close(self) -> None:
         """Wait for what is under way, each request of which has its deadline."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await self._threads.close()
 
     def _failed(self, cause: str) -> None:
         self.failures += 1
@@ -100,7 +93,8 @@ class Conntrack:
 def forget_udp_flows(ports: Iterable[int]) -> None:
     """Delete all entries of UDP flows to these ports in this network namespace. Blocks.
 
-    Raises OSError: PermissionError without CAP_NET_ADMIN.
+    Raises:
+        OSError: The kernel refuses; PermissionError without CAP_NET_ADMIN.
     """
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER) as kernel:
         kernel.settimeout(WAIT_SECONDS)
@@ -161,7 +155,8 @@ def _asked(
 ) -> Iterator[bytes]:
     """Send one request and yield the attributes of each message of the answer, to its end.
 
-    Raises the OSError that the kernel answers, or TimeoutError.
+    Raises:
+        OSError: What the kernel answers, or TimeoutError.
     """
     request = _FAMILY.pack(family, 0) + body
     for answer in netlink.asked(kernel, kind, flags, request):

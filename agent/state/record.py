@@ -24,16 +24,14 @@ pool of its own.
 import asyncio
 import contextlib
 import fcntl
-import functools
 import json
 import os
 import shutil
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, ParamSpec, Protocol, TypeVar
+from typing import IO, ParamSpec, Protocol, TypeVar
 
 from agent.domain.engine import FORMAT, LABEL_FORMAT, LABEL_RECORD
 from agent.domain.session import Deadline, Drain, EndReason, Session
@@ -43,6 +41,7 @@ from agent.state.state_format import DRAINS, RECORDS
 from agent.state.versioned_json import NewerFormat
 from tiltyard.runtime.atomic_file import flush_folder, write
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.threads import Threads
 
 log = get_logger(__name__)
 
@@ -137,8 +136,7 @@ class Records:
 
     def __init__(self, state_dir: Path) -> None:
         self._root = state_dir
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="records")
-        self._running: set[asyncio.Future[Any]] = set()
+        self._threads = Threads(THREADS, "records")
         self._readers: Counter[str] = Counter()
         self.unrecorded: set[str] = set()
         """Sessions whose newest change found no room, by internal id."""
@@ -187,11 +185,7 @@ class Records:
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run blocking file work on the pool; a cancelled wait does not cut it off."""
-        call = functools.partial(function, *args, **kwargs)
-        running = asyncio.get_running_loop().run_in_executor(self._pool, call)
-        self._running.add(running)
-        running.add_done_callback(self._running.discard)
-        return await asyncio.shield(running)
+        return await self._threads.run(function, *args, **kwargs)
 
     @contextlib.asynccontextmanager
     async def opened(self, opener: Callable[[], F]) -> AsyncIterator[F]:
@@ -210,7 +204,8 @@ class Records:
     async def open(self) -> str:
         """Make what is missing, empty the spool, and return the agent's id.
 
-        RuntimeError when another agent runs on this directory, or a newer one has.
+        Raises:
+            RuntimeError: Another agent runs on this directory, or a newer one has.
         """
         return await self.run(self._open)
 
@@ -265,10 +260,10 @@ class Records:
 
     async def close(self) -> None:
         """Finish what is being written, and let the next agent have the directory."""
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._threads.finish()
         if self._locked is not None:
             await self.run(self._locked.close)
-        self._pool.shutdown(wait=False)
+        await self._threads.close()
 
     def _open(self) -> str:
         with disk(self._root):

@@ -1,0 +1,27 @@
+"""Work on threads ends whole, whatever becomes of its caller."""
+
+import asyncio
+import threading
+
+from tiltyard.runtime.threads import Threads
+
+
+async def test_work_is_not_cut_off_by_a_cancelled_wait_and_is_waited_for_on_close() -> None:
+    threads, begun, go_on = Threads(1, "test"), threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def work(what: str) -> None:
+        begun.set()
+        go_on.wait()
+        done.append(what)
+
+    caller = asyncio.create_task(threads.run(work, "it"))
+    await asyncio.to_thread(begun.wait)
+    caller.cancel()
+    await asyncio.gather(caller, return_exceptions=True)
+    closing = asyncio.create_task(threads.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    go_on.set()
+    await closing
+    assert done == ["it"]

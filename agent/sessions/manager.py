@@ -66,7 +66,8 @@ class SessionManager:
     async def start(self, internal_id: str, spec: SessionSpec) -> Session:
         """Start a session, or join the start of this id, and return it once it runs.
 
-        Raises what StartSession of agent.proto names.
+        Raises:
+            AgentError: What StartSession of agent.proto names.
         """
         life = self._find(internal_id)
         if life is None:
@@ -84,7 +85,8 @@ class SessionManager:
     def start_standby(self, pool: WarmPool) -> Lifecycle:
         """Begin the start of a standby in a start slot that is held for it, and return its life.
 
-        Raises what admission refuses.
+        Raises:
+            AgentError: What admission refuses.
         """
         internal_id = str(uuid.uuid4())
         spec = pool.spec_for(internal_id)
@@ -94,8 +96,9 @@ class SessionManager:
     async def stop(self, internal_id: str, reason: EndReason, *, discard: bool = False) -> Session:
         """Have a session end and return it once it has; `discard` removes all that is left of it.
 
-        Raises SessionNotFound for an unknown id, leaving a tombstone that refuses a late start,
-        and CannotKill.
+        Raises:
+            SessionNotFound: The id is unknown; a tombstone is left that refuses a late start.
+            CannotKill: The engine cannot end its process.
         """
         life = self._find(internal_id)
         if life is not None and not life.settled:
@@ -250,7 +253,11 @@ class SessionManager:
         """Begin or call off a drain, and have every game read of it in its session.json.
 
         Returns when the host will be empty at the latest, in Unix time, None when nothing says so,
-        and how many sessions it has. Raises StaleRevision and DiskFull.
+        and how many sessions it has.
+
+        Raises:
+            StaleRevision: The order that holds is newer.
+            DiskFull: It cannot be written.
         """
         drain = self._host.drain
         # A caller that goes away must not leave it half done, nor two write at one time.

@@ -50,7 +50,10 @@ async def read(records: Records, clock: Clock, life: Followed) -> tuple[Report, 
     """The report of an ended session and the end of its log, None when the host has no log.
 
     Waits SEAL_WAIT_SECONDS at most for the log to be sealed. Until the report is, it says what
-    the record does. Raises SessionLive.
+    the record does.
+
+    Raises:
+        SessionLive: It has not ended.
     """
     if not life.session.state.ended:
         raise SessionLive(life.session.internal_id)

@@ -68,7 +68,10 @@ class WarmPools:
     async def set(self, order: WarmPool) -> None:
         """Keep so many standbys of a pool from now on, also after a restart of the agent.
 
-        Raises StaleRevision, InvalidArgument and DiskFull.
+        Raises:
+            StaleRevision: The order that holds is newer.
+            InvalidArgument: Its id is not valid, or no standby of it could ever be of use.
+            DiskFull: It cannot be written.
         """
         checked_id(order.pool, "pool_id")
         if order.spec is not None:
@@ -79,7 +82,8 @@ class WarmPools:
     async def claim(self, internal_id: str, request: ClaimRequest) -> Session:
         """Have a standby become a session, and return it once its game was told.
 
-        Raises what ClaimSession of agent.proto names.
+        Raises:
+            AgentError: What ClaimSession of agent.proto names.
         """
         with self._host.metrics.starting(Start.WARM, self._host.clock):
             return await self._claim(internal_id, request)

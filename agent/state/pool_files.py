@@ -43,7 +43,10 @@ class PoolFiles:
     async def set(self, order: WarmPool) -> bool:
         """Take an order, durably; False when it is the one that holds.
 
-        Raises StaleRevision, InvalidArgument and DiskFull.
+        Raises:
+            StaleRevision: The order that holds is newer.
+            InvalidArgument: No standby of it could ever be of use.
+            DiskFull: It cannot be written.
         """
         before = self._pools.get(order.pool)
         if before is not None and order.revision < before.revision:

@@ -42,7 +42,11 @@ class Tombstones:
         self._made[internal_id] = self._clock.time()
 
     async def bury(self, internal_id: str) -> None:
-        """Refuse a start from now on, also after a restart; raises DiskFull."""
+        """Refuse a start from now on, also after a restart.
+
+        Raises:
+            DiskFull: It cannot be written.
+        """
         self.note(internal_id)
         path = self._records.tombstones_dir / internal_id
         await self._records.run(_add, path, self._made[internal_id])

@@ -227,11 +227,24 @@ class PrivateEngine:
 @contextlib.contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
     """Give a disk of this size, to be filled to its last block, as a folder within `folder`."""
-    image, disk = folder / "disk.ext4", folder / "disk"
+    with _disk(folder, megabytes, "mkfs.ext4", "-q", "-m", "0") as disk:
+        yield disk
+
+
+@contextlib.contextmanager
+def btrfs_disk(folder: Path, megabytes: int) -> Iterator[Path]:
+    """Give a disk with btrfs, on which an engine can bound what a container writes."""
+    with _disk(folder, megabytes, "mkfs.btrfs", "-q") as disk:
+        yield disk
+
+
+@contextlib.contextmanager
+def _disk(folder: Path, megabytes: int, *make: str) -> Iterator[Path]:
+    image, disk = folder / "disk.image", folder / "disk"
     disk.mkdir(parents=True)
     with image.open("wb") as file:
         file.truncate(megabytes * 2**20)
-    run("mkfs.ext4", "-q", "-m", "0", str(image))
+    run(*make, str(image))
     run("mount", "-o", "loop", str(image), str(disk))
     try:
         yield disk

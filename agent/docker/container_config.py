@@ -7,6 +7,7 @@ compares the body with a golden value, so that no key changes unseen.
 from collections.abc import Sequence
 from typing import Any
 
+from agent.docker.layer_quota import layer_quota
 from agent.domain.engine import LOG_BYTES, ContainerSpec
 from agent.domain.session import NetworkMode, Port
 
@@ -35,12 +36,13 @@ _LOG_CONFIG = {
 
 
 def container_config(
-    spec: ContainerSpec, *, cpus: int, nofile: int | None, network: str
+    spec: ContainerSpec, *, cpus: int, nofile: int | None, network: str, has_layer_quota: bool
 ) -> dict[str, Any]:
     """The body that creates `spec` on a machine of `cpus` cores.
 
     `nofile` is the highest number of open files that the engine can grant, None when unknown.
-    `network` is the bridge network of sessions; host mode does without.
+    `network` is the bridge network of sessions; host mode does without. Where the engine can bound
+    a writable layer, it does.
     """
     bridged = spec.network_mode is NetworkMode.BRIDGE
     ports = spec.ports if bridged else ()
@@ -53,7 +55,10 @@ def container_config(
         "Healthcheck": {"Test": ["NONE"]},
         "Tty": False,
         "OpenStdin": False,
-        "HostConfig": _isolation() | _resources(spec, cpus, nofile) | _network(spec, network),
+        "HostConfig": _isolation()
+        | _resources(spec, cpus, nofile)
+        | _network(spec, network)
+        | (_storage(spec) if has_layer_quota else {}),
     }
 
 
@@ -86,6 +91,12 @@ def _resources(spec: ContainerSpec, cpus: int, nofile: int | None) -> dict[str, 
         "Ulimits": [_ulimit("core", 0), *([] if nofile is None else [_ulimit("nofile", nofile)])],
         "DeviceRequests": _gpus(spec.gpu_ids),
     }
+
+
+def _storage(spec: ContainerSpec) -> dict[str, Any]:
+    if not spec.disk_bytes:
+        return {}
+    return {"StorageOpt": {"size": str(layer_quota(spec.disk_bytes))}}
 
 
 def _network(spec: ContainerSpec, network: str) -> dict[str, Any]:

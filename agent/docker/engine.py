@@ -105,7 +105,11 @@ class DockerEngine:
         facts = await self._known()
         name = container_name(spec.internal_id)
         config = container_config(
-            spec, cpus=facts.cpus, nofile=facts.nofile, network=facts.network
+            spec,
+            cpus=facts.cpus,
+            nofile=facts.nofile,
+            network=facts.network,
+            has_layer_quota=facts.has_layer_quota,
         )
         return await self._ask(
             Call("create", container=name, image=spec.image, changes=True),

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -30,6 +31,7 @@ from agent.docker.errors import (
     timed_out,
 )
 from agent.docker.image_settings import why_refused
+from agent.docker.layer_quota import has_layer_quota
 from agent.docker.program import why_not_run
 from agent.domain.engine import FORMAT, LABEL_FORMAT, Container
 from agent.domain.errors import ContainerGone, EngineError, EngineTimeout, ImageCannotRun
@@ -47,6 +49,9 @@ _ICC = "com.docker.network.bridge.enable_icc"
 _BRIDGE_NAME = "com.docker.network.bridge.name"
 
 
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
     """What is asked of an engine once, until it goes away: another one may come back.
@@ -60,6 +65,7 @@ class EngineFacts:
     nofile: int | None
     runc: str
     settings: Mapping[str, Any]
+    has_layer_quota: bool
 
 
 class _Connection(UnixHTTPConnection):
@@ -126,13 +132,17 @@ def find_out(clients: Clients, seconds: float) -> EngineFacts:
     version = min(spoken, _MAX_API, key=_number)
     client = clients.mine(version, seconds)
     daemon = daemon_pid(clients.socket_path)
+    info = client.info()
     return EngineFacts(
         api=version,
-        cpus=int(client.info()["NCPU"]),
+        cpus=int(info["NCPU"]),
         network=_network(client),
         nofile=None if daemon is None else grantable_nofile(daemon),
         runc=component(told, "runc"),
         settings=known_settings(daemon),
+        has_layer_quota=has_layer_quota(
+            info, Path("/proc/self/mountinfo").read_text("utf-8", "replace")
+        ),
     )
 
 

@@ -46,7 +46,8 @@ def name_of(session: Session) -> str:
 class ContainerSpec:
     """A container to create; everything else about it is the same for all.
 
-    `public_dir` is an absolute path on the host, mounted read-only at /run/tiltyard.
+    `public_dir` is an absolute path on the host, mounted read-only at /run/tiltyard. `disk_bytes`
+    is what it may write to its own layer, 0 for no limit.
     """
 
     internal_id: str
@@ -62,6 +63,7 @@ class ContainerSpec:
     public_dir: str
     record: str
     gpu_ids: tuple[str, ...] = ()
+    disk_bytes: int = 0
 
     @property
     def labels(self) -> dict[str, str]:

@@ -279,4 +279,5 @@ def _container_spec(host: Host, session: Session) -> ContainerSpec:
         public_dir=str(host.records.public_dir(session.internal_id)),
         record=encode_label(session),
         gpu_ids=session.gpu_ids,
+        disk_bytes=spec.disk_bytes or host.settings.session_disk_bytes,
     )

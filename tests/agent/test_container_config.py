@@ -88,8 +88,12 @@ GOLDEN: dict[str, Any] = {
 }
 
 
-def made(spec: ContainerSpec, *, nofile: int | None = 20000) -> dict[str, Any]:
-    return container_config(spec, cpus=4, nofile=nofile, network="bridge")
+def made(
+    spec: ContainerSpec, *, nofile: int | None = 20000, has_layer_quota: bool = False
+) -> dict[str, Any]:
+    return container_config(
+        spec, cpus=4, nofile=nofile, network="bridge", has_layer_quota=has_layer_quota
+    )
 
 
 def golden(**host_config: object) -> dict[str, Any]:
@@ -116,8 +120,16 @@ def test_an_unknown_limit_of_open_files_is_not_sent() -> None:
 
 
 def test_another_network() -> None:
-    body = container_config(SPEC, cpus=4, nofile=20000, network="tiltyard0")
+    body = container_config(SPEC, cpus=4, nofile=20000, network="tiltyard0", has_layer_quota=False)
     assert body == golden(NetworkMode="tiltyard0")
+
+
+def test_an_engine_that_can_bounds_the_layer_above_the_limit() -> None:
+    spec = replace(SPEC, disk_bytes=2**30)
+    assert made(spec) == GOLDEN
+    size = {"size": str(2**30 + 2**27)}
+    assert made(spec, has_layer_quota=True) == golden(StorageOpt=size)
+    assert made(SPEC, has_layer_quota=True) == GOLDEN
 
 
 def test_without_arguments_the_image_decides() -> None:

@@ -1,6 +1,7 @@
 """A session that writes more than its limit of disk ends; nobody else does."""
 
 import asyncio
+import contextlib
 import io
 import os
 import tarfile
@@ -14,8 +15,10 @@ import pytest
 from agent.docker.engine import DockerEngine
 from tests.demo_game import Image
 from tests.deployment import APPLICATION
+from tests.docker.machine import Agent, Machine
 from tests.docker.stack import Stack, a_stack, eventually
 from tests.harness import Registry
+from tests.private_engine import PrivateEngine, btrfs_disk
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -96,3 +99,18 @@ def test_what_is_written_to_a_volume_of_the_image_counts(
         for each in (container, other):
             each.remove(force=True, v=True)
         client.close()
+
+
+@pytest.mark.registry
+@pytest.mark.root
+def test_an_engine_that_can_bound_a_layer_does(tmp_path: Path) -> None:
+    with (
+        btrfs_disk(tmp_path, 1024) as disk,
+        PrivateEngine({"storage-driver": "btrfs"}, data_root=disk) as engine,
+    ):
+        machine = Machine(engine)
+        with contextlib.closing(machine.client), Agent(machine, 5, session_disk=LIMIT) as agent:
+            session = agent.session(agent.play())
+            write_as(session.pid, "/first", LIMIT * MEBIBYTE)
+            with pytest.raises(OSError, match="quota"):
+                write_as(session.pid, "/second", 2 * LIMIT * MEBIBYTE)

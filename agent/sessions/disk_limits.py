@@ -1,8 +1,8 @@
 """What the containers of sessions have written, and the end of those that wrote too much.
 
 A container writes to the disk that all sessions of its host share. Docker Engine can bound that on
-few file systems (`agent/docker/layer_quota.py`), and then only what is far above the limit. So this
-is a watch: a session ends once it is seen beyond its limit.
+few file systems (`agent/docker/layer_quota.py`), and then it does so above the limit. So this is a
+watch: a session ends once it is seen beyond its limit.
 
 The engine walks all files of a container to measure it. So it is asked about one at a time and
 rests after each, all the longer the more files there are. Between two looks the free room of the

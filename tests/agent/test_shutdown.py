@@ -31,19 +31,28 @@ main.main(sys.argv[4:])
 
 
 @pytest.fixture
-def silent_engine(tmp_path: Path) -> Iterator[Path]:
+def silent_engine(tmp_path: Path) -> Iterator[socket.socket]:
     """A socket where calls are taken and none is answered, as dockerd's after SIGSTOP."""
     path = tmp_path / "docker.sock"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         path.chmod(0o660)
         server.listen(128)
-        yield path
+        server.settimeout(60)
+        yield server
 
 
-def test_an_agent_that_stops_does_not_wait_for_an_engine_that_hangs(silent_engine: Path) -> None:
-    with AgentProcess(silent_engine) as agent:
-        agent.process.stop()  # fails unless it ends well, and soon
+def path_of(engine: socket.socket) -> Path:
+    return Path(engine.getsockname())
+
+
+def test_an_agent_that_stops_does_not_wait_for_an_engine_that_hangs(
+    silent_engine: socket.socket,
+) -> None:
+    with AgentProcess(path_of(silent_engine)) as agent:
+        call, _ = silent_engine.accept()  # it waits for the engine from now on
+        with call:
+            agent.process.stop()  # fails unless it ends well, and soon
         said = agent.process.tail(100)
         assert "a part did not let go" in said
         assert "part=engine" in said
@@ -51,9 +60,9 @@ def test_an_agent_that_stops_does_not_wait_for_an_engine_that_hangs(silent_engin
 
 
 def test_a_stop_that_takes_too_long_is_cut_off_with_a_word_on_every_thread(
-    silent_engine: Path,
+    silent_engine: socket.socket,
 ) -> None:
-    agent = AgentProcess(silent_engine)
+    agent = AgentProcess(path_of(silent_engine))
     agent.wrapper = [sys.executable, "-c", HUNG]
     with pytest.raises(RuntimeError, match="ended with 1") as error, agent:
         pass

@@ -23,15 +23,16 @@ def has_layer_quota(info: Mapping[str, Any], mountinfo: str) -> bool:
     if driver != "overlay2":
         return driver in _ALWAYS
     layers = PurePosixPath(str(info.get("DockerRootDir") or "/"), "overlay2")
-    below: list[tuple[int, bool]] = []
-    for number, line in enumerate(mountinfo.splitlines()):
+    depth, found = 0, False
+    for line in mountinfo.splitlines():
         mount, _, file_system = line.partition(" - ")
         target = PurePosixPath(mount.split()[4].replace("\\040", " "))
         kind, _, options = file_system.split(" ", 2)
-        if layers.is_relative_to(target):
-            quotas = _PROJECT_QUOTAS & set(options.split(","))
-            below.append((len(target.parts) * 2**20 + number, kind == "xfs" and bool(quotas)))
-    return max(below)[1] if below else False
+        # The deepest mount above the layers holds them; a later one hides an earlier one.
+        if layers.is_relative_to(target) and len(target.parts) >= depth:
+            depth = len(target.parts)
+            found = kind == "xfs" and not _PROJECT_QUOTAS.isdisjoint(options.split(","))
+    return found
 
 
 def layer_quota(disk_bytes: int) -> int:

@@ -140,9 +140,7 @@ def find_out(clients: Clients, seconds: float) -> EngineFacts:
         nofile=None if daemon is None else grantable_nofile(daemon),
         runc=component(told, "runc"),
         settings=known_settings(daemon),
-        has_layer_quota=has_layer_quota(
-            info, Path("/proc/self/mountinfo").read_text("utf-8", "replace")
-        ),
+        has_layer_quota=has_layer_quota(info, _MOUNTS.read_text("utf-8", "replace")),
     )
 
 

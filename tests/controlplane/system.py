@@ -41,15 +41,17 @@ APPLICATION: dict[str, Any] = {
 
 
 async def eventually(condition: Callable[[], Awaitable[bool] | bool]) -> None:
-    """Wait until a condition holds."""
+    """Wait until a condition holds; looking at it takes at most half of the loop's time."""
+    loop = asyncio.get_running_loop()
     async with asyncio.timeout(PATIENCE):
         while True:
+            began = loop.time()
             holds = condition()
             if not isinstance(holds, bool):
                 holds = await holds
             if holds:
                 return
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(max(0.005, loop.time() - began))
 
 
 class System:

@@ -3,6 +3,8 @@
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,11 @@ MOST_CALLS = 20_000
 """Calls of functions in one step of the event loop: about 10 ms of the processor's time."""
 
 
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """How many functions each step of the loop called, Python's and C's.
+@contextmanager
+def counted_steps() -> Iterator[list[tuple[int, str]]]:
+    """Count how many functions each step of the loop calls, Python's and C's.
 
-    That is the same on every machine, whatever its load. What waits fails any test.
+    That is the same on every machine, whatever its load. Counting makes each several times slower.
     """
     taken: list[tuple[int, str]] = []
     run = asyncio.Handle._run
@@ -35,8 +37,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
             sys.setprofile(None)
         taken.append((events.count("call") + events.count("c_call"), repr(handle)))
 
-    monkeypatch.setattr(asyncio.Handle, "_run", counted)
-    return taken
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.Handle, "_run", counted)
+        yield taken
 
 
 async def _race(whole: Whole) -> list[Answer]:
@@ -71,14 +74,14 @@ async def _end_all(whole: Whole, answers: list[Answer]) -> None:
     ids=["too many for the account", "too many for the host"],
 )
 async def test_f44_five_hundred_starts_at_once_are_sessions_or_a_420(
-    tmp_path: Path, steps: list[tuple[int, str]], settings: dict[str, Any], most: int
+    tmp_path: Path, settings: dict[str, Any], most: int
 ) -> None:
     # One start at a time: with more it would be fast enough for all of them.
     room = {"cpu": 1000, "ram": 2**20, "start_slots": 1}
     async with Whole(tmp_path, agent=room, **settings) as whole:
         await whole.make_game()
-        steps.clear()
-        answers = await _race(whole)
+        with counted_steps() as steps:
+            answers = await _race(whole)
         longest = max(steps)
         accepted = sum(answer.status == 201 for answer in answers)
         assert 1 <= accepted <= most

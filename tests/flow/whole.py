@@ -105,7 +105,7 @@ class Whole(System):
     ) -> None:
         try:
             if error is None and ledger.wants_checks:
-                await eventually(lambda: violations(self._observed()) == [])
+                await self._no_violation_is_left()
                 ledger.checked = True
         finally:
             await super().__aexit__(kind, error, trace)
@@ -141,6 +141,18 @@ class Whole(System):
             )
 
         await eventually(as_new)
+
+    async def _no_violation_is_left(self) -> None:
+        found = ["not looked at"]
+
+        def none_is_left() -> bool:
+            found[:] = violations(self._observed())
+            return not found
+
+        try:
+            await eventually(none_is_left)
+        except TimeoutError:
+            raise AssertionError(found) from None
 
     def _observed(self) -> Observation:
         link = self.control_plane.fleet.link(self.host.name)

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import DockerEngine, Image, Registry, build_image, remove_traces
+from tests.support.harness import DockerEngine, Image, Registry, build_image, remove_traces
 
 pytest_plugins = [
-    "tests.leaks",
-    "tests.power_cut",
-    "tests.real_parts_policy",
+    "tests.support.leaks",
+    "tests.support.power_cut",
+    "tests.support.real_parts_policy",
     "tests.faults.plugin",
-    "tests.time_limits",
+    "tests.support.time_limits",
 ]
 
 

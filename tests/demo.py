@@ -9,10 +9,10 @@ import re
 import sys
 import tarfile
 
-from tests.api_client import ApiClient
 from tests.demo_game import TCP_PORT, UDP_PORT
 from tests.demo_game.player import tcp_greeting, udp_round_trip
-from tests.deployment import (
+from tests.support.api_client import ApiClient
+from tests.support.deployment import (
     APPLICATION,
     PATIENT,
     REGION,

@@ -9,7 +9,7 @@ import pytest
 
 import agent.cli.main
 import controlplane.cli.main
-from tests.doc_examples import PAGES, ROOT, console_blocks, examples
+from tests.support.doc_examples import PAGES, ROOT, console_blocks, examples
 
 PROGRAMS: dict[str, click.Command] = {
     "tiltyard-agent": agent.cli.main.main,
@@ -23,7 +23,7 @@ RUN_BY = {
     ("docs/operator-api.md", None): "tests/controlplane/test_docs_api.py",
     ("docs/examples/README.md", None): "tests/docker/test_docs_examples.py",
     ("docs/porting.md", None): "tests/controlplane/test_docs_porting.py",
-    ("docs/operations.md", "Checking settings"): "tests/agent/test_config_check.py",
+    ("docs/operations.md", "Checking settings"): "tests/unit/agent/settings/test_config_check.py",
     ("docs/operations.md", "Why a session goes where it goes"): (
         "tests/controlplane/test_operator_cli.py"
     ),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doc_examples import PAGES, ROOT
+from tests.support.doc_examples import PAGES, ROOT
 
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -12,8 +12,8 @@ from urllib.request import Request
 import pytest
 from aiohttp import web
 
-from tests.controlplane.stub_api import StubApi
-from tests.doc_examples import ROOT
+from tests.support.controlplane.stub_api import StubApi
+from tests.support.doc_examples import ROOT
 
 MADE = {"id": "m", "host": "192.0.2.1", "ports": [{"type": "udp", "container": 7777, "host": 1}]}
 PORTS = {"7777/udp": 1}

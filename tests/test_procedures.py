@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.doc_examples import ROOT, examples
+from tests.support.doc_examples import ROOT, examples
 
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
 
@@ -23,7 +23,7 @@ CHECKED = {
     "First steps": "tests/docker/test_enrolled_host.py",
     "Install": "tests/systemd/test_install.py",
     "Firewall": "tests/docker/test_firewall.py",
-    "Checking settings": "tests/agent/test_config_check.py",
+    "Checking settings": "tests/unit/agent/settings/test_config_check.py",
     "Log-ins of registries": "tests/docker/test_stored_login.py",
     "Commands for operators": "tests/controlplane/test_operator_cli.py",
     "Why a session goes where it goes": "tests/controlplane/test_operator_cli.py",

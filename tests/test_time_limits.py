@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.time_limits import SHARED_SECONDS
+from tests.support.time_limits import SHARED_SECONDS
 
 OWN = 60.0
 """Seconds: `timeout` in pyproject.toml."""

@@ -19,10 +19,10 @@ from typing import Any
 import docker
 import pytest
 
-from tests.api_client import ApiClient
-from tests.deployment import StepFailed, Steps
-from tests.harness import ROOT, Process, copy_sources, free_port, to_toml
-from tests.real_parts_policy import MARKERS
+from tests.support.api_client import ApiClient
+from tests.support.deployment import StepFailed, Steps
+from tests.support.harness import ROOT, Process, copy_sources, free_port, to_toml
+from tests.support.real_parts_policy import MARKERS
 from tests.up import announced
 
 TARGETS = [
@@ -37,7 +37,7 @@ def run_pytest(
     code: str,
     *options: str,
     ci: str = "true",
-    plugin: str = "tests.real_parts_policy",
+    plugin: str = "tests.support.real_parts_policy",
 ) -> tuple[int, str]:
     """Run a test module in a process of its own; return its exit code and output."""
     module = folder / "test_it.py"
@@ -130,7 +130,7 @@ def test_in_ci_other_tests_may_skip(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_without_its_part_a_test_is_skipped_here_and_fails_in_ci(tmp_path: Path) -> None:
     code = (
-        "from tests import real_parts_policy\n"
+        "from tests.support import real_parts_policy\n"
         "real_parts_policy.registry_unavailable = lambda: 'there is none'\n"
         "@pytest.mark.registry\ndef test_it(): pass"
     )
@@ -169,7 +169,7 @@ COMPLAINTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("leak", LEAKS)
 def test_what_a_test_leaves_behind_fails_it(tmp_path: Path, leak: str) -> None:
-    status, output = run_pytest(tmp_path, LEAKS[leak], plugin="tests.leaks")
+    status, output = run_pytest(tmp_path, LEAKS[leak], plugin="tests.support.leaks")
     assert status == 1
     assert COMPLAINTS[leak] in output
 
@@ -198,7 +198,7 @@ def test_it():
 @pytest.mark.slow
 @pytest.mark.parametrize("code", NO_LEAKS.values(), ids=NO_LEAKS.keys())
 def test_what_a_test_may_leave_behind(tmp_path: Path, code: str) -> None:
-    status, output = run_pytest(tmp_path, code, plugin="tests.leaks")
+    status, output = run_pytest(tmp_path, code, plugin="tests.support.leaks")
     assert status == 0, output
 
 
@@ -313,7 +313,7 @@ def test_a_process_that_fails_to_start_says_why_and_is_gone(tmp_path: Path) -> N
 def test_a_process_that_ignores_sigterm_is_ended_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.harness._STOP_TIMEOUT", 0.2)
+    monkeypatch.setattr("tests.support.harness._STOP_TIMEOUT", 0.2)
     process = Process("it", tmp_path / "log")
     process.launch(
         ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"],

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.deployment import (
+from tests.support.deployment import (
     APPLICATION,
     REGION,
     REGISTRY_NAME,
@@ -21,7 +21,7 @@ from tests.deployment import (
     Steps,
     exit_on_signals,
 )
-from tests.harness import ROOT
+from tests.support.harness import ROOT
 
 FOLDER = ROOT / ".tiltyard"
 DEV_JSON = FOLDER / "dev.json"

@@ -14,9 +14,9 @@ from pathlib import Path
 from agent.domain.session import EndReason
 from agent.kernel.clock import SystemHostClock
 from agent.state.drain import DrainOrder
-from tests.agent.samples import a_spec, an_id
-from tests.agent.served import served
-from tests.fakes import FakeClock, FakeEngine
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.agent.served import served
+from tests.support.fakes import FakeClock, FakeEngine
 
 STARTS = 4
 

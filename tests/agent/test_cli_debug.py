@@ -21,11 +21,11 @@ from agent.domain.errors import RegistryUnavailable
 from agent.domain.session import Identity, PortRequest, Protocol
 from agent.network.tls_ports import TlsPorts
 from agent.state.drain import DrainOrder
-from tests.agent.pools import POOL, a_pool, standbys
-from tests.agent.samples import IMAGE, a_spec
-from tests.agent.served import Served, served
-from tests.fake_clock import settle
-from tests.fakes import FakeClock, FakeEngine
+from tests.support.agent.pools import POOL, a_pool, standbys
+from tests.support.agent.samples import IMAGE, a_spec
+from tests.support.agent.served import Served, served
+from tests.support.fake_clock import settle
+from tests.support.fakes import FakeClock, FakeEngine
 
 FIRST = "11111111-0000-4000-8000-000000000000"
 SECOND = "22222222-0000-4000-8000-000000000000"

@@ -11,9 +11,9 @@ import pytest
 
 from agent.domain.session import State
 from agent.kernel.clock import SystemHostClock
-from tests.agent.samples import a_spec, an_id
-from tests.agent.served import Served, served
-from tests.fakes import FakeClock, FakeEngine
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.agent.served import Served, served
+from tests.support.fakes import FakeClock, FakeEngine
 
 CLOCK = SystemHostClock()
 

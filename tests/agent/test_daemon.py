@@ -16,9 +16,9 @@ from agent.images.images import Images
 from agent.kernel.clock import SystemHostClock
 from agent.settings.model import AgentConfig
 from agent.state.record import Records
-from tests.agent.hosts import let_go, nobody_else
-from tests.agent.samples import IMAGE, an_id
-from tests.fakes import FakeEngine
+from tests.support.agent.hosts import let_go, nobody_else
+from tests.support.agent.samples import IMAGE, an_id
+from tests.support.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.runtime.first_completed import comes_first

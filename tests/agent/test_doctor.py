@@ -28,13 +28,13 @@ from agent.doctor.gather import gather
 from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_list
 from agent.domain.session import NetworkMode, PortRequest, Protocol
 from agent.settings.model import AgentConfig
-from tests.agent.samples import a_spec, an_id
-from tests.agent.scripted_engine import INFO, ScriptedEngine, says
-from tests.agent.served import Served, served
-from tests.agent.tls_players import issue
-from tests.certificates import Signer
-from tests.fakes import FakeClock, FakeEngine
-from tests.harness import free_port
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.agent.scripted_engine import INFO, ScriptedEngine, says
+from tests.support.agent.served import Served, served
+from tests.support.agent.tls_players import issue
+from tests.support.certificates import Signer
+from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.harness import free_port
 from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 

@@ -21,11 +21,11 @@ from agent.rpc.identity import FILE, Identity
 from agent.state.drain import DrainOrder
 from agent.state.record import decode_label, decode_session, encode_session
 from agent.state.report import decode_report, encode_report
-from tests.agent.hosts import an_agent, until_sealed
-from tests.agent.samples import a_spec
 from tests.agent.writing import BURIED, ENDED, MARKED, RESTARTING, RUNNING, WRITTEN, write
-from tests.fakes import FakeClock, FakeEngine
 from tests.faults.memory_host import assert_survived
+from tests.support.agent.hosts import an_agent, until_sealed
+from tests.support.agent.samples import a_spec
+from tests.support.fakes import FakeClock, FakeEngine
 
 FORMATS = Path(__file__).with_name("formats")
 RELEASED = sorted(path.name for path in FORMATS.iterdir())

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from agent.domain.session import EndReason
-from tests.agent.hosts import Agent, assert_nothing_is_left
-from tests.agent.samples import a_spec, an_id
 from tests.faults.plugin import Rounds
-from tests.leaks import ours
+from tests.support.agent.hosts import Agent, assert_nothing_is_left
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.leaks import ours
 
 AT_ONCE = 10
 KEPT_SECONDS = 3700

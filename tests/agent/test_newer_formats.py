@@ -12,10 +12,10 @@ from agent.domain.pools import WarmPool
 from agent.state.record import Records
 from agent.state.state_format import POOLS, NewerState
 from agent.state.versioned_json import Envelope, NewerFormat
-from tests.agent.pools import POOL
 from tests.agent.test_doctor import run
 from tests.agent.test_formats import FORMATS
 from tests.agent.writing import ENDED, MARKED, RUNNING
+from tests.support.agent.pools import POOL
 from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from agent.app.daemon import Daemon
 from agent.settings.model import AgentConfig
-from tests.agent.hosts import nobody_else, until
-from tests.fakes import FakeClock, FakeEngine
-from tests.service.manager import a_manager
+from tests.support.agent.hosts import nobody_else, until
+from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.service_manager import a_manager
 from tiltyard.runtime.supervision import Supervision
 
 

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from agent.cli.main import main
 from agent.docker.dockerd import open_hosts, settings_of
 from agent.doctor.exposure import exposure
-from tests.agent.scripted_engine import ScriptedEngine, says
+from tests.support.agent.scripted_engine import ScriptedEngine, says
 from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 RECORDED = Path(__file__).with_name("engine_info")

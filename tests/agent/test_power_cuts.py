@@ -10,9 +10,9 @@ import pytest
 
 from agent.domain.session import EndReason, State
 from agent.state.record import Records
-from tests import power_cut
 from tests.agent.acknowledging import STARTS
 from tests.faults.plugin import Figure, Rounds
+from tests.support import power_cut
 
 
 def _logged(library: Path, folder: Path, *without: str) -> list[power_cut.Deed]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import AgentProcess
+from tests.support.harness import AgentProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

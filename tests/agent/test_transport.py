@@ -21,10 +21,10 @@ from agent.kernel.clock import SystemHostClock
 from agent.rpc.identity import FILE, Identity
 from agent.rpc.transport import MAX_CONNECTIONS, NETWORK_OPTIONS, Certificates
 from agent.settings.model import AgentConfig
-from tests.agent.hosts import let_go, nobody_else, until
-from tests.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
-from tests.fakes import FakeEngine
-from tests.harness import free_port
+from tests.support.agent.hosts import let_go, nobody_else, until
+from tests.support.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
+from tests.support.fakes import FakeEngine
+from tests.support.harness import free_port
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 

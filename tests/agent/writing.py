@@ -18,9 +18,9 @@ from agent.domain.session import EndReason, SessionSpec, State
 from agent.rpc.identity import FILE, Identity, make_request
 from agent.state.drain import DrainOrder
 from controlplane.pki.authority import Authority
-from tests.agent.hosts import Agent, an_agent, until_sealed
-from tests.agent.samples import IMAGE, a_spec
-from tests.fakes import FakeClock, FakeEngine
+from tests.support.agent.hosts import Agent, an_agent, until_sealed
+from tests.support.agent.samples import IMAGE, a_spec
+from tests.support.fakes import FakeClock, FakeEngine
 
 BEGUN = 1_800_000_000.0
 WRITTEN = BEGUN + 11

@@ -8,7 +8,7 @@ import click
 
 from tests.bench import agent, artifact, bodies, cold, fleet, logs, read, report, ttl, warm
 from tests.bench.report import Result
-from tests.deployment import StepFailed, Steps, exit_on_signals
+from tests.support.deployment import StepFailed, Steps, exit_on_signals
 
 Part = Callable[[int, Steps], list[Result]]
 """Measures with so much effort, in per cent of the whole, and prints its steps."""

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 
 from tests.demo_game import TCP_PORT, UDP_PORT
-from tests.harness import AgentProcess
+from tests.support.harness import AgentProcess
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 

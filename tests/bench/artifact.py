@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.bench.played import download, in_turn, play, to_nowhere
 from tests.bench.report import Result
-from tests.deployment import PATIENT, Deployment, Steps
+from tests.support.deployment import PATIENT, Deployment, Steps
 
 BYTES = 90_000_000
 FILES_OF_A_KIND = 3

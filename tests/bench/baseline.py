@@ -20,7 +20,7 @@ from aiohttp import web
 
 from tests.bench import empty_call
 from tests.bench.programs import Program, run, until_told
-from tests.harness import Process, free_port
+from tests.support.harness import Process, free_port
 
 EMPTY, INSERT, CHAIN = "/empty", "/insert", "/chain"
 

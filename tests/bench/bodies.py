@@ -14,7 +14,7 @@ from controlplane.http.errors import error_body
 from tests.bench.report import Result
 from tests.controlplane.body_models import EXAMPLES, MODELS, read_sent
 from tests.controlplane.worst_bodies import worst_bodies
-from tests.deployment import Steps
+from tests.support.deployment import Steps
 
 ROUNDS = 5
 MOST_MS = 50

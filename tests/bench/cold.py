@@ -22,8 +22,8 @@ from urllib.parse import urlencode
 from tests.bench.report import Result
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
-from tests.deployment import REGION, Deployment, Steps, application, enable_tag
-from tests.harness import free_port
+from tests.support.deployment import REGION, Deployment, Steps, application, enable_tag
+from tests.support.harness import free_port
 
 AT_ONCE, TIMES = 40, 3
 WIDTHS = (2, 4, 8)

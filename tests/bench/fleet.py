@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.api_client import ApiClient
 from tests.bench import placement_growth, simulated_agents
 from tests.bench.process_use import cores_over, rss_mb
 from tests.bench.report import Result
-from tests.deployment import Steps
-from tests.harness import ControlPlaneProcess
+from tests.support.api_client import ApiClient
+from tests.support.deployment import Steps
+from tests.support.harness import ControlPlaneProcess
 
 AGENTS, SESSIONS_EACH = 1000, 100
 SMALL_AGENTS = 10

@@ -12,8 +12,8 @@ import time
 
 from tests.bench.played import Played, download, in_turn, play, to_nowhere
 from tests.bench.report import Result
-from tests.deployment import PATIENT, Deployment, Steps
-from tests.harness import ROOT
+from tests.support.deployment import PATIENT, Deployment, Steps
+from tests.support.harness import ROOT
 
 LOG_BYTES = 60_000_000
 FOLLOWERS = 100

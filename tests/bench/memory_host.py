@@ -11,10 +11,10 @@ from pathlib import Path
 from agent.app.daemon import Daemon
 from agent.kernel.clock import SystemHostClock
 from agent.settings.model import load_config
-from tests.agent.hosts import nobody_else
-from tests.fakes import EveryImage, FakeClock, FakeEngine
-from tests.harness import AgentProcess, to_toml
-from tests.real_engine import accepts
+from tests.support.agent.hosts import nobody_else
+from tests.support.fakes import EveryImage, FakeClock, FakeEngine
+from tests.support.harness import AgentProcess, to_toml
+from tests.support.real_engine import accepts
 
 IMAGE = f"registry.example.net/arena@sha256:{'0' * 64}"
 _KILLED = "killed"

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tests.api_client import ApiClient
-from tests.deployment import APPLICATION, REGION, Deployment
+from tests.support.api_client import ApiClient
+from tests.support.deployment import APPLICATION, REGION, Deployment
 
 _BLOCK = 2**20
 _TIMEOUT = 120.0

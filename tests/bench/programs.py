@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import click
 
-from tests.harness import Process
+from tests.support.harness import Process
 
 _READY = "ready"
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from urllib.parse import urlencode
 
-from tests.api_client import ApiClient
 from tests.bench import baseline
 from tests.bench.fleet import a_fleet
 from tests.bench.load import (
@@ -25,8 +24,9 @@ from tests.bench.load import (
 )
 from tests.bench.report import Result
 from tests.bench.simulated_agents import ACCOUNT, group, session_id
-from tests.deployment import Steps
-from tests.harness import ControlPlaneProcess
+from tests.support.api_client import ApiClient
+from tests.support.deployment import Steps
+from tests.support.harness import ControlPlaneProcess
 
 SESSIONS, HOSTS = 100_000, 100
 CALLERS, ROUNDS, ASKS, LISTS = 32, 5, 2000, 10

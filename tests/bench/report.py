@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tests.harness import ROOT
+from tests.support.harness import ROOT
 
 RESULTS = ROOT / "bench" / "results.json"
 PAGE = ROOT / "docs" / "performance.md"

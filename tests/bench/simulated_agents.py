@@ -21,7 +21,7 @@ import grpc
 from agent.rpc.service import HEARTBEAT_SECONDS
 from controlplane.domain.contract import Identity
 from controlplane.pki.ticket_key import TicketKey
-from tests.harness import AgentSpec, Process
+from tests.support.harness import AgentSpec, Process
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.runtime.clock import SystemClock
 

@@ -9,7 +9,7 @@ import docker
 import pytest
 
 from tests.bench.cold import options_of, run_command
-from tests.harness import Image, free_port
+from tests.support.harness import Image, free_port
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.__main__ import PARTS
-from tests.harness import ROOT
+from tests.support.harness import ROOT
 
 pytestmark = [
     pytest.mark.docker,

@@ -10,8 +10,8 @@ import time
 from tests.bench import agent_calls
 from tests.bench.memory_host import IMAGE, MemoryHost
 from tests.bench.report import Result
-from tests.deployment import Steps
 from tests.faults.records import recorded_sessions
+from tests.support.deployment import Steps
 
 DEADLINES = 1000
 _TTL = 60.0

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from tests.api_client import ApiClient
 from tests.bench import baseline
 from tests.bench.baseline import Baseline
 from tests.bench.load import Ask, Load, percentile, rate, run_load, side_by_side
@@ -21,7 +20,8 @@ from tests.bench.memory_host import MemoryHost
 from tests.bench.process_use import cpu_seconds
 from tests.bench.report import Result
 from tests.demo_game import UDP_PORT
-from tests.deployment import (
+from tests.support.api_client import ApiClient
+from tests.support.deployment import (
     APPLICATION,
     REGION,
     REGISTRY_NAME,
@@ -30,7 +30,7 @@ from tests.deployment import (
     application,
     enable_tag,
 )
-from tests.harness import AgentSpec, ControlPlaneProcess, Process
+from tests.support.harness import AgentSpec, ControlPlaneProcess, Process
 
 HOSTS, POOL = 2, 1000
 CALLERS, ROUNDS, ROUNDS_OF_ONE = 32, 20, 3

@@ -9,7 +9,7 @@ import pytest
 from agent.docker.engine import DockerEngine
 from tests.contract.images import build
 from tests.contract.stages import DockerStage, FakeStage, Images, Stage, cleared
-from tests.harness import Registry, remove_traces
+from tests.support.harness import Registry, remove_traces
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ import grpc
 from agent.app.daemon import Daemon
 from agent.kernel.clock import SystemHostClock
 from agent.settings.model import AgentConfig
-from tests.agent.hosts import nobody_else
-from tests.fakes import FakeEngine
+from tests.support.agent.hosts import nobody_else
+from tests.support.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 

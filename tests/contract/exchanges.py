@@ -11,7 +11,7 @@ import grpc
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.errors import AgentSilentError
 from tests.contract.byte_proxy import ByteProxy
-from tests.controlplane.test_agent_wire import SPEC
+from tests.unit.controlplane.agent_rpc.test_wire import SPEC
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 TIMEOUT = 20.0

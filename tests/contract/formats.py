@@ -12,7 +12,7 @@ from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from tests.harness import ROOT
+from tests.support.harness import ROOT
 
 FORMATS = Path(__file__).with_name("formats")
 NUMBERS = sorted(path.name for path in FORMATS.iterdir())

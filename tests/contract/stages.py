@@ -15,8 +15,8 @@ from agent.docker.engine import DockerEngine
 from agent.domain.engine import Container, ContainerSpec, Engine, container_name
 from agent.domain.session import NetworkMode, Port, Process, Protocol, Resources
 from tests.contract.images import PAYLOAD, SAVE
-from tests.fakes import FakeEngine
-from tests.harness import free_port
+from tests.support.fakes import FakeEngine
+from tests.support.harness import free_port
 
 MEBIBYTE = 2**20
 EXIT_CODE = 3

@@ -13,11 +13,11 @@ from google.protobuf.duration_pb2 import Duration
 
 from agent.domain.engine import container_name
 from agent.kernel.clock import SystemHostClock
-from tests.agent.samples import IMAGE, an_id
 from tests.contract.daemons import DEADLINE, a_daemon
 from tests.contract.test_agent_service import POOL, pool_request, refused, start_request
-from tests.controlplane.fake_agent import FakeAgent
-from tests.fakes import FakeEngine
+from tests.support.agent.samples import IMAGE, an_id
+from tests.support.controlplane.fake_agent import FakeAgent
+from tests.support.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 

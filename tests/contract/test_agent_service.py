@@ -15,9 +15,9 @@ from google.protobuf.duration_pb2 import Duration
 from agent.domain.errors import AgentError, ErrorReason
 from agent.kernel.clock import SystemHostClock
 from agent.rpc.statuses import GRPC_CODES
-from tests.agent.samples import IMAGE, an_id
 from tests.contract.daemons import DEADLINE, a_daemon
-from tests.fakes import FakeEngine
+from tests.support.agent.samples import IMAGE, an_id
+from tests.support.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 

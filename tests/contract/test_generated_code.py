@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2
 
-from tests.harness import ROOT
+from tests.support.harness import ROOT
 
 PROTOS = ROOT / "protos"
 SOURCES = sorted(PROTOS.rglob("*.proto"))

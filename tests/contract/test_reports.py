@@ -13,7 +13,7 @@ from controlplane.agent_rpc import wire as controlplane_wire
 from controlplane.domain import contract
 from controlplane.domain.session_report import FailedRun, SessionReport
 from controlplane.domain.session_report import Moment as ToldMoment
-from tests.agent.samples import an_id
+from tests.support.agent.samples import an_id
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 

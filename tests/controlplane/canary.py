@@ -13,8 +13,6 @@ from typing import Any
 from controlplane.api.routes import ROUTES
 from controlplane.domain import tokens as token_format
 from tests.controlplane.quoting_registry import CHALLENGES, WAYS
-from tests.controlplane.raw_http import RawAnswer, ask
-from tests.controlplane.system import APPLICATION, eventually
 from tests.fuzz import bodies
 from tests.fuzz.draft import Draft, Route, with_tokens
 from tests.fuzz.generator import valid
@@ -27,6 +25,8 @@ from tests.fuzz.templates import (
     SHOWN,
     TEMPLATES,
 )
+from tests.support.controlplane.raw_http import RawAnswer, ask
+from tests.support.controlplane.system import APPLICATION, eventually
 
 ENV = "env-canary-7c1d9a40b2"
 """The value of a session's own variable."""

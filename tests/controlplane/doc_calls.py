@@ -5,7 +5,7 @@ import json
 import shlex
 from pathlib import Path
 
-from tests.controlplane.system import System
+from tests.support.controlplane.system import System
 
 
 class Call:

@@ -14,8 +14,8 @@ from typing import Any
 
 from controlplane.settings.model import Config
 from tests.controlplane.storing import DATABASE, KEYS, KNOWN
-from tests.controlplane.system import System
-from tests.fake_clock import AheadClock
+from tests.support.controlplane.system import System
+from tests.support.fake_clock import AheadClock
 
 FORMATS = Path(__file__).with_name("formats")
 SCHEMAS = sorted(path.name for path in FORMATS.iterdir() if path.is_dir())

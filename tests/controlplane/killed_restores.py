@@ -16,7 +16,7 @@ from pathlib import Path
 
 from controlplane.backups.restore import finish, restore
 from controlplane.settings.model import Config
-from tests.controlplane.kept_states import NOW, a_backup, a_state, contents
+from tests.support.controlplane.kept_states import NOW, a_backup, a_state, contents
 
 DEEDS = {"open", "os.link", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect"}
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from controlplane.settings.model import Config
 from controlplane.settings.registries import RegistryConfig
 from tests.controlplane.hostile_strings import ALIASES
-from tests.controlplane.system import APPLICATION, Answer, System
+from tests.support.controlplane.system import APPLICATION, Answer, System
 
 TRIED = "tried"
 """The registry that operators would have."""

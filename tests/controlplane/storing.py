@@ -16,9 +16,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.controlplane.enrolling import Enrolling
-from tests.controlplane.fake_agent import FakeAgent
-from tests.controlplane.system import Answer, eventually
+from tests.support.controlplane.enrolling import Enrolling
+from tests.support.controlplane.fake_agent import FakeAgent
+from tests.support.controlplane.system import Answer, eventually
 from tiltyard.runtime.clock import unix_ms
 
 DATABASE = "database.sql"

@@ -10,7 +10,7 @@ import pytest
 from controlplane.api.operations.bodies import MAX_BODY
 from controlplane.api.resources.reports import LOG_BYTES
 from controlplane.storage.tables.players import MAX_PLAYERS
-from tests.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.system import Answer, System, assert_error, eventually
 
 MAX_ANSWER = 1024 * 1024
 WORST = "\U0001f3ae"

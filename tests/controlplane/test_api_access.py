@@ -12,7 +12,7 @@ from controlplane.domain.errors import Reason
 from controlplane.domain.tokens import Scope
 from controlplane.http.errors import STATUSES
 from controlplane.storage.tables.tokens import insert_token
-from tests.controlplane.system import System, assert_error
+from tests.support.controlplane.system import System, assert_error
 
 SCOPED = [route for route in ROUTES if route.scope is not None]
 

@@ -10,8 +10,8 @@ import pytest
 
 from controlplane.settings.model import AgentConfig, Config
 from controlplane.settings.registries import RegistryConfig
-from tests.controlplane.fake_agent import FakeAgent, refusing
-from tests.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
+from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
 
 PLACES = {"a0": ("local", "default"), "a1": ("elsewhere", "default"), "a2": ("local", "big")}
 

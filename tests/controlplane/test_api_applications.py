@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientTimeout
 
-from tests.controlplane.fake_agent import refusing
-from tests.controlplane.system import APPLICATION, System, assert_error, eventually
+from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.system import APPLICATION, System, assert_error, eventually
 
 
 @pytest.fixture

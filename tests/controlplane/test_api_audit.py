@@ -12,7 +12,7 @@ from sqlite_utils import Database
 
 from controlplane.storage.engine.store import Actor, Event, record_event
 from controlplane.storage.tables.audit import PORTION, AuditFilter, AuditStore, page_query
-from tests.controlplane.system import APPLICATION, System, assert_error, eventually
+from tests.support.controlplane.system import APPLICATION, System, assert_error, eventually
 from tiltyard.runtime.clock import unix_ms
 
 ADDRESS = "203.0.113.7"

@@ -10,7 +10,7 @@ from aiohttp import ClientTimeout
 
 from controlplane.registries import tag_lists
 from controlplane.storage.tables.fleet import FleetStore, Registry
-from tests.controlplane.system import System, assert_error
+from tests.support.controlplane.system import System, assert_error
 
 PATH = "/application/game/tags/available"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from controlplane.storage.engine.store import Store
-from tests.controlplane.fake_agent import refusing
-from tests.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 
 

@@ -16,7 +16,7 @@ from controlplane.api.routes import ROUTES
 from controlplane.domain import tokens
 from controlplane.domain.tokens import OPERATOR_SCOPES, Scope, grants
 from controlplane.storage.tables.tokens import insert_token
-from tests.controlplane.system import APPLICATION, Answer, System, assert_error
+from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error
 
 ACCOUNTS = ("alice", "bob")
 UNKNOWN = "nobodys"

@@ -12,7 +12,7 @@ from controlplane.storage.tables.applications import ApplicationStore
 from controlplane.storage.tables.sessions import SessionStore
 from controlplane.storage.tables.tags import TagStore
 from controlplane.storage.tables.tokens import TokenStore
-from tests.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
+from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
 from tiltyard.runtime.clock import unix_ms
 
 NO_LIMIT: dict[str, None] = {"sessions": None, "cpu": None, "ram": None}

@@ -11,8 +11,8 @@ from controlplane.domain.errors import AgentSilentError
 from controlplane.domain.tokens import Scope
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.accounts import Caller
-from tests.controlplane.fake_agent import FakeAgent, refusing
-from tests.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
+from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
 from tiltyard.runtime.clock import unix_ms
 
 SHORT_SPANS: dict[str, Any] = {

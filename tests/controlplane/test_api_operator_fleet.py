@@ -13,8 +13,8 @@ from controlplane.domain.names import is_name, is_registry_address
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.fleet import FleetStore
-from tests.authority import AUTHORITY
-from tests.controlplane.system import APPLICATION, Answer, System, assert_error
+from tests.support.authority import AUTHORITY
+from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error
 
 THINGS = {"region": "regions", "node-pool": "nodePools", "registry": "registries"}
 """What is in the path, and the property of the list."""

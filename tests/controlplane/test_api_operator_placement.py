@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from controlplane.fleet.host.latency import MAX_MISSES
-from tests.controlplane.fake_agent import refusing
-from tests.controlplane.system import Answer, assert_error, eventually
 from tests.controlplane.test_operator_cli import Operated, cells
+from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.system import Answer, assert_error, eventually
 
 PIN = {"ports[7777/udp]": "25000"}
 PINNED = [{"container": 7777, "host": 25000}]

@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 
 from controlplane.storage.tables.session_lists import PageFilter, page_query
-from tests.controlplane.fake_agent import refusing
-from tests.controlplane.system import Answer, System, assert_error
+from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.system import Answer, System, assert_error
 
 ENTRY = {
     *("id", "image", "tag", "location", "host", "created", "port", "status", "labels"),

@@ -12,7 +12,7 @@ import pytest
 
 from controlplane.catalog.open_streams import _Stream
 from controlplane.domain.tokens import ACCOUNT_SCOPES
-from tests.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.runtime.clock import unix_ms
 
 LIMIT = 64 * 1024

@@ -7,8 +7,8 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tests.controlplane.fake_agent import refusing
-from tests.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 
 

@@ -11,8 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from controlplane.sessions.confirm import REFUSED_BY_ADMISSION
-from tests.controlplane.fake_agent import refusing
-from tests.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 
 

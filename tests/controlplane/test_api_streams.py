@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.fake_agent import refuse, refusing
-from tests.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.fake_agent import refuse, refusing
+from tests.support.controlplane.system import System, assert_error, eventually
 
 
 @pytest.fixture

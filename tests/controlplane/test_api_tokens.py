@@ -11,7 +11,7 @@ import pytest
 from controlplane.domain.errors import NotFoundError
 from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES
 from controlplane.storage.tables.accounts import LAST_USED_STEP_MS, Caller
-from tests.controlplane.system import Answer, System, assert_error
+from tests.support.controlplane.system import Answer, System, assert_error
 from tiltyard.runtime.clock import unix_ms
 
 LIMIT = 64 * 1024

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.system import Answer, System, assert_error
+from tests.support.controlplane.system import Answer, System, assert_error
 
 POOL: dict[str, Any] = {
     "size": 3,

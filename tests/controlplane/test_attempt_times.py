@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from controlplane.sessions import claims, starts
-from tests.controlplane.system import System
 from tests.controlplane.test_warm_pools import keep
+from tests.support.controlplane.system import System
 
 PATIENCE = 600.0
 

@@ -22,7 +22,7 @@ from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
 from controlplane.state_dir.lock import backing_up, replacing, serving, using
 from controlplane.storage.engine.database_copy import copy_database
-from tests.controlplane.kept_states import NOW, a_state, contents, files, rows
+from tests.support.controlplane.kept_states import NOW, a_state, contents, files, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,8 +14,8 @@ import pytest
 from controlplane.api.operations.bodies import MAX_BODY, Body
 from controlplane.domain.errors import MAX_VIOLATIONS
 from tests.controlplane.body_models import MODELS, take
-from tests.controlplane.system import System, assert_error
 from tests.controlplane.worst_bodies import WHOLE, worst_bodies
+from tests.support.controlplane.system import System, assert_error
 
 MAX_CALLS = 150_000
 """Of functions, for one body. 1 MiB of `[1,1,…]` made 4.7 million."""

@@ -26,13 +26,13 @@ from tests.controlplane.canary import (
     check_files,
     found_in,
 )
-from tests.controlplane.fake_agent import FakeAgent
-from tests.controlplane.fake_registry import FakeRegistry
 from tests.controlplane.quoting_registry import QuotingRegistry
-from tests.controlplane.system import System
 from tests.fuzz.templates import REGISTRY_PASSWORD
-from tests.harness import AgentSpec, ControlPlaneProcess
-from tests.log_lines import logfmt
+from tests.support.controlplane.fake_agent import FakeAgent
+from tests.support.controlplane.fake_registry import FakeRegistry
+from tests.support.controlplane.system import System
+from tests.support.harness import AgentSpec, ControlPlaneProcess
+from tests.support.log_lines import logfmt
 from tiltyard.runtime.logging.output import LineFormatter
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"

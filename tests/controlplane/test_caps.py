@@ -13,7 +13,7 @@ from controlplane.api.operations.fields import MAX_JSON_BYTES
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.fleet_admin import FleetAdminStore
 from controlplane.storage.tables.players import FEW, MAX_PLAYERS, PlayerStore
-from tests.controlplane.system import APPLICATION, PATIENCE, Answer, System, assert_error
+from tests.support.controlplane.system import APPLICATION, PATIENCE, Answer, System, assert_error
 
 
 @pytest.fixture

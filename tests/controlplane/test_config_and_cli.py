@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from controlplane.cli.main import main
 from controlplane.settings.model import AgentConfig, Config, load_config
 from controlplane.settings.registries import RegistryConfig
-from tests.controlplane.stub_api import StubApi
+from tests.support.controlplane.stub_api import StubApi
 from tiltyard.runtime.settings.mistakes import SettingsError
 
 AGENT = '[[agents]]\nname = "a"\naddress = "unix:/a.sock"\nregion = "eu"\n'

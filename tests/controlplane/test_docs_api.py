@@ -9,8 +9,8 @@ import pytest
 from controlplane.api.routes import ROUTES
 from controlplane.domain.tokens import OPERATOR_SCOPES
 from tests.controlplane.doc_calls import Call, run
-from tests.controlplane.system import System, eventually
-from tests.doc_examples import examples
+from tests.support.controlplane.system import System, eventually
+from tests.support.doc_examples import examples
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 LOG = b"listening on 7777\n"

@@ -11,8 +11,8 @@ import pytest
 from controlplane.api.openapi import openapi_document
 from controlplane.api.routes import ROUTES
 from tests.controlplane.doc_calls import Call, run
-from tests.controlplane.system import System, eventually
-from tests.doc_examples import ROOT, Example, examples
+from tests.support.controlplane.system import System, eventually
+from tests.support.doc_examples import ROOT, Example, examples
 
 DOCUMENT = openapi_document(ROUTES)
 EXAMPLES = list(examples((ROOT / "docs" / "porting.md").read_text("utf-8")))

@@ -11,8 +11,8 @@ from controlplane.agent_rpc.wire import MAX_REVISION, watch_message_in
 from controlplane.domain.contract import Drain, HostReported
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.hosts import DrainOrder, HostStore
-from tests.controlplane.fake_agent import FakeAgent, refusing
-from tests.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.runtime.clock import unix_ms
 

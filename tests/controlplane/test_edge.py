@@ -16,9 +16,9 @@ from controlplane.app.control_plane import ControlPlane
 from controlplane.http.edge import Connection, Limits
 from controlplane.http.gate import Bounds, Gate
 from controlplane.settings.model import Config, load_config
-from tests.controlplane import system as system_module
-from tests.controlplane.raw_http import RawAnswer, Wire, assert_documented
-from tests.controlplane.system import Answer, System, eventually
+from tests.support.controlplane import system as system_module
+from tests.support.controlplane.raw_http import RawAnswer, Wire, assert_documented
+from tests.support.controlplane.system import Answer, System, eventually
 from tiltyard.runtime.settings.mistakes import SettingsError
 
 OPENSSL = (

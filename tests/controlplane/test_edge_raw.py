@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import tests.controlplane.system as system_module
+import tests.support.controlplane.system as system_module
 from controlplane.app.control_plane import ControlPlane
 from controlplane.http.edge import Limits
-from tests.controlplane.raw_http import RawAnswer, Wire, ask, assert_documented
-from tests.controlplane.system import System, eventually
+from tests.support.controlplane.raw_http import RawAnswer, Wire, ask, assert_documented
+from tests.support.controlplane.system import System, eventually
 
 SHORT = 0.3
 SEED = 20261121

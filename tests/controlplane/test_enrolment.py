@@ -15,10 +15,10 @@ from cryptography import x509
 
 from controlplane.http.handshakes import INTERVAL, Handshakes
 from controlplane.operators.enrolment import TOKEN_LIFE_MS, TRIES_AT_ONCE
-from tests.certificates import a_request
-from tests.controlplane.enrolling import Enrolling
-from tests.controlplane.fake_agent import FakeAgent
-from tests.controlplane.system import Answer, assert_error
+from tests.support.certificates import a_request
+from tests.support.controlplane.enrolling import Enrolling
+from tests.support.controlplane.fake_agent import FakeAgent
+from tests.support.controlplane.system import Answer, assert_error
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from controlplane.domain.contract import HostSession
 from controlplane.domain.errors import StoreError
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.sessions import Attempt, SessionStore
-from tests.controlplane.system import System, eventually
+from tests.support.controlplane.system import System, eventually
 from tiltyard.agent.v1 import agent_pb2
 
 HIGH = 1000

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
+from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
 
 IN_HOST: dict[str, Any] = {**APPLICATION, "networkMode": "host"}
 

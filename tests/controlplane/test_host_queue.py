@@ -12,8 +12,8 @@ from controlplane.domain.placement import Wanted
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.queue import REACH, Ask, Pace
 from controlplane.fleet.room_forecast import LONGEST
-from tests.controlplane.fake_agent import FakeAgent, refusing
-from tests.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.system import Answer, System, assert_error, eventually
 
 MOST = 5
 

@@ -21,8 +21,8 @@ from tests.controlplane.hostile_strings import (
     STRIPPED,
 )
 from tests.controlplane.source_doors import Doors, Guarded
-from tests.controlplane.system import Answer, assert_error
-from tests.harness import ROOT
+from tests.support.controlplane.system import Answer, assert_error
+from tests.support.harness import ROOT
 
 
 @pytest.fixture

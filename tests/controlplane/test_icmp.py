@@ -12,8 +12,8 @@ from icmplib import ICMPv4Socket
 
 from controlplane.fleet import icmp
 from controlplane.fleet.icmp import ping
-from tests.controlplane.system import System, eventually
-from tests.private_network import PrivateNetwork, run
+from tests.support.controlplane.system import System, eventually
+from tests.support.private_network import PrivateNetwork, run
 
 pytestmark = pytest.mark.root
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from sqlite_utils import Database
 
 from controlplane.cli.main import main
-from tests.controlplane.system import System, assert_error
+from tests.support.controlplane.system import System, assert_error
 
 # Without a buffer nothing would be left to fail at Python's end.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ".", "PYTHONUNBUFFERED": ""}

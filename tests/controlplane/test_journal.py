@@ -12,8 +12,8 @@ import pytest
 from controlplane.cli.server import LIMITED
 from controlplane.http.errors import REFUSED
 from controlplane.sessions.starts import NOT_STARTED
-from tests.controlplane.system import System, eventually
-from tests.log_lines import logfmt
+from tests.support.controlplane.system import System, eventually
+from tests.support.log_lines import logfmt
 from tiltyard.runtime.logging.events import Event
 from tiltyard.runtime.logging.limit import AT_ONCE
 from tiltyard.runtime.logging.output import written

@@ -21,8 +21,8 @@ from controlplane.storage.engine.migrations import MIGRATIONS, migrate
 from controlplane.storage.engine.store import Store
 from tests.controlplane.kept_formats import FORMATS, SCHEMAS, Kept, missing, put_back, rows_of
 from tests.controlplane.storing import DATABASE, KNOWN, LOGIN, PASSWORD, store
-from tests.controlplane.system import assert_error
-from tests.controlplane.test_host_link import SESSION
+from tests.support.controlplane.system import assert_error
+from tests.unit.controlplane.fleet.host.test_link import SESSION
 from tiltyard.runtime.clock import SystemClock
 
 RELEASED: list[str] = json.loads((FORMATS / "migrations.json").read_text("utf-8"))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.raw_http import Wire, assert_documented
-from tests.controlplane.system import APPLICATION, System, eventually
+from tests.support.controlplane.raw_http import Wire, assert_documented
+from tests.support.controlplane.system import APPLICATION, System, eventually
 
 
 @pytest.fixture

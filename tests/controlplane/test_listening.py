@@ -12,8 +12,8 @@ from controlplane.fleet.host.stall_aware_clock import (
     ListeningClock,
     listening_timeout,
 )
-from tests.controlplane.system import System, eventually
-from tests.fake_clock import AheadClock, FakeClock
+from tests.support.controlplane.system import System, eventually
+from tests.support.fake_clock import AheadClock, FakeClock
 
 
 def test_it_stands_still_while_nobody_looks() -> None:

@@ -20,12 +20,12 @@ from controlplane.metrics_endpoint.live import LiveCollector
 from controlplane.settings.model import Config
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.fleet import AgentRow
-from tests.controlplane.enrolling import Enrolling
-from tests.controlplane.fake_agent import refusing
-from tests.controlplane.scrapes import PREFIX, PROCESS, Scraped
-from tests.controlplane.system import eventually
-from tests.controlplane.test_host_link import SESSION
-from tests.fake_clock import FakeClock
+from tests.support.controlplane.enrolling import Enrolling
+from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.scrapes import PREFIX, PROCESS, Scraped
+from tests.support.controlplane.system import eventually
+from tests.support.fake_clock import FakeClock
+from tests.unit.controlplane.fleet.host.test_link import SESSION
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.runtime.bounded_names import MAX_NAMES, OTHER
 from tiltyard.runtime.clock import SystemClock

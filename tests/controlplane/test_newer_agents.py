@@ -11,7 +11,7 @@ from controlplane.agent_rpc.wire import FORMAT
 from controlplane.domain.errors import AgentNewerError, AgentSilentError
 from controlplane.fleet.host import watch
 from controlplane.fleet.host.downtime import HostSilence
-from tests.controlplane.system import System, eventually
+from tests.support.controlplane.system import System, eventually
 from tiltyard.agent.v1 import agent_pb2
 
 

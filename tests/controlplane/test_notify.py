@@ -6,8 +6,8 @@ import socket
 import sys
 from pathlib import Path
 
-from tests.harness import ROOT, free_port, to_toml
-from tests.service.manager import a_manager
+from tests.support.harness import ROOT, free_port, to_toml
+from tests.support.service_manager import a_manager
 
 
 async def test_the_program_is_ready_once_it_answers_and_tells_before_it_stops(

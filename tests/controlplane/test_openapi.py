@@ -17,7 +17,7 @@ from controlplane.api.openapi import openapi_document
 from controlplane.api.openapi_30 import openapi_30
 from controlplane.api.operations.operation import ANYWHERE
 from controlplane.api.routes import ROUTES
-from tests.controlplane.system import System, assert_error
+from tests.support.controlplane.system import System, assert_error
 
 DOCUMENT = openapi_document(ROUTES)
 

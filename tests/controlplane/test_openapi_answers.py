@@ -15,8 +15,8 @@ from controlplane.api.openapi_30 import openapi_30
 from controlplane.api.operations.links import LINKS, Link
 from controlplane.api.operations.operation import JSON, Route
 from controlplane.api.routes import ROUTES
-from tests.controlplane.system import Answer
 from tests.controlplane.test_api_matrix import CASES, World
+from tests.support.controlplane.system import Answer
 
 DOCUMENT = openapi_document(ROUTES)
 COMPONENTS: dict[str, Any] = DOCUMENT["components"]["schemas"]

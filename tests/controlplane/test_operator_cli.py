@@ -20,8 +20,8 @@ from controlplane.cli import fleet as fleet_cli
 from controlplane.cli import operators as operator_cli
 from controlplane.cli.main import main
 from controlplane.domain.names import ADDRESS_RULE
-from tests.controlplane.fake_agent import refusing
-from tests.controlplane.system import System, eventually
+from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.system import System, eventually
 
 TOKEN = re.compile(r"ty_[0-9a-f]{16}_[0-9a-f]{72}")
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.controlplane.stub_api import StubApi
 from tests.controlplane.test_operator_cli import cells, run
+from tests.support.controlplane.stub_api import StubApi
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ from click.testing import Result
 from controlplane.cli import transport as api_transport
 from controlplane.cli.api_client import ApiClient, ApiError, is_in_clear
 from controlplane.domain import tokens
-from tests.controlplane.stub_api import StubApi
-from tests.controlplane.system import System
 from tests.controlplane.test_edge import OPENSSL
 from tests.controlplane.test_operator_cli import run
-from tests.harness import free_port
+from tests.support.controlplane.stub_api import StubApi
+from tests.support.controlplane.system import System
+from tests.support.harness import free_port
 
 LIST = ("GET", "/operator/region")
 REGION = {"name": "eu", "declared": True, "agents": 0, "applications": 0}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.domain import tokens
-from tests.controlplane.stub_api import StubApi
+from tests.support.controlplane.stub_api import StubApi
 
 MODULE = [sys.executable, "-m", "controlplane"]
 AT_A_TERMINAL = """

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.system import Answer, System, assert_error
+from tests.support.controlplane.system import Answer, System, assert_error
 
 SMALL: dict[str, Any] = {"reservation": {"cpu": 1, "ram": 256}, "limits": {"cpu": 8, "ram": 4096}}
 

@@ -11,7 +11,7 @@ from sqlite_utils import Database
 
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.standby_orders import StandbyOrderStore, WantedPool
-from tests.controlplane.system import PATIENCE, System
+from tests.support.controlplane.system import PATIENCE, System
 
 REGIONS = ("a", "b", "c", "d", "e")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.fake_agent import refusing
-from tests.controlplane.fake_registry import FakeRegistry
-from tests.controlplane.system import System, eventually
+from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.fake_registry import FakeRegistry
+from tests.support.controlplane.system import System, eventually
 from tiltyard.runtime.clock import unix_ms
 
 

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from controlplane.sessions import wait_ready
-from tests.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 
 APPLIED = "Preference-Applied"

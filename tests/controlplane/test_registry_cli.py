@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.authority import AUTHORITY
-from tests.controlplane.stub_api import StubApi
 from tests.controlplane.test_operator_cli import Operated, cells, run, shell
+from tests.support.authority import AUTHORITY
+from tests.support.controlplane.stub_api import StubApi
 
 PASSWORD = "s3cret wörd"
 SET = ("registry", "set", "own", "r.example")

@@ -16,9 +16,9 @@ from controlplane.registries.endpoint import Endpoint
 from controlplane.settings.model import Config
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.tables.fleet import Registry
-from tests.authority import AUTHORITY
-from tests.controlplane.system import Answer, System, assert_error
-from tests.controlplane.test_registry_http import Server
+from tests.support.authority import AUTHORITY
+from tests.support.controlplane.system import Answer, System, assert_error
+from tests.unit.controlplane.registries.test_http import Server
 
 PASSWORD = "s3cret wörd"
 LOGIN = {"address": "r.example", "username": "robot", "password": PASSWORD}

@@ -17,7 +17,7 @@ from controlplane.domain.contract import RegistryLogin
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config, load_config
 from controlplane.settings.registries import RegistryConfig
-from tests.controlplane.secured_registry import (
+from tests.support.controlplane.secured_registry import (
     NAME,
     OTHER_PASSWORD,
     USER,
@@ -28,8 +28,8 @@ from tests.controlplane.secured_registry import (
     push,
     trust,
 )
-from tests.controlplane.system import Answer, System, assert_error
-from tests.harness import to_toml
+from tests.support.controlplane.system import Answer, System, assert_error
+from tests.support.harness import to_toml
 
 pytestmark = pytest.mark.registry
 SECRETS = (USER["password"], OTHER_PASSWORD)

@@ -15,8 +15,8 @@ from controlplane.registries.client import RegistryClient
 from controlplane.registries.endpoint import Endpoint
 from controlplane.registries.manifests import digest_of
 from controlplane.storage.tables.fleet import Registry as RegistryRow
-from tests.controlplane.fake_registry import CONFIG, IMAGE, INDEX, LAYER
-from tests.harness import Registry
+from tests.support.controlplane.fake_registry import CONFIG, IMAGE, INDEX, LAYER
+from tests.support.harness import Registry
 
 pytestmark = pytest.mark.registry
 

@@ -11,7 +11,7 @@ from controlplane.domain.errors import RegistryUnavailableError
 from controlplane.registries.client import RegistryClient
 from controlplane.registries.endpoint import Endpoint
 from controlplane.storage.tables.fleet import Registry as RegistryRow
-from tests.controlplane.secured_registry import (
+from tests.support.controlplane.secured_registry import (
     NAME,
     USER,
     SecuredRegistry,
@@ -21,7 +21,7 @@ from tests.controlplane.secured_registry import (
     push,
     trust,
 )
-from tests.harness import Registry
+from tests.support.harness import Registry
 
 pytestmark = pytest.mark.registry
 

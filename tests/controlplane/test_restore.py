@@ -28,7 +28,7 @@ from controlplane.state_dir.lock import serving
 from controlplane.storage.engine import database_copy
 from controlplane.storage.engine.database_copy import NEWEST_SCHEMA
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
-from tests.controlplane.kept_states import NOW, a_backup, a_state, contents, files, rows
+from tests.support.controlplane.kept_states import NOW, a_backup, a_state, contents, files, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,7 +14,7 @@ from controlplane.storage.tables.accounts import _clear_portion
 from controlplane.storage.tables.audit import _forget
 from controlplane.storage.tables.session_rows import PORTION, remove_abandoned, remove_ended
 from controlplane.storage.tables.tokens import ENDED, TokenStore, remove_tokens
-from tests.controlplane.system import System, assert_error
+from tests.support.controlplane.system import System, assert_error
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.runtime.clock import unix_ms
 

@@ -21,7 +21,7 @@ from controlplane.api import routes
 from controlplane.api.operations.links import LINKS
 from controlplane.api.operations.operation import Route
 from controlplane.http.errors import add_headers
-from tests.controlplane.system import System
+from tests.support.controlplane.system import System
 
 ROOT = Path(__file__).parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml")

@@ -12,7 +12,7 @@ import pytest
 
 from controlplane.http.certificate import ServedCertificate
 from controlplane.settings.model import Config
-from tests.controlplane.system import System
+from tests.support.controlplane.system import System
 
 OPENSSL = (
     "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1"

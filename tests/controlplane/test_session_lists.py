@@ -39,8 +39,8 @@ from controlplane.storage.tables.sessions import (
     _reserve,
     session_of,
 )
-from tests.controlplane.system import System, assert_error
-from tests.controlplane.test_host_link import SESSION
+from tests.support.controlplane.system import System, assert_error
+from tests.unit.controlplane.fleet.host.test_link import SESSION
 
 NEW = NewSession("alice", "", "game", "v1", "local", {}, "", Resources(1, 1), 0)
 

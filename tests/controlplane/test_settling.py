@@ -12,8 +12,8 @@ import pytest
 from controlplane.app.control_plane import ControlPlane
 from controlplane.fleet.host import watch as watching
 from controlplane.storage.engine.store import Store
-from tests.controlplane.fake_agent import FakeAgent, refusing
-from tests.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 
 MINUTE = 60

@@ -5,9 +5,9 @@ from typing import Any
 
 from controlplane.domain.errors import AgentReason, AgentRefusedError
 from controlplane.domain.start_failures import FIRST_PAUSE, LONGEST_PAUSE, MOST, StartFailures
-from tests.controlplane.fake_agent import FakeAgent, refusing
-from tests.controlplane.scrapes import Scraped
-from tests.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.scrapes import Scraped
+from tests.support.controlplane.system import System, assert_error, eventually
 
 CAUSE = "cannot start: bind source path does not exist"
 BROKEN = refusing("ENGINE_ERROR", CAUSE)

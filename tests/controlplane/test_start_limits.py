@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from controlplane.settings.model import Config
-from tests.controlplane.fake_agent import Script, refusing
-from tests.controlplane.system import Answer, System, assert_error
-from tests.fake_clock import FakeClock
+from tests.support.controlplane.fake_agent import Script, refusing
+from tests.support.controlplane.system import Answer, System, assert_error
+from tests.support.fake_clock import FakeClock
 
 CALLERS = 50
 RATE, BURST, WAIT = 0.5, 7, 2

@@ -14,9 +14,9 @@ from controlplane.sessions.start_request import StartRequest
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.sessions import SessionStore
-from tests.controlplane.fake_agent import refusing
-from tests.controlplane.system import System, assert_error, eventually
 from tests.controlplane.test_stop_races import Gate, hold
+from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 
 

@@ -13,7 +13,7 @@ import pytest
 from controlplane.domain.errors import StoreError
 from controlplane.state_dir.lock import using
 from controlplane.state_dir.owner import as_owner_of
-from tests.harness import ROOT, Process, free_port, to_toml
+from tests.support.harness import ROOT, Process, free_port, to_toml
 
 pytestmark = pytest.mark.root
 SERVICE = 65533

@@ -15,8 +15,8 @@ from controlplane.sessions.start_request import StartRequest
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.sessions import SessionStore
-from tests.controlplane.fake_agent import refusing
-from tests.controlplane.system import PATIENCE, System, assert_error, eventually
+from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.system import PATIENCE, System, assert_error, eventually
 
 ROUNDS, AT_ONCE, DELETERS = 2000, 4, 4
 SMALL = {"cpu": 0.01, "ram": 8}

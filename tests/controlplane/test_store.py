@@ -14,7 +14,7 @@ from sqlite_utils import Database
 from controlplane.domain.errors import ConflictError, StoreError
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
 from controlplane.storage.engine.store import Store, queue_as
-from tests.controlplane.system import PATIENCE
+from tests.support.controlplane.system import PATIENCE
 
 WRITE_AND_DIE = """
 import asyncio, os, pathlib, sys

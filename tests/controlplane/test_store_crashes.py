@@ -11,9 +11,9 @@ import pytest
 from sqlite_utils import Database
 
 from controlplane.storage.engine.store import Store
-from tests import power_cut
 from tests.controlplane.store_writer import KIND
 from tests.faults.plugin import Figure, Rounds
+from tests.support import power_cut
 
 NAME = "controlplane.db"
 TRANSACTIONS = 150

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.system import System, assert_error, eventually
 
 
 @pytest.fixture

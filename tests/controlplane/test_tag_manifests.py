@@ -9,8 +9,16 @@ import pytest
 from aiohttp import ClientTimeout
 
 from controlplane.registries.client import RegistryClient
-from tests.controlplane.fake_registry import IMAGE, INDEX, LAYER, FakeRegistry, blob, image, index
-from tests.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.fake_registry import (
+    IMAGE,
+    INDEX,
+    LAYER,
+    FakeRegistry,
+    blob,
+    image,
+    index,
+)
+from tests.support.controlplane.system import Answer, System, assert_error, eventually
 
 LINUX = {"os": "linux", "architecture": "amd64"}
 FOREIGN = image(layers=[blob(LAYER, urls=["http://169.254.169.254/latest/"])])

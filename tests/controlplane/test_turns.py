@@ -15,8 +15,8 @@ from sqlite_utils import Database
 from controlplane.app.control_plane import ControlPlane
 from controlplane.domain.errors import AccountBusyError
 from controlplane.http.turns import Turns, leave_turn
-from tests.controlplane.raw_http import Wire
-from tests.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
+from tests.support.controlplane.raw_http import Wire
+from tests.support.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
 
 JOIN = ("PUT", "/session/player/join")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.fake_agent import FakeAgent
-from tests.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.fake_agent import FakeAgent
+from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 
 TAG = "/tag/local/game/v1"

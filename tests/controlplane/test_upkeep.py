@@ -18,8 +18,8 @@ from controlplane.domain.tokens import ACCOUNT_SCOPES
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import ApplicationStore
 from controlplane.storage.tables.tags import TagStore
-from tests.controlplane.system import System, eventually
-from tests.fake_clock import FakeClock
+from tests.support.controlplane.system import System, eventually
+from tests.support.fake_clock import FakeClock
 
 ALICE = Caller("alice", "test", ACCOUNT_SCOPES)
 

@@ -18,8 +18,8 @@ from controlplane.sessions.claims import MAX_TRIES
 from controlplane.storage.engine.store import Actor, Store
 from controlplane.storage.tables.claims import IN_USE, Begun, ClaimStore
 from controlplane.storage.tables.sessions import Attempt, NewSession, SessionStore
-from tests.controlplane.fake_agent import FakeAgent, refusing
-from tests.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 
 POOL: dict[str, Any] = {"size": 3, "env": {"MODE": "warm"}, "labels": {"mode": "ffa"}}

@@ -20,7 +20,7 @@ import pytest
 from tests.demo_game import compile_game
 from tests.demo_game.player import tcp_greeting, udp_round_trip
 from tests.docker.stack import eventually
-from tests.harness import free_port
+from tests.support.harness import free_port
 
 PATIENCE = 20.0
 """Seconds in which the game must have done what it was asked; a bound for what is broken."""

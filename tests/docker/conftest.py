@@ -7,7 +7,7 @@ import pytest
 
 from tests.demo_game import Image
 from tests.docker.stack import Stack, a_stack
-from tests.harness import Registry
+from tests.support.harness import Registry
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from tests.serving_thread import ServingThread
+from tests.support.serving_thread import ServingThread
 
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding"})
 Deed = Callable[[Mapping[str, str]], None]

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from unittest import mock
 
 from controlplane.cli.main import main
-from tests.harness import ControlPlaneProcess
+from tests.support.harness import ControlPlaneProcess
 
 SECONDS = 20.0
 

@@ -17,13 +17,13 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from tests.agent.samples import an_id
 from tests.demo_game import UDP_PORT, build_image
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.published_ports import led_to_containers, published
 from tests.faults.real_host import RealHost, remove_container
-from tests.harness import AgentProcess, Registry
-from tests.private_engine import PrivateEngine, cgroups
+from tests.support.agent.samples import an_id
+from tests.support.harness import AgentProcess, Registry
+from tests.support.private_engine import PrivateEngine, cgroups
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 

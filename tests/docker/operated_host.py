@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tests.demo_game import UDP_PORT, Image
 from tests.demo_game.player import udp_round_trip
-from tests.deployment import APPLICATION, REGION, application, enable_tag
 from tests.docker.procedures import Shell
 from tests.docker.stack import eventually
 from tests.docker.test_enrolled_host import Enrolled, an_enrolled_host
-from tests.harness import Registry
+from tests.support.deployment import APPLICATION, REGION, application, enable_tag
+from tests.support.harness import Registry
 
 
 @contextmanager

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.api_client import ApiClient
-from tests.harness import ROOT, AgentProcess, ControlPlaneProcess
+from tests.support.api_client import ApiClient
+from tests.support.harness import ROOT, AgentProcess, ControlPlaneProcess
 
 _TIMEOUT = 30.0
 """Seconds in which a command has come to its end."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.doc_examples import examples
-from tests.harness import ROOT, AgentProcess, ControlPlaneProcess
+from tests.support.doc_examples import examples
+from tests.support.harness import ROOT, AgentProcess, ControlPlaneProcess
 
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
 _TIMEOUT = 60.0

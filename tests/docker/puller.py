@@ -14,10 +14,10 @@ from agent.docker.engine import DockerEngine
 from agent.domain.engine import Credentials
 from agent.domain.errors import RegistryUnavailable
 from agent.images.images import Images
-from tests.chaos_registry import ChaosRegistry
-from tests.harness import Registry
-from tests.private_engine import PrivateEngine
-from tests.pushed_image import PushedImage, push_image
+from tests.support.chaos_registry import ChaosRegistry
+from tests.support.harness import Registry
+from tests.support.private_engine import PrivateEngine
+from tests.support.pushed_image import PushedImage, push_image
 
 PATIENCE = 30
 

@@ -11,18 +11,18 @@ from typing import Any
 
 from agent.domain.engine import LABEL_SESSION
 from agent.domain.session import Session
-from tests.api_client import Answer, ApiClient
-from tests.chaos_registry import ChaosRegistry
 from tests.demo_game import UDP_PORT
-from tests.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
 from tests.docker.machine import Machine
 from tests.docker.operator_commands import Operator
 from tests.docker.stack import eventually
 from tests.faults.callers import assert_callers_served
 from tests.faults.real_host import RealHost, remove_container
-from tests.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
-from tests.private_engine import PrivateEngine
-from tests.pushed_image import push_image
+from tests.support.api_client import Answer, ApiClient
+from tests.support.chaos_registry import ChaosRegistry
+from tests.support.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
+from tests.support.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
+from tests.support.private_engine import PrivateEngine
+from tests.support.pushed_image import push_image
 
 RPC_PORT = 7444
 TAG = "v1"

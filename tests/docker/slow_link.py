@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.serving_thread import ServingThread
+from tests.support.serving_thread import ServingThread
 
 _CHUNK = 65536
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import docker
 
-from tests.api_client import ApiClient
 from tests.demo_game import Image
-from tests.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
 from tests.faults.callers import assert_callers_served
 from tests.faults.real_host import RealHost, remove_container
-from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
+from tests.support.api_client import ApiClient
+from tests.support.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
+from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
 
 PATIENCE = 30.0
 """Seconds in which what was asked must have come about; a bound for what is broken."""

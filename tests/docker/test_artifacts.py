@@ -21,10 +21,10 @@ from agent.artifacts.spool_room import RoomLimits
 from agent.docker.engine import DockerEngine
 from agent.domain.errors import ArtifactTooLarge, EngineTimeout, PathNotFound
 from agent.state.record import Records
-from tests.agent.tars import Entry, folder, read, tar_of
 from tests.demo_game import Image
-from tests.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
-from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
+from tests.support.agent.tars import Entry, folder, read, tar_of
+from tests.support.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
+from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 

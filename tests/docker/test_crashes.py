@@ -22,14 +22,14 @@ import pytest
 
 from agent.domain import restarts
 from agent.domain.steps import STEPS
-from tests.agent.samples import an_id
 from tests.demo_game import build_image
 from tests.docker.killed_agent import KilledAgent, or_else
 from tests.docker.machine import Machine, a_machine
 from tests.docker.pool_agent import PoolAgent, reason, seen_by
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.plugin import Rounds
-from tests.harness import Registry
+from tests.support.agent.samples import an_id
+from tests.support.harness import Registry
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]

@@ -11,7 +11,7 @@ import pytest
 from docker.models.containers import Container
 
 from tests.demo_game.player import tcp_greeting, udp_round_trip
-from tests.harness import Image, Registry, build_image
+from tests.support.harness import Image, Registry, build_image
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry]
 

@@ -14,11 +14,11 @@ import pytest
 
 from agent.docker.engine import DockerEngine
 from tests.demo_game import Image
-from tests.deployment import APPLICATION
 from tests.docker.machine import Agent, Machine
 from tests.docker.stack import Stack, a_stack, eventually
-from tests.harness import Registry
-from tests.private_engine import PrivateEngine, btrfs_disk
+from tests.support.deployment import APPLICATION
+from tests.support.harness import Registry
+from tests.support.private_engine import PrivateEngine, btrfs_disk
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(240)]
 

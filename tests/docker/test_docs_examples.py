@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.demo_game import UDP_PORT, Image
-from tests.deployment import REGION, REGISTRY_NAME, application
-from tests.doc_examples import ROOT, examples
 from tests.docker.stack import Stack, a_stack, eventually
-from tests.harness import Registry
+from tests.support.deployment import REGION, REGISTRY_NAME, application
+from tests.support.doc_examples import ROOT, examples
+from tests.support.harness import Registry
 
 pytestmark = [
     pytest.mark.docker,

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from agent.cli.main import main
 from agent.doctor import gather
-from tests.private_engine import PrivateEngine
+from tests.support.private_engine import PrivateEngine
 from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]

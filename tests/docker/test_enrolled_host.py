@@ -10,11 +10,11 @@ import pytest
 
 from tests.demo_game import UDP_PORT, Image
 from tests.demo_game.player import udp_round_trip
-from tests.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
 from tests.docker.operator_commands import Operator
 from tests.docker.stack import Stack, eventually
 from tests.faults.real_host import remove_container
-from tests.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
+from tests.support.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
+from tests.support.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.slow]
 

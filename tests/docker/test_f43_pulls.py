@@ -22,8 +22,6 @@ from agent.domain.errors import (
     RegistryUnavailable,
 )
 from agent.images.images import CONCURRENT_PULLS
-from tests.chaos_registry import BLOBS, MANIFESTS, ChaosRegistry
-from tests.controlplane.secured_registry import USER, SecuredRegistry
 from tests.docker.puller import (
     PATIENCE,
     Puller,
@@ -33,10 +31,12 @@ from tests.docker.puller import (
     puller,
     pushed,
 )
-from tests.harness import Registry
-from tests.private_engine import PrivateEngine, small_disk
-from tests.pushed_image import PushedImage, push_image
-from tests.registry_faults import (
+from tests.support.chaos_registry import BLOBS, MANIFESTS, ChaosRegistry
+from tests.support.controlplane.secured_registry import USER, SecuredRegistry
+from tests.support.harness import Registry
+from tests.support.private_engine import PrivateEngine, small_disk
+from tests.support.pushed_image import PushedImage, push_image
+from tests.support.registry_faults import (
     Fault,
     answers,
     breaks_off,

@@ -12,17 +12,17 @@ from typing import Any
 import docker
 import pytest
 
-from tests.api_client import ApiClient
-from tests.chaos_registry import ChaosRegistry
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
-from tests.deployment import PATIENT, REGION, application
 from tests.faults.callers import assert_callers_served
 from tests.faults.real_host import RealHost
-from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
-from tests.private_engine import PrivateEngine, small_disk
-from tests.pushed_image import PushedImage, push_image
-from tests.registry_faults import corrupts, hangs_half_way, waits
+from tests.support.api_client import ApiClient
+from tests.support.chaos_registry import ChaosRegistry
+from tests.support.deployment import PATIENT, REGION, application
+from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
+from tests.support.private_engine import PrivateEngine, small_disk
+from tests.support.pushed_image import PushedImage, push_image
+from tests.support.registry_faults import corrupts, hangs_half_way, waits
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 

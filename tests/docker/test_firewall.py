@@ -20,10 +20,10 @@ from agent.network.firewall_watch import FirewallWatch
 from agent.settings.model import load_config
 from tests.docker.machine import FIRST, Agent, Machine, Player, a_machine, port_of
 from tests.docker.stack import eventually
-from tests.fakes import FakeClock
-from tests.harness import ROOT
-from tests.private_engine import PrivateEngine
-from tests.private_network import PrivateNetwork, run
+from tests.support.fakes import FakeClock
+from tests.support.harness import ROOT
+from tests.support.private_engine import PrivateEngine
+from tests.support.private_network import PrivateNetwork, run
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]

@@ -17,7 +17,7 @@ from agent.state.record import decode_session
 from tests.docker.machine import Agent, Machine, Player, port_of
 from tests.docker.stack import eventually
 from tests.faults.plugin import Rounds
-from tests.private_engine import PrivateEngine, small_disk
+from tests.support.private_engine import PrivateEngine, small_disk
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [

@@ -11,7 +11,7 @@ import pytest
 
 from tests.docker.machine import Agent, Machine, a_machine
 from tests.docker.stack import eventually
-from tests.private_engine import PrivateEngine
+from tests.support.private_engine import PrivateEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [

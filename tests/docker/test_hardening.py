@@ -14,11 +14,11 @@ import pytest
 
 from agent.docker.container_config import PIDS_LIMIT
 from agent.docker.dockerd import grantable_nofile
-from tests.agent.tars import Entry, tar_of
 from tests.docker.machine import FIRST, Agent, Machine, a_machine, ports_of
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.real_host import remove_container
-from tests.harness import Registry
+from tests.support.agent.tars import Entry, tar_of
+from tests.support.harness import Registry
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]

@@ -7,11 +7,11 @@ import pytest
 
 from controlplane.domain.steps import START_STEPS
 from tests.demo_game import Image
-from tests.deployment import APPLICATION, REGION
 from tests.docker.operator_commands import Operator
 from tests.docker.stack import a_stack, eventually
 from tests.faults.plugin import Rounds
-from tests.harness import Registry
+from tests.support.deployment import APPLICATION, REGION
+from tests.support.harness import Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 

@@ -14,8 +14,8 @@ from tests.demo_game import UDP_PORT, Image
 from tests.demo_game.player import udp_round_trip
 from tests.docker.stack import Stack, a_stack, eventually
 from tests.docker.test_sessions import numbered
-from tests.harness import Registry
-from tests.private_engine import small_disk
+from tests.support.harness import Registry
+from tests.support.private_engine import small_disk
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 

@@ -22,8 +22,8 @@ from agent.logs import reading as logs
 from agent.logs.follower import MISSING, TAIL_PIECES
 from agent.logs.sealed import DROPPED
 from agent.state.record import Records
-from tests.agent.samples import a_session
 from tests.demo_game import Image
+from tests.support.agent.samples import a_session
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry]
 

@@ -7,13 +7,13 @@ import docker
 import grpc
 import pytest
 
-from tests.chaos_registry import ChaosRegistry
 from tests.demo_game import Image
-from tests.deployment import APPLICATION, REGION
 from tests.docker.engine_proxy import EngineProxy
 from tests.docker.machine import Agent, Machine, Player, a_machine, port_of
 from tests.docker.stack import PATIENCE, a_stack, eventually
-from tests.harness import Registry
+from tests.support.chaos_registry import ChaosRegistry
+from tests.support.deployment import APPLICATION, REGION
+from tests.support.harness import Registry
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [

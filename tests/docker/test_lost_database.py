@@ -22,7 +22,7 @@ from tests.docker.operated_host import (
 from tests.docker.procedures import Shell, commands
 from tests.docker.stack import eventually
 from tests.docker.test_enrolled_host import Enrolled
-from tests.harness import Registry
+from tests.support.harness import Registry
 
 pytestmark = [
     pytest.mark.docker,

@@ -6,8 +6,8 @@ import pytest
 
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
-from tests.deployment import APPLICATION, REGION
 from tests.docker.stack import Stack, eventually
+from tests.support.deployment import APPLICATION, REGION
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.api_client import Answer, ApiClient
-from tests.deployment import APPLICATION, REGION, application, enable_tag
 from tests.docker.machine import Machine
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
@@ -21,7 +19,9 @@ from tests.docker.remote_hosts import (
     udp_port_of,
 )
 from tests.docker.stack import eventually
-from tests.harness import Registry
+from tests.support.api_client import Answer, ApiClient
+from tests.support.deployment import APPLICATION, REGION, application, enable_tag
+from tests.support.harness import Registry
 
 pytestmark = [
     pytest.mark.docker,

@@ -16,7 +16,7 @@ from tests.docker.machine import (
     ports_of,
 )
 from tests.docker.stack import eventually
-from tests.private_engine import PrivateEngine
+from tests.support.private_engine import PrivateEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]

@@ -14,9 +14,9 @@ from docker.models.containers import Container
 from agent.kernel.processes import live_process
 from tests.demo_game import TCP_PORT, UDP_PORT, build_image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
-from tests.harness import Registry
-from tests.private_engine import PrivateEngine, cgroups, small_disk
-from tests.real_engine import accepts
+from tests.support.harness import Registry
+from tests.support.private_engine import PrivateEngine, cgroups, small_disk
+from tests.support.real_engine import accepts
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 

@@ -12,7 +12,7 @@ from tests.docker.machine import Agent, Player, port_of
 from tests.docker.procedures import Shell
 from tests.docker.stack import eventually
 from tests.docker.test_full_disks import ENGINE_MEBIBYTES, SILENT, a_machine_on, starts_again
-from tests.private_engine import small_disk
+from tests.support.private_engine import small_disk
 
 pytestmark = [
     pytest.mark.docker,

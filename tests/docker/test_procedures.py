@@ -7,13 +7,13 @@ import pytest
 
 from agent.rpc.identity import FILE, Identity
 from tests.demo_game import Image
-from tests.deployment import APPLICATION, PATIENT, REGION
 from tests.docker.operated_host import an_operated_host, an_operators_shell, assert_played, play
 from tests.docker.procedures import Shell
 from tests.docker.remote_hosts import SILENCE
 from tests.docker.stack import eventually
 from tests.docker.test_enrolled_host import Enrolled
-from tests.harness import Registry
+from tests.support.deployment import APPLICATION, PATIENT, REGION
+from tests.support.harness import Registry
 
 pytestmark = [
     pytest.mark.docker,

@@ -16,13 +16,13 @@ from agent.domain.session import NetworkMode, Port, Process, Protocol
 from agent.kernel.processes import live_process
 from agent.network.bindings import Bindings
 from agent.network.bound_ports import TooManySockets
-from tests.api_client import Answer
 from tests.demo_game import TCP_PORT, UDP_PORT, Image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
-from tests.deployment import APPLICATION, REGION, application, enable_tag
 from tests.docker.stack import Stack, a_stack, eventually
-from tests.harness import Registry, free_port
-from tests.pushed_image import push_image
+from tests.support.api_client import Answer
+from tests.support.deployment import APPLICATION, REGION, application, enable_tag
+from tests.support.harness import Registry, free_port
+from tests.support.pushed_image import push_image
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import real_engine
-from tests.harness import ROOT, DockerEngine
-from tests.real_engine import engine_answers
+from tests.support import real_engine
+from tests.support.harness import ROOT, DockerEngine
+from tests.support.real_engine import engine_answers
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 
@@ -72,7 +72,7 @@ def test_a_starter_that_was_killed_leaves_the_engine_to_the_next_user(no_engine:
     starter = f"""
 import os, signal
 from pathlib import Path
-from tests import real_engine
+from tests.support import real_engine
 real_engine.SOCKET = Path({str(no_engine / "sock")!r})
 real_engine.LOCK = Path({str(no_engine / "lock")!r})
 real_engine.LOG = Path({str(no_engine / "log" / "dockerd.log")!r})

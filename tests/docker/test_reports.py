@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.deployment import application, enable_tag
 from tests.docker.stack import Stack, eventually
+from tests.support.deployment import application, enable_tag
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.demo_game import TCP_PORT, UDP_PORT, build_image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
-from tests.deployment import APPLICATION, REGION, application, enable_tag
 from tests.docker.stack import PATIENCE, Stack, eventually
-from tests.harness import Registry
+from tests.support.deployment import APPLICATION, REGION, application, enable_tag
+from tests.support.harness import Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 

@@ -4,20 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.api_client import ApiClient
-from tests.controlplane.secured_registry import (
+from tests.demo_game import UDP_PORT
+from tests.demo_game.player import udp_round_trip
+from tests.docker.stack import eventually
+from tests.support.api_client import ApiClient
+from tests.support.controlplane.secured_registry import (
     OTHER_PASSWORD,
     USER,
     SecuredRegistry,
     make_certificate,
 )
-from tests.demo_game import UDP_PORT
-from tests.demo_game.player import udp_round_trip
-from tests.deployment import PATIENT, REGION, application
-from tests.docker.stack import eventually
-from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
-from tests.private_engine import PrivateEngine
-from tests.pushed_image import push_image
+from tests.support.deployment import PATIENT, REGION, application
+from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
+from tests.support.private_engine import PrivateEngine
+from tests.support.pushed_image import push_image
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.agent.tls_players import HOST, issue, trusting
-from tests.certificates import Signer
 from tests.demo_game import TCP_PORT, UDP_PORT, Image
-from tests.deployment import application, enable_tag
 from tests.docker.stack import PATIENCE, Stack, a_stack, eventually
-from tests.harness import Registry
+from tests.support.agent.tls_players import HOST, issue, trusting
+from tests.support.certificates import Signer
+from tests.support.deployment import application, enable_tag
+from tests.support.harness import Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.api_client import Answer
 from tests.docker.machine import Machine, Player
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
@@ -19,7 +18,8 @@ from tests.docker.remote_hosts import (
 )
 from tests.docker.slow_link import SlowLink
 from tests.docker.stack import eventually
-from tests.harness import Registry
+from tests.support.api_client import Answer
+from tests.support.harness import Registry
 
 pytestmark = [
     pytest.mark.docker,

@@ -12,7 +12,6 @@ import pytest
 from cryptography import x509
 
 from agent.rpc.identity import FILE, Identity
-from tests.certificates import CALLS, CONTROL_PLANE, Party, Signer
 from tests.docker.long_streams import LongStreams
 from tests.docker.machine import Machine, Player
 from tests.docker.operator_commands import run
@@ -29,7 +28,8 @@ from tests.docker.remote_hosts import (
 from tests.docker.short_lives import ShortLived
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.plugin import Rounds
-from tests.harness import Registry
+from tests.support.certificates import CALLS, CONTROL_PLANE, Party, Signer
+from tests.support.harness import Registry
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.api_client import Answer
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
-from tests.deployment import APPLICATION, REGION
 from tests.docker.stack import Stack, eventually
 from tests.faults.plugin import Rounds
+from tests.support.api_client import Answer
+from tests.support.deployment import APPLICATION, REGION
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 

@@ -5,10 +5,10 @@ from typing import Any
 from urllib.parse import quote
 
 from agent.domain.session import Session
-from tests.api_client import ApiClient
 from tests.faults.invariants import beyond_quota
 from tests.faults.ledger import ledger
-from tests.harness import ControlPlaneProcess
+from tests.support.api_client import ApiClient
+from tests.support.harness import ControlPlaneProcess
 
 _ENDED = {"exited", "dead"}
 

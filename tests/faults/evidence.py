@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.catalogue import FAULTS, NOT_YET
 from tests.faults.ledger import fault_of
-from tests.harness import ROOT
+from tests.support.harness import ROOT
 
 _PAGE = """\
 # Evidence

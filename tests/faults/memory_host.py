@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from agent.domain.session import EndReason, Protocol, Session
-from tests.agent.hosts import Agent
-from tests.fakes import FakeEngine
 from tests.faults.invariants import Observation, SeenContainer, violations
 from tests.faults.ledger import ledger
+from tests.support.agent.hosts import Agent
+from tests.support.fakes import FakeEngine
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
 
 _PASSES = 3

@@ -26,7 +26,7 @@ from tests.faults.invariants import (
 from tests.faults.ledger import ledger
 from tests.faults.published_ports import led_to_containers, published
 from tests.faults.records import recorded_sessions
-from tests.harness import AgentProcess
+from tests.support.harness import AgentProcess
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from agent.domain.session import Deadline, EndReason, Port, Process, Protocol, Session, State
-from tests.agent.samples import a_session, a_spec
 from tests.faults.invariants import (
     Observation,
     SeenContainer,
@@ -17,6 +16,7 @@ from tests.faults.invariants import (
     log_violations,
     violations,
 )
+from tests.support.agent.samples import a_session, a_spec
 
 NOW = 1_800_000_000.0
 PROCESS = Process(100, 7)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.catalogue import FAULTS, NOT_YET
-from tests.harness import ROOT
+from tests.support.harness import ROOT
 
 MODULE = """
 import pytest

@@ -8,9 +8,9 @@ from typing import Any
 from agent.rpc.enrolment import Enrolled, Token, enrol
 from agent.rpc.identity import FILE, Identity
 from controlplane.settings.model import Config
-from tests.controlplane.system import System, eventually
 from tests.flow.whole import WholeAgent
-from tests.harness import free_port
+from tests.support.controlplane.system import System, eventually
+from tests.support.harness import free_port
 
 
 class Enrolling(System):

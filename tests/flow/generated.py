@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.controlplane.system import eventually
+from tests.support.controlplane.system import eventually
 
 CONFIG = """
 post_hooks: []   # they would run ruff: how the code looks is not on trial

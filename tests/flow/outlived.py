@@ -16,15 +16,15 @@ import grpc
 from agent.domain.engine import Container
 from agent.domain.session import Session
 from agent.state.record import decode_label
-from tests.controlplane.fake_registry import FakeRegistry
-from tests.controlplane.system import APPLICATION, eventually
-from tests.fakes import FakeEngine
 from tests.faults.callers import assert_callers_served
 from tests.faults.history import Key
 from tests.faults.invariants import violations
 from tests.faults.ledger import ledger
 from tests.flow.whole import CLOCK, WholeAgent
-from tests.harness import AgentSpec, ControlPlaneProcess
+from tests.support.controlplane.fake_registry import FakeRegistry
+from tests.support.controlplane.system import APPLICATION, eventually
+from tests.support.fakes import FakeEngine
+from tests.support.harness import AgentSpec, ControlPlaneProcess
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 

@@ -47,11 +47,11 @@ from controlplane.storage.tables.session_lists import SessionListStore
 from controlplane.storage.tables.sessions import Attempt, SessionStore
 from controlplane.storage.tables.standby_orders import StandbyOrderStore
 from controlplane.storage.tables.tags import Tag
-from tests.agent import hosts
-from tests.agent.samples import IMAGE
-from tests.fakes import FakeEngine
 from tests.flow.bad_network import Line, MemoryClient
 from tests.flow.virtual_time import VirtualClock, VirtualLoop
+from tests.support.agent import hosts
+from tests.support.agent.samples import IMAGE
+from tests.support.fakes import FakeEngine
 
 _T = TypeVar("_T")
 

@@ -20,10 +20,10 @@ import pytest
 from agent.rpc.enrolment import Token, enrol
 from agent.rpc.identity import FILE, Identity
 from controlplane.domain.steps import AUTHORITY_STEPS, STEPS
-from tests.controlplane.system import APPLICATION
 from tests.flow.outlived import REPOSITORY, Outlived
 from tests.flow.whole import WholeAgent
-from tests.harness import free_port
+from tests.support.controlplane.system import APPLICATION
+from tests.support.harness import free_port
 
 ACCOUNT = "default"
 ID = "match"

@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 
 from agent.cli.main import main
 from agent.rpc.identity import FILE, Identity
-from tests.certificates import SERVES, Party, Signer
-from tests.controlplane.enrolling import ENROLMENT_HOST, Enrolling
+from tests.support.certificates import SERVES, Party, Signer
+from tests.support.controlplane.enrolling import ENROLMENT_HOST, Enrolling
 from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 SETTINGS = 'rpc_listen = "0.0.0.0:7444"\npublic_address = "192.0.2.7"\n'

@@ -13,10 +13,10 @@ import pytest
 from agent.rpc.enrolment import NotEnrolled
 from agent.rpc.identity import FILE
 from controlplane.pki import authority
-from tests.controlplane.system import eventually
-from tests.fake_clock import AheadClock
 from tests.flow.enrolled import Enrolling
 from tests.flow.whole import WholeAgent
+from tests.support.controlplane.system import eventually
+from tests.support.fake_clock import AheadClock
 
 REVOKED_WITHIN = 5.0
 """Seconds in which a revocation must be effective, as promised."""

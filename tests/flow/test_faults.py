@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agent.domain.steps import START_STEPS
-from tests.controlplane.system import assert_error, eventually
 from tests.flow.whole import Whole
+from tests.support.controlplane.system import assert_error, eventually
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 
 from agent.domain.session import Session
 from controlplane.settings.model import AgentConfig, Config
-from tests.controlplane.system import Answer, System, eventually
 from tests.faults.invariants import beyond_quota, violations
 from tests.flow.relay import Relay, a_relay
 from tests.flow.whole import WholeAgent
+from tests.support.controlplane.system import Answer, System, eventually
 
 HOSTS = 50
 ROOM = 2

@@ -9,9 +9,9 @@ import grpc
 import pytest
 
 from agent.rpc.statuses import REQUEST_KEY
-from tests.controlplane.system import assert_error, eventually
 from tests.flow.enrolled import Enrolling
 from tests.flow.whole import Whole
+from tests.support.controlplane.system import assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 

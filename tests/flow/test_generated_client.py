@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.system import APPLICATION
 from tests.demo_game import Image
-from tests.deployment import PATIENT, application
 from tests.flow.generated import Game, generate, imported, play
 from tests.flow.whole import Whole
-from tests.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
+from tests.support.controlplane.system import APPLICATION
+from tests.support.deployment import PATIENT, application
+from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
 
 
 async def _play(base_url: str, token: str, document: bytes, folder: Path, game: Game) -> None:

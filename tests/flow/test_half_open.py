@@ -12,11 +12,11 @@ from controlplane.agent_rpc.client import _OPTIONS as OPTIONS
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.errors import AgentSilentError
 from controlplane.settings.model import Config
-from tests.agent.served import served
-from tests.controlplane.fake_agent import FakeAgent
-from tests.controlplane.system import System, eventually
-from tests.fakes import FakeEngine
 from tests.flow.relay import a_relay
+from tests.support.agent.served import served
+from tests.support.controlplane.fake_agent import FakeAgent
+from tests.support.controlplane.system import System, eventually
+from tests.support.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
 CLOCK = SystemHostClock()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.system import assert_error
 from tests.flow.whole import CLOCK, Whole
+from tests.support.controlplane.system import assert_error
 
 HOUR = 3600
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.system import Answer, assert_error, eventually
 from tests.flow.whole import Whole
+from tests.support.controlplane.system import Answer, assert_error, eventually
 
 CALLERS = 500
 BURST = 50

@@ -22,9 +22,9 @@ from controlplane.domain.errors import AgentReason, AgentRefusedError
 from tests.contract.formats import NUMBERS, released
 from tests.contract.previous import Previous
 from tests.contract.recording import identify
-from tests.controlplane.system import assert_error, eventually
 from tests.flow.previous_agents import WholeBehind
 from tests.flow.whole import CLOCK
+from tests.support.controlplane.system import assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
 DEADLINE = 20.0

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.system import Answer
 from tests.faults.plugin import Rounds
 from tests.flow.whole import Whole
+from tests.support.controlplane.system import Answer
 
 CALLERS = 50
 ACCOUNTS = ("alice", "bob")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.system import Answer, assert_error
 from tests.flow.whole import Whole
+from tests.support.controlplane.system import Answer, assert_error
 
 
 @pytest.fixture

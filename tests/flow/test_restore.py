@@ -16,11 +16,11 @@ from controlplane.app.control_plane import ControlPlane
 from controlplane.backups.backup import back_up
 from controlplane.backups.restore import restore
 from controlplane.pki import authority
-from tests.controlplane.kept_states import rows
-from tests.controlplane.system import Answer, eventually
-from tests.fake_clock import AheadClock
 from tests.flow.enrolled import Enrolling
 from tests.flow.whole import WholeAgent
+from tests.support.controlplane.kept_states import rows
+from tests.support.controlplane.system import Answer, eventually
+from tests.support.fake_clock import AheadClock
 
 AT_ONCE = 3
 HELD = 2

@@ -22,11 +22,11 @@ from controlplane.domain.errors import StoreError
 from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import AUTHORITY_LIFE, agent_host
 from controlplane.storage.tables.accounts import Caller
-from tests.certificates import CALLS, CONTROL_PLANE, Party, Signer
-from tests.controlplane.system import Answer, assert_error, eventually
-from tests.fake_clock import AheadClock
 from tests.flow.enrolled import Enrolling
 from tests.flow.whole import WholeAgent
+from tests.support.certificates import CALLS, CONTROL_PLANE, Party, Signer
+from tests.support.controlplane.system import Answer, assert_error, eventually
+from tests.support.fake_clock import AheadClock
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 

@@ -24,10 +24,10 @@ from hypothesis.stateful import (
 )
 
 from agent.domain.engine import container_name
-from tests.agent.samples import a_spec
 from tests.flow.bad_network import Fate
 from tests.flow.small_fleet import ACCOUNTS, Box, Control, put_back, remove_database
 from tests.flow.virtual_time import VirtualLoop
+from tests.support.agent.samples import a_spec
 
 Key = tuple[str, str]
 

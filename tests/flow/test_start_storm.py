@@ -12,10 +12,10 @@ import pytest
 
 from controlplane.app.control_plane import ControlPlane
 from controlplane.http.turns import Turns
-from tests.controlplane.fake_agent import FakeAgent, refuse
-from tests.controlplane.system import System, eventually
 from tests.flow import storm_callers
 from tests.flow.storm_callers import Outcome
+from tests.support.controlplane.fake_agent import FakeAgent, refuse
+from tests.support.controlplane.system import System, eventually
 
 HOSTS, SLOTS, ROOM = 200, 4, 20
 CALLERS = 5000

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.system import eventually
 from tests.flow.whole import Whole
+from tests.support.controlplane.system import eventually
 
 
 async def test_a_host_with_very_many_images_is_followed_and_takes_sessions(

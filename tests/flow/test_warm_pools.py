@@ -11,8 +11,8 @@ import pytest
 
 from agent.domain.session import Session
 from controlplane.domain.errors import AgentSilentError
-from tests.controlplane.system import Answer, eventually
 from tests.flow.whole import Whole
+from tests.support.controlplane.system import Answer, eventually
 
 SIZE = 3
 

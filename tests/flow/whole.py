@@ -9,13 +9,13 @@ from agent.app.daemon import Daemon
 from agent.domain.session import Session
 from agent.kernel.clock import SystemHostClock
 from agent.settings.model import AgentConfig
-from tests.agent.hosts import nobody_else
-from tests.controlplane.system import System, eventually
-from tests.fakes import EveryImage, FakeClock, FakeEngine
 from tests.faults.invariants import Observation, violations
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import observed
 from tests.faults.records import recorded_sessions
+from tests.support.agent.hosts import nobody_else
+from tests.support.controlplane.system import System, eventually
+from tests.support.fakes import EveryImage, FakeClock, FakeEngine
 
 CLOCK = SystemHostClock()
 

@@ -5,9 +5,9 @@ import re
 from typing import Any
 
 from controlplane.api.routes import ROUTES
-from tests.controlplane.raw_http import CODES, FIELDS, RawAnswer, assert_documented
 from tests.fuzz.draft import with_tokens
 from tests.fuzz.generator import Sent
+from tests.support.controlplane.raw_http import CODES, FIELDS, RawAnswer, assert_documented
 
 OPEN = tuple(route.path.encode() for route in ROUTES if route.scope is None)
 MAX_PATH = 2048

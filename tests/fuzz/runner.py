@@ -14,15 +14,15 @@ from unittest.mock import patch
 
 from aiohttp import web
 
-import tests.controlplane.system as system_module
+import tests.support.controlplane.system as system_module
 from controlplane.app.control_plane import ControlPlane
 from controlplane.http.edge import Limits
-from tests.controlplane.raw_http import RawAnswer, Wire
-from tests.controlplane.system import System, eventually
 from tests.fuzz.checker import WrongAnswerError, check
 from tests.fuzz.draft import with_tokens
 from tests.fuzz.generator import Sent, make
 from tests.fuzz.templates import DOOMED, EDITED, ENDED, LIVE, MADE, SHOWN
+from tests.support.controlplane.raw_http import RawAnswer, Wire
+from tests.support.controlplane.system import System, eventually
 
 WORKERS = 48
 LIMITS = Limits(header=2.0, body=3.0)

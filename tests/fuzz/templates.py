@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.authority import AUTHORITY
-from tests.controlplane.system import APPLICATION
 from tests.fuzz.shapes import (
     QueryShape,
     Shape,
@@ -30,6 +28,8 @@ from tests.fuzz.shapes import (
     text,
     unix_path,
 )
+from tests.support.authority import AUTHORITY
+from tests.support.controlplane.system import APPLICATION
 
 MIB = 1024 * 1024
 LIVE = tuple(f"live-{number}" for number in range(4))

@@ -12,13 +12,13 @@ import pytest
 
 from controlplane.api.routes import ROUTES
 from controlplane.http import edge
-from tests.controlplane.raw_http import RawAnswer
 from tests.fuzz import runner
 from tests.fuzz.checker import WrongAnswerError, check
 from tests.fuzz.draft import HOLDERS, resolve
 from tests.fuzz.generator import Sent, make
 from tests.fuzz.shapes import NotJsonError, like, read
 from tests.fuzz.templates import TEMPLATES
+from tests.support.controlplane.raw_http import RawAnswer
 
 SEED = 20261122
 TOKENS = {name: f"ty_of_{name}" for name in HOLDERS}

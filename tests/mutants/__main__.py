@@ -14,8 +14,8 @@ from pathlib import Path
 
 import click
 
-from tests.harness import copy_sources
 from tests.mutants.table import Mutant, load
+from tests.support.harness import copy_sources
 
 LONGEST_SECONDS = 600
 """One run of pytest; a test that takes longer counts as one that failed."""

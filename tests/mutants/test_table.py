@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.harness import ROOT
 from tests.mutants.__main__ import run_tests, survived
 from tests.mutants.table import Mutant, load, mistakes
+from tests.support.harness import ROOT
 
 MUTANTS = load()
 

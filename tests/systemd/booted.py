@@ -19,10 +19,10 @@ from typing import Self
 import click
 
 from tests.docker.stack import eventually
-from tests.harness import Process
-from tests.private_engine import remove_cgroups
-from tests.private_network import PrivateNetwork
-from tests.real_engine import Unavailable
+from tests.support.harness import Process
+from tests.support.private_engine import remove_cgroups
+from tests.support.private_network import PrivateNetwork
+from tests.support.real_engine import Unavailable
 from tests.systemd.root import made_root
 
 _BOOT = Path(__file__).with_name("boot.sh")

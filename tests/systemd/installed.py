@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.api_client import ApiClient
 from tests.demo_game import UDP_PORT, build_image
-from tests.deployment import APPLICATION, REGION, application, enable_tag
 from tests.docker.stack import eventually
-from tests.harness import ROOT, Registry, source_files, to_toml
+from tests.support.api_client import ApiClient
+from tests.support.deployment import APPLICATION, REGION, application, enable_tag
+from tests.support.harness import ROOT, Registry, source_files, to_toml
 from tests.systemd.booted import Booted
 from tests.systemd.player import SteadyPlayer
 from tests.systemd.wheels import fetched_wheels

@@ -10,8 +10,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.harness import ROOT
-from tests.real_engine import Unavailable
+from tests.support.harness import ROOT
+from tests.support.real_engine import Unavailable
 
 _PACKAGES = (
     "containerd",

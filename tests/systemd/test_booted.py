@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker.stack import eventually
-from tests.private_engine import cgroups
+from tests.support.private_engine import cgroups
 from tests.systemd.booted import Booted, CommandFailed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]

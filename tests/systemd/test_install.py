@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import ROOT, copy_sources, source_files
+from tests.support.harness import ROOT, copy_sources, source_files
 from tests.systemd.overlaid import FOLDERS, Overlaid
 
 pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(600)]

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.demo import play
-from tests.deployment import Steps
 from tests.docker.stack import eventually
+from tests.support.deployment import Steps
 from tests.systemd.installed import (
     AGENT,
     CONTROL_PLANE,

@@ -13,7 +13,7 @@ from controlplane.http.gate import OWN_FILES
 from controlplane.http.serving import HTTP_STOP_TIMEOUT
 from controlplane.sessions.service import STOP_WAIT
 from controlplane.settings.model import Config
-from tests.harness import ROOT
+from tests.support.harness import ROOT
 from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 SYSTEMD = ROOT / "systemd"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.harness import ROOT
+from tests.support.harness import ROOT
 
 _LOCKED = ROOT / "requirements.txt"
 _LOCKED_TOOLS = ROOT / "requirements-dev.txt"

@@ -1,0 +1,45 @@
+"""An agent whose engine and clock are in memory."""
+
+import inspect
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.ledger import ledger
+from tests.faults.memory_host import assert_survived
+from tests.support.agent.hosts import Agent, an_agent, hosts
+from tests.support.fakes import FakeClock, FakeEngine
+
+
+@pytest.fixture(autouse=True)
+def survived(request: pytest.FixtureRequest) -> None:
+    """After a fault, a next run of the agent finds nothing that it could not put right."""
+    if ledger.wants_checks and inspect.iscoroutinefunction(request.function):
+        request.getfixturevalue("next_run")
+
+
+@pytest.fixture
+async def next_run() -> AsyncIterator[None]:
+    hosts.clear()
+    yield
+    for tmp_path, (engine, clock, options) in hosts.items():
+        engine.heal()
+        async with an_agent(tmp_path, engine, clock, **options) as agent:
+            await assert_survived(agent)
+
+
+@pytest.fixture
+def engine(clock: FakeClock) -> FakeEngine:
+    return FakeEngine(clock)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def agent(tmp_path: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIterator[Agent]:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        yield agent

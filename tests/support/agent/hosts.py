@@ -1,0 +1,263 @@
+"""A whole host in memory but for its disk, and named steps to break it at."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent.artifacts.fetching import Artifacts
+from agent.changes.feed import Feed
+from agent.domain.capacity import Capacity
+from agent.domain.deadlines import Deadlines
+from agent.domain.ports import PortPool
+from agent.domain.session import Port, Protocol, Resources
+from agent.domain.steps import STEPS
+from agent.images.images import Images
+from agent.kernel.disks import Disks
+from agent.kernel.usage import UsageMeter
+from agent.metrics.instruments import Metrics
+from agent.network.tls_certificate import CertificateFiles
+from agent.network.tls_ports import TlsPorts
+from agent.rpc.service import AgentService, Services
+from agent.sessions.adoption import Reconciler, Timekeeper
+from agent.sessions.host import Host, HostReport, HostSettings
+from agent.sessions.manager import SessionManager
+from agent.sessions.start_slots import StartSlots
+from agent.sessions.warm_pools import WarmPools
+from agent.settings.policy import Policy
+from agent.state.drain import HostDrain
+from agent.state.record import Records
+from agent.state.retention import Rules
+from tests.support.agent.cgroups import FakeCgroups
+from tests.support.agent.samples import IMAGE, MEBIBYTE
+from tests.support.fakes import FakeClock, FakeEngine
+
+
+def nobody_else(_protocol: Protocol, _port: int) -> bool:
+    """Every port is free: an engine in memory publishes none on this machine."""
+    return True
+
+
+async def let_go(work: asyncio.Task[None]) -> None:
+    """Have a program end, unless the test did so, and wait until it has let go of everything.
+
+    To cancel it a second time would break that off.
+    """
+    if not work.cancelling():
+        work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let tasks go on until the condition holds; the test's own limit bounds it."""
+    while not condition():
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Steps:
+    """Holds whoever reaches a named step until it is let go."""
+
+    _held: dict[str, asyncio.Event] = field(default_factory=dict)
+    _reached: dict[str, asyncio.Event] = field(default_factory=dict)
+
+    async def __call__(self, step: str) -> None:
+        if step in self._held:
+            self._reached[step].set()
+            await self._held[step].wait()
+
+    def hold(self, step: str) -> None:
+        assert step in (*STEPS, "flows")
+        self._held[step] = asyncio.Event()
+        self._reached[step] = asyncio.Event()
+
+    async def reached(self, step: str) -> None:
+        await self._reached[step].wait()
+
+    def release(self, step: str) -> None:
+        self._held[step].set()
+
+
+@dataclass
+class Agent:
+    """The parts of one run of an agent that tests speak to."""
+
+    host: Host
+    sessions: SessionManager
+    warm_pools: WarmPools
+    images: Images
+    reconciler: Reconciler
+    timekeeper: Timekeeper
+    records: Records
+    engine: FakeEngine
+    clock: FakeClock
+    steps: Steps
+    usage: UsageMeter
+    cgroups: FakeCgroups
+    flows_forgotten: list[tuple[Port, ...]]
+    """The ports of each time that flows were forgotten; who does so can be held at "flows"."""
+
+    def service(
+        self, describe_host: Callable[[], HostReport], artifacts: Artifacts | None = None
+    ) -> AgentService:
+        """What callers reach by gRPC, but for certificates; artifacts only if they are given."""
+        nothing: Any = None
+        services = Services(
+            sessions=self.sessions,
+            warm_pools=self.warm_pools,
+            images=self.images,
+            artifacts=artifacts or nothing,
+            engine=self.engine,
+            records=self.records,
+            clock=self.clock,
+            feed=self.host.feed,
+            describe_host=describe_host,
+            identity=nothing,
+            metrics=self.host.metrics,
+        )
+        return AgentService(services)
+
+    async def ready(self, internal_id: str) -> None:
+        """Wait until a session is ready: for the time being nothing more of it is recorded."""
+        life = self.sessions.life(internal_id)
+        await life.wait_for(lambda session: session.ready_time is not None)
+
+    async def lose_record(self, internal_id: str) -> None:
+        """Delete what is recorded of a session."""
+        await self.ready(internal_id)
+        await self.records.delete(internal_id)
+
+    async def pass_over(self) -> None:
+        """Compare records with the engine once, and see through what that finds to do."""
+        await self.reconciler.pass_once()
+        await self.reconciler.settled()
+
+    def nothing_is_held(self) -> bool:
+        """No capacity, port or deadline is in use."""
+        ports = self.host.ports
+        return (
+            self.host.capacity.reserved == Resources()
+            and all(ports.free(p) == ports.last - ports.first + 1 for p in Protocol)
+            and self.host.deadlines.next_due() is None
+        )
+
+    def directories(self) -> list[str]:
+        folder = self.records.directory("x").parent
+        return sorted(path.name for path in folder.iterdir())
+
+
+hosts: dict[Path, tuple[FakeEngine, FakeClock, dict[str, Any]]] = {}
+"""What each folder's agent last ran on, for one more run of it after the test."""
+
+
+@contextlib.asynccontextmanager
+async def an_agent(
+    tmp_path: Path,
+    engine: FakeEngine,
+    clock: FakeClock,
+    *,
+    ports: tuple[int, int] = (20000, 20099),
+    cores: int = 100,
+    max_sessions: int = 1000,
+    gpus: tuple[str, ...] = (),
+    start_slots: int = 4,
+    policy: Policy | None = None,
+    is_free: Callable[[Protocol, int], bool] = nobody_else,
+    reconcile: bool = True,
+    disks: Disks | None = None,
+    certificate: CertificateFiles | None = None,
+) -> AsyncIterator[Agent]:
+    """An agent on `tmp_path`; leaving ends it as SIGKILL would, its containers run on."""
+    made_with = {"ports": ports, "cores": cores, "max_sessions": max_sessions, "gpus": gpus}
+    hosts[tmp_path] = engine, clock, made_with
+    records = Records(tmp_path / "state")
+    feed, steps, deadlines = Feed(), Steps(), Deadlines(clock)
+    cgroups = FakeCgroups(tmp_path / "cgroup")
+    usage = UsageMeter(clock, cgroups.find)
+    flows_forgotten: list[tuple[Port, ...]] = []
+    tls_ports = TlsPorts(certificate, clock, bind_address="127.0.0.1", tell=feed.tell_host)
+    await tls_ports.look()
+
+    async def forget_flows(ports: Sequence[Port]) -> None:
+        await steps("flows")
+        flows_forgotten.append(tuple(ports))
+
+    metrics = Metrics()
+    host = Host(
+        metrics=metrics,
+        policy=policy or Policy(host_network=True),
+        usage=usage,
+        settings=HostSettings(
+            agent_id=await records.open(),
+            public_address="192.0.2.1",
+            bind_address="0.0.0.0",
+            env_prefixes=("TILTYARD",),
+            stop_grace=10.0,
+        ),
+        engine=engine,
+        records=records,
+        capacity=Capacity(
+            Resources(cores * 10**9, 64 * 1024 * MEBIBYTE, len(gpus)), max_sessions, gpus
+        ),
+        ports=PortPool(*ports, is_free),
+        tls_ports=tls_ports,
+        deadlines=deadlines,
+        drain=HostDrain(records, deadlines, feed, clock),
+        disks=disks or Disks(0, tmp_path),
+        feed=feed,
+        clock=clock,
+        start_slots=StartSlots(start_slots, clock),
+        forget_flows=forget_flows,
+        reach=steps,
+    )
+    sessions, images = SessionManager(host), Images(host.engine, feed, metrics=metrics)
+    warm_pools = WarmPools(host, sessions)
+    reconciler = Reconciler(
+        host,
+        sessions,
+        images,
+        learn=lambda _info: None,
+        rules=Rules(container_seconds=4 * 3600, log_seconds=7 * 86400),
+    )
+    await sessions.load()
+    await warm_pools.load()
+    engine.add_image(IMAGE)
+    if reconcile:
+        await reconciler.pass_once()
+    try:
+        yield Agent(
+            host=host,
+            sessions=sessions,
+            warm_pools=warm_pools,
+            images=images,
+            reconciler=reconciler,
+            timekeeper=Timekeeper(host, sessions),
+            records=records,
+            engine=engine,
+            clock=clock,
+            steps=steps,
+            usage=usage,
+            cgroups=cgroups,
+            flows_forgotten=flows_forgotten,
+        )
+    finally:
+        await reconciler.close()
+        await warm_pools.close()
+        await sessions.close()
+        await images.close()
+        await usage.close()
+        await tls_ports.stop()
+        await records.close()
+
+
+async def assert_nothing_is_left(agent: Agent) -> None:
+    assert agent.nothing_is_held()
+    assert agent.directories() == []
+    assert agent.sessions.all() == []
+    assert await agent.engine.list(agent.host.settings.agent_id) == []
+
+
+async def until_sealed(agent: Agent, internal_id: str) -> None:
+    await agent.sessions.life(internal_id).wait_for(lambda session: session.log_sealed)

@@ -1,0 +1,82 @@
+"""Warm pools as the agent's tests use them."""
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from agent.domain.engine import container_name
+from agent.domain.pools import WarmPool
+from agent.domain.session import Identity, Session
+from agent.sessions.claims import ClaimRequest
+from tests.support.agent.hosts import Agent
+from tests.support.agent.samples import a_spec
+from tests.support.agent.served import Served
+from tests.support.fake_clock import settle
+
+POOL = "aaaaaaaa-0000-4000-8000-000000000000"
+OTHER = "bbbbbbbb-0000-4000-8000-000000000000"
+
+
+def a_pool(size: int, *, revision: int = 1, pool: str = POOL, **changes: Any) -> WarmPool:
+    """An order for a pool of small sessions; `changes` are those of the order or of its spec."""
+    fields = {field.name for field in dataclasses.fields(WarmPool)}
+    own = {name: changes.pop(name) for name in fields & changes.keys()}
+    return WarmPool(pool, revision, size, a_spec(**changes) if size else None, **own)
+
+
+def a_claim(session_id: str = "m1", **changes: Any) -> ClaimRequest:
+    identity = Identity(
+        "acme", session_id, "game", "v1", "local", {"mode": "duel"}, "x-2", ticket="ee"
+    )
+    return dataclasses.replace(ClaimRequest(identity, None, '{"map":"ü"}'), **changes)
+
+
+@contextlib.asynccontextmanager
+async def kept_full(agent: Agent) -> AsyncIterator[None]:
+    """The agent keeps its pools full meanwhile."""
+    keeper = asyncio.create_task(agent.warm_pools.run(), name="warm-pools")
+    await settle()
+    try:
+        yield
+    finally:
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
+
+
+async def ordered(agent: Agent, order: WarmPool) -> None:
+    """Have an order taken, and everything come of it that needs no time."""
+    await agent.warm_pools.set(order)
+    await settle()
+
+
+def standbys(agent: Agent | Served, pool: str = POOL) -> list[Session]:
+    """The standbys of a pool that live, by creation."""
+    return [
+        each
+        for each in agent.sessions.all()
+        if each.is_standby and not each.state.ended and each.standby and each.standby.pool == pool
+    ]
+
+
+def ready(agent: Agent, pool: str = POOL) -> list[Session]:
+    return [each for each in standbys(agent, pool) if each.ready_time is not None]
+
+
+def revisions(agent: Agent) -> list[int]:
+    """Of the specs that the ready standbys run."""
+    return sorted(each.standby.revision for each in ready(agent) if each.standby)
+
+
+def told(agent: Agent, session: Session) -> dict[str, Any]:
+    """What the game reads in its session.json."""
+    path = agent.records.public_dir(session.internal_id) / "session.json"
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def crash(agent: Agent, session: Session, code: int = 3) -> None:
+    """Let the process of a standby end by itself."""
+    agent.engine.end(container_name(session.internal_id), code)

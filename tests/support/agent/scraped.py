@@ -1,0 +1,138 @@
+"""What Prometheus reads of a host in memory, through the listener that serves it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+
+import aiohttp
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.domain.session import Protocol
+from agent.kernel.clock import SystemHostClock
+from agent.metrics_endpoint.collector import HostState, Parts
+from agent.metrics_endpoint.listener import CONNECTION_SECONDS, MetricsListener
+from agent.sessions.host import HostReport
+from tests.support.agent.hosts import Agent
+from tests.support.harness import free_port
+
+PREFIX = "tiltyard_agent_"
+CLOCK = SystemHostClock()
+
+
+class Scrape:
+    """One answer of /metrics."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self.families = {family.name: family for family in families}
+        self._values = {
+            (sample.name, frozenset(sample.labels.items())): float(sample.value)
+            for family in self.families.values()
+            for sample in family.samples
+        }
+
+    def __call__(self, name: str, /, **labels: str) -> float | None:
+        """The value of a series of the agent's; None when there is none."""
+        return self._values.get((PREFIX + name, frozenset(labels.items())))
+
+    @property
+    def own(self) -> dict[str, Metric]:
+        """The families of the agent itself, without those of its process."""
+        return {k: v for k, v in self.families.items() if k.startswith(PREFIX)}
+
+
+@dataclass
+class Amiss:
+    """Parts that an agent in memory does not have, as they may be."""
+
+    failures: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass
+class Scraped:
+    """The address of a listener, and who asks it."""
+
+    address: str
+    client: aiohttp.ClientSession
+    listener: MetricsListener
+    conntrack: Amiss = field(default_factory=Amiss)
+    firewall: Amiss = field(default_factory=Amiss)
+
+    async def __call__(self) -> Scrape:
+        return await scraped_from(self.client, self.address)
+
+    async def healthz(self) -> int:
+        async with self.client.get(f"http://{self.address}/healthz") as answer:
+            return answer.status
+
+
+async def scraped_from(client: aiohttp.ClientSession, address: str) -> Scrape:
+    """Ask once."""
+    async with client.get(f"http://{address}/metrics") as answer:
+        assert answer.status == 200
+        return Scrape(text_string_to_metric_families(await answer.text()))
+
+
+@contextlib.asynccontextmanager
+async def scraped(
+    agent: Agent, *, connection_seconds: float = CONNECTION_SECONDS
+) -> AsyncIterator[Scraped]:
+    """Serve what an agent tells of itself."""
+    conntrack, firewall = Amiss(), Amiss()
+    parts = Parts(
+        host=agent.host,
+        sessions=agent.sessions,
+        images=agent.images,
+        conntrack=conntrack,
+        firewall=firewall,
+        describe=lambda: host_report(agent),
+    )
+    registry = agent.host.metrics.registry
+    state = HostState(parts)
+    registry.register(state)
+    address = f"127.0.0.1:{free_port()}"
+    listener = MetricsListener(
+        address,
+        registry,
+        CLOCK,
+        is_ready=lambda: agent.sessions.reconciled,
+        connection_seconds=connection_seconds,
+    )
+    work = asyncio.create_task(listener.run(), name="metrics")
+    await listener.serving.wait()
+    try:
+        async with aiohttp.ClientSession() as client:
+            yield Scraped(address, client, listener, conntrack, firewall)
+    finally:
+        registry.unregister(state)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+def host_report(agent: Agent) -> HostReport:
+    """What the host says of itself, as the daemon makes it of the same parts."""
+    host = agent.host
+    return HostReport(
+        agent_id=host.settings.agent_id,
+        version="1.2.3",
+        public_address=host.settings.public_address,
+        latency_addresses=(),
+        capacity=host.capacity.total,
+        reserved=host.capacity.reserved,
+        free_sessions=host.capacity.free_sessions,
+        port_range=(host.ports.first, host.ports.last),
+        free_tcp_ports=host.ports.free(Protocol.TCP),
+        free_udp_ports=host.ports.free(Protocol.UDP),
+        image_count=len(agent.images.here),
+        engine_available=agent.reconciler.engine_available,
+        engine_version="27.0",
+        runc_version="1.1",
+        kernel_version="6.1",
+        start_slots=host.start_slots.slots,
+        drain=host.drain.now,
+        warnings=("something is amiss",),
+        tls=host.tls_ports.available,
+        warm_pools=agent.warm_pools.pools,
+    )

@@ -1,0 +1,125 @@
+"""Players who speak TLS to a port, in ways that asyncio's own TLS does not know."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Self
+
+from agent.network.tls_certificate import CertificateFiles
+from tests.support import certificates
+from tests.support.certificates import SERVES, Signer
+
+HOST = "host.example"
+BOTH = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+
+
+def issue(
+    authority: Signer, folder: Path, name: str = HOST, life: timedelta = timedelta(days=60)
+) -> CertificateFiles:
+    """A certificate in files of its own."""
+    party = authority.sign(SERVES, hosts=[name], life=life)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "fullchain.pem").write_bytes(party.certificate)
+    (folder / "privkey.pem").write_bytes(party.key)
+    return CertificateFiles(folder / "fullchain.pem", folder / "privkey.pem")
+
+
+def trusting(authority: Signer, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
+    context = certificates.trusting(authority.certificate)
+    if version is not None:
+        context.minimum_version = context.maximum_version = version
+    return context
+
+
+class Player:
+    """One end of a connection; each direction ends by itself."""
+
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.socket = connection
+        self._incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._incoming, self.outgoing, server_hostname=name)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def connected(
+        cls, port: int, context: ssl.SSLContext, name: str = HOST
+    ) -> AsyncIterator[Self]:
+        with connection() as made:
+            await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))
+            player = cls(made, context, name)
+            await player.shake_hands()
+            yield player
+
+    async def shake_hands(self, first: bytes = b"") -> None:
+        """Shake hands; `first` goes out with the last of it."""
+        while True:
+            try:
+                self.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self.flush()
+                await self._feed()
+            else:
+                self.tls.write(first)
+                await self.flush()
+                return
+
+    async def send(self, data: bytes) -> None:
+        self.tls.write(data)
+        await self.flush()
+
+    async def flush(self, data: bytes | None = None) -> None:
+        data = self.outgoing.read() if data is None else data
+        await self._loop.sock_sendall(self.socket, data)
+
+    async def end(self) -> None:
+        """Send no more, and go on reading."""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.tls.unwrap()
+        await self.flush()
+
+    async def receive(self) -> bytes:
+        """What comes next; nothing at the end of what the other side sends."""
+        while True:
+            try:
+                return self.tls.read(65536)
+            except ssl.SSLWantReadError:
+                await self._feed()
+            except ssl.SSLZeroReturnError:
+                return b""
+
+    async def receive_all(self) -> bytes:
+        parts = []
+        while part := await self.receive():
+            parts.append(part)
+        return b"".join(parts)
+
+    async def exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = await self.receive()
+            assert part, f"it ended after {data!r}"
+            data += part
+        return data
+
+    def certificate(self) -> bytes:
+        found = self.tls.getpeercert(binary_form=True)
+        assert found is not None
+        return found
+
+    async def _feed(self) -> None:
+        if data := await self._loop.sock_recv(self.socket, 65536):
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+
+
+@contextlib.contextmanager
+def connection() -> Iterator[socket.socket]:
+    with socket.socket() as made:
+        made.setblocking(False)
+        yield made

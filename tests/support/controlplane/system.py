@@ -1,0 +1,308 @@
+"""A whole control plane over real HTTP, with fake agents and a fake registry."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from sqlite_utils import Database
+
+from controlplane.app.control_plane import ControlPlane
+from controlplane.settings.model import AgentConfig, Config
+from controlplane.settings.registries import RegistryConfig
+from controlplane.storage.tables.fleet import AgentRow
+from tests.support.controlplane.fake_agent import FakeAgent
+from tests.support.controlplane.fake_registry import FakeRegistry
+from tiltyard.runtime.clock import Clock, SystemClock
+
+PATIENCE = 20.0
+APPLICATION: dict[str, Any] = {
+    "name": "game",
+    "registry": "local",
+    "repository": "studio/game",
+    "tagKeep": 5,
+    "networkMode": "bridge",
+    "limits": {"cpu": 1, "ram": 256},
+    "reservation": {"cpu": 1, "ram": 256},
+    "nodePool": "default",
+    "regions": ["local"],
+    "ports": [
+        {"requested": 7777, "protocol": "udp", "tls": False},
+        {"requested": 7778, "protocol": "tcp", "tls": False},
+    ],
+}
+
+
+async def eventually(condition: Callable[[], Awaitable[bool] | bool]) -> None:
+    """Wait until a condition holds; looking at it takes at most half of the loop's time."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            began = loop.time()
+            holds = condition()
+            if not isinstance(holds, bool):
+                holds = await holds
+            if holds:
+                return
+            await asyncio.sleep(max(0.005, loop.time() - began))
+
+
+class System:
+    """One control plane, its agents, its registry and a caller with tokens."""
+
+    def __init__(self, folder: Path, *, agents: int = 1, **settings: Any) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.clock: Clock = SystemClock()
+        self.agents = [FakeAgent(folder, f"a{number}") for number in range(agents)]
+        self.registry = FakeRegistry()
+        self.tokens: dict[str, str] = {}
+        self.operator_token = ""
+        self.control_plane: ControlPlane
+        self.http: aiohttp.ClientSession
+        self._serving: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._stack = AsyncExitStack()
+
+    def prefer(self, *agents: FakeAgent) -> None:
+        """Have packing try these hosts first, in this order; before the system is entered."""
+        for rank, agent in enumerate(reversed(agents), start=1):
+            agent.host.reserved.nano_cpus = rank * 10**10
+
+    @property
+    def agent(self) -> FakeAgent:
+        return self.agents[0]
+
+    @property
+    def config(self) -> Config:
+        return Config(
+            state_dir=self.folder / "state",
+            registries=(RegistryConfig(name="local", address=self.registry.address),),
+            agents=tuple(
+                AgentConfig(name=a.name, address=a.address, region="local") for a in self.agents
+            ),
+            **{
+                "api_listen": "127.0.0.1:0",
+                "regions": ("local", "elsewhere"),
+                "enrol_listen": "",
+                "metrics_listen": "",
+                "latency_interval": 0.0,  # nobody has the addresses of these agents
+                **self.settings,
+            },
+        )
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start_parts()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    async def _start_parts(self) -> None:
+        self.http = await self._stack.enter_async_context(aiohttp.ClientSession())
+        self._stack.push_async_callback(self.registry.stop)
+        await self.registry.start()
+        for agent in self.agents:
+            self._stack.push_async_callback(agent.stop)
+            await agent.start()
+        tokens = await ControlPlane(self.config).initialise(("alice", "bob"))
+        self.tokens = tokens.accounts
+        self.operator_token = tokens.operator_token or ""
+        self._stack.push_async_callback(self.stop_serving)
+        await self.serve()
+
+    def make_control_plane(self) -> ControlPlane:
+        """Make what `serve` serves."""
+        return ControlPlane(self.config, self.clock)
+
+    async def serve(self) -> None:
+        """Start the control plane and wait until it is ready."""
+        self._stopping = asyncio.Event()
+        self.control_plane = self.make_control_plane()
+        self._serving = asyncio.create_task(self.control_plane.serve(self._stopping))
+        listening = asyncio.create_task(self.control_plane.listening.wait())
+        await asyncio.wait({self._serving, listening}, return_when="FIRST_COMPLETED")
+        if self._serving.done():
+            listening.cancel()
+            await self._serving
+        await eventually(lambda: self.control_plane.fleet.ready)
+
+    async def stop_serving(self) -> None:
+        """Stop the control plane as SIGTERM does."""
+        self._stopping.set()
+        if self._serving is not None:
+            await self._serving
+            self._serving = None
+
+    async def restart(self) -> None:
+        """Stop the control plane and start another on the same state."""
+        await self.stop_serving()
+        await self.serve()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        token: str | None = None,
+        account: str = "alice",
+        headers: dict[str, str] | None = None,
+        **more: Any,
+    ) -> Answer:
+        """Send a request and read its answer whole."""
+        sent = {"Authorization": f"Bearer {token or self.tokens[account]}", **(headers or {})}
+        url = self.control_plane.base_url + path
+        async with self.http.request(method, url, headers=sent, **more) as response:
+            return Answer(response, await response.read())
+
+    async def make_application(
+        self, tag: str | None = "v1", account: str = "alice", **changes: Any
+    ) -> str:
+        """Make an application with a tag that every agent has pulled; return the image."""
+        body = APPLICATION | changes
+        answer = await self.call("POST", "/application", account=account, json=body)
+        assert answer.status == 201, answer.text
+        return await self.enable(tag, body["name"], body["repository"], account) if tag else ""
+
+    async def enable(
+        self,
+        tag: str,
+        name: str = "game",
+        repository: str = "studio/game",
+        account: str = "alice",
+    ) -> str:
+        """Push and enable a tag, and wait until every agent that serves has pulled it."""
+        image = f"{self.registry.address}/{repository}@{self.registry.push(repository, tag)}"
+        path, body = f"/application/{name}/tags", {"tag": tag}
+        answer = await self.call("POST", path, account=account, json=body)
+        assert answer.status == 204, answer.text
+        await eventually(lambda: all(self.has(a.name, image) for a in self.agents))
+        return image
+
+    def has(self, agent: str, image: str) -> bool:
+        """Tell whether the control plane knows that an agent has an image."""
+        link = self.control_plane.fleet.link(agent)
+        return link is not None and link.host is not None and image in link.host.images
+
+    async def add_agent(self, name: str) -> None:
+        """Have an agent that is never heard and that the settings file does not declare."""
+        row = AgentRow(name, f"unix:{self.folder}/{name}", "local", "default")
+        await self.rows(
+            "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)",
+            *(row.name, row.address, row.region, row.node_pool),
+        )
+        self.control_plane.fleet.add(row)
+
+    async def start(self, **fields: Any) -> Answer:
+        """POST /session of the application `game`."""
+        body = {"location": "local", "image": "game"} | fields
+        return await self.call("POST", "/session", json=body)
+
+    async def make_token(self, token: str | None = None, **fields: Any) -> str:
+        """POST /token; return the new token."""
+        answer = await self.call("POST", "/token", token=token, json=fields)
+        assert answer.status == 201, answer.text
+        assert answer.headers["Cache-Control"] == "no-store"
+        return str(answer.json["token"])
+
+    async def status_of(self, session_id: str) -> str:
+        """Read a session's status; "" when there is none."""
+        answer = await self.call("GET", f"/session/{session_id}")
+        return str(answer.json["status"]) if answer.status == 200 else ""
+
+    async def becomes(self, session_id: str, status: str) -> None:
+        """Wait until a session has a status."""
+
+        async def holds() -> bool:
+            return await self.status_of(session_id) == status
+
+        await eventually(holds)
+
+    async def rows(self, sql: str, *values: Any, **named: Any) -> list[tuple[Any, ...]]:
+        """Read the database, as the store does."""
+
+        def transaction(db: Database) -> list[tuple[Any, ...]]:
+            return db.execute(sql, named or values).fetchall()
+
+        return await self.control_plane._store.run(transaction)
+
+    async def nothing_is_left(self) -> None:
+        """Wait until no session row, no reservation and no unsettled attempt is left."""
+
+        async def holds() -> bool:
+            live = await self.rows("SELECT 1 FROM session WHERE ended_ms IS NULL")
+            owed = await self.rows("SELECT 1 FROM abandoned WHERE stopped_ms IS NULL")
+            held = sum(link.in_flight for link in self.control_plane.fleet.links)
+            return not live and not owed and not held and not any(a.live for a in self.agents)
+
+        await eventually(holds)
+
+
+class Answer:
+    """An answer that was read whole."""
+
+    def __init__(self, response: aiohttp.ClientResponse, body: bytes) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self.path = response.request_info.url.raw_path
+        self.body = body
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+_CODES = {
+    400: "INVALID_REQUEST",
+    401: "UNAUTHORIZED",
+    402: "QUOTA_EXCEEDED",
+    403: "FORBIDDEN",
+    404: "RESOURCE_NOT_FOUND",
+    405: "METHOD_NOT_ALLOWED",
+    409: "CONFLICT",
+    413: "PAYLOAD_TOO_LARGE",
+    420: "CAPACITY_UNAVAILABLE",
+    422: "INVALID_REQUEST",
+    500: "INTERNAL_ERROR",
+    503: "SERVICE_UNAVAILABLE",
+    504: "GATEWAY_TIMEOUT",
+}
+
+
+def assert_error(answer: Answer, status: int, *fields: str) -> None:
+    """Check that an answer is an ErrorResponse of `status` with violations of exactly `fields`."""
+    assert answer.status == status, answer.text
+    body = answer.json
+    required = {"statusCode", "code", "message", "details", "path", "timestamp", "identifier"}
+    assert required <= set(body) <= required | {"violations", "violationCount"}
+    assert body["statusCode"] == status
+    assert body["code"] == _CODES[status]
+    assert body["message"]
+    assert body["details"]
+    assert body["path"] == answer.path
+    assert body["timestamp"].endswith("Z")
+    assert str(uuid.UUID(body["identifier"])) == answer.headers["X-Request-Id"]
+    assert "Server" not in answer.headers
+    if fields:
+        assert [violation["field"] for violation in body["violations"]] == list(fields)
+        assert all(violation["description"] for violation in body["violations"])

@@ -1,0 +1,194 @@
+"""Tiltyard on this machine, whole: engine, registry, game, agent, control plane, application."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Any, NoReturn, Self
+
+import click
+
+from tests.demo_game import TCP_PORT, UDP_PORT, Image, build_image
+from tests.support.api_client import ApiClient
+from tests.support.harness import (
+    AgentProcess,
+    AgentSpec,
+    ControlPlaneProcess,
+    DockerEngine,
+    Registry,
+    remove_traces,
+)
+
+REGION = "local"
+APPLICATION = "demo-game"
+REGISTRY_NAME = "local"
+PATIENT: Mapping[str, Any] = {"start_timeout": 28.0, "placement_silence": 15.0}
+"""Settings with which no start is refused because its host stood still for some seconds: it has
+half of the first to answer. That is below what a client waits."""
+
+_PULLED_TIMEOUT = 60.0
+"""Seconds until a tag that was enabled must be pulled."""
+_STOPS_AT_ONCE = 8
+_ENDED = frozenset({"exited", "dead"})
+_CORES_LENT_PER_CORE = 8
+"""A development host lends its cores many times over: its sessions mostly wait."""
+
+
+class StepFailed(Exception):
+    """A step that did not succeed; the reason was printed."""
+
+
+class Steps:
+    """Prints one line per step with the time it took."""
+
+    def __init__(self, write: Callable[[str], object] = click.echo) -> None:
+        self._write = write
+        self._begin = time.monotonic()
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[list[str]]:
+        """Time a step. What the block appends to the list is added to its line."""
+        begin = time.monotonic()
+        notes: list[str] = []
+        try:
+            yield notes
+        except Exception as error:
+            self._line("FAILED", begin, f"{text}: {str(error) or type(error).__name__}")
+            raise StepFailed(text) from error
+        self._line("ok", begin, ": ".join([text, *notes[:1]]) + "".join(notes[1:]))
+
+    def done(self, text: str) -> None:
+        """Print the last line, with the time of all."""
+        self._line("ok", self._begin, text)
+
+    def _line(self, outcome: str, begin: float, text: str) -> None:
+        self._write(f"{outcome:6} {time.monotonic() - begin:8.3f} s  {text}")
+
+
+class Deployment:
+    """All parts, started step by step. Leaving ends the sessions and removes every trace."""
+
+    engine: DockerEngine
+    registry: Registry
+    image: Image
+    agent: AgentProcess
+    control_plane: ControlPlaneProcess
+
+    def __init__(self, steps: Steps, **settings: object) -> None:
+        """Start nothing yet; `settings` are the control plane's.
+
+        The agent allows the host's network, so `host_network_pools` decides.
+        """
+        self._steps = steps
+        self._settings = settings
+        self._stack = ExitStack()
+
+    @property
+    def client(self) -> ApiClient:
+        """A client with the default account's token."""
+        return self.control_plane.client()
+
+    def __enter__(self) -> Self:
+        step = self._steps.step
+        with ExitStack() as stack:
+            with step("Docker Engine") as notes:
+                self.engine = stack.enter_context(DockerEngine())
+                notes.append(str(self.engine.socket))
+            with step("registry") as notes:
+                self.registry = stack.enter_context(Registry())
+                notes.append(self.registry.address)
+            with step("demo game built and pushed") as notes:
+                self.image = build_image(self.engine.socket, self.registry.address)
+                notes.append(self.image.reference)
+            with step("agent") as notes:
+                self.agent = stack.enter_context(
+                    AgentProcess(self.engine.socket, **_machine_lent()).allow_host_network()
+                )
+                stack.callback(self._remove_traces)
+                notes.append(self.agent.address)
+            with step("control plane") as notes:
+                self.control_plane = stack.enter_context(
+                    ControlPlaneProcess(
+                        [AgentSpec("local", self.agent.address)],
+                        {REGISTRY_NAME: self.registry.address},
+                        **self._settings,
+                    )
+                )
+                stack.callback(self._end_sessions)
+                notes.append(self.control_plane.base_url)
+            with step("POST /application"):
+                self.client.post("/application", application()).expect(201)
+            with step("POST /application/{name}/tags, and the tag is pulled"):
+                enable_tag(self.client, APPLICATION, self.image.tag)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._steps.step("sessions ended, everything stopped and removed"):
+            self._stack.close()
+
+    def _end_sessions(self) -> None:
+        for account in ControlPlaneProcess.ACCOUNTS:
+            client = self.control_plane.client(account)
+            known = client.get("/session", all="true").expect(200).json()["sessions"]
+            live = [session["id"] for session in known if session.get("status") not in _ENDED]
+            with ThreadPoolExecutor(_STOPS_AT_ONCE) as pool:
+                list(pool.map(client.delete_session, live))
+
+    def _remove_traces(self) -> None:
+        self.agent.process.stop()  # else it would take the removal of its containers for a fault
+        remove_traces(self.engine.socket, self.registry.address)
+
+
+def application(name: str = APPLICATION, **changes: object) -> dict[str, object]:
+    """Return the body that creates the demo game's application."""
+    return {
+        "name": name,
+        "registry": REGISTRY_NAME,
+        "repository": "demo-game",
+        "tagKeep": 3,
+        "networkMode": "bridge",
+        "limits": {"cpu": 1, "ram": 64},
+        "reservation": {"cpu": 0.1, "ram": 32},
+        "nodePool": "default",
+        "regions": [REGION],
+        "ports": [
+            {"requested": UDP_PORT, "protocol": "udp", "tls": False},
+            {"requested": TCP_PORT, "protocol": "tcp", "tls": False},
+        ],
+        **changes,
+    }
+
+
+def enable_tag(client: ApiClient, name: str, tag: str) -> None:
+    """Enable a tag and wait until a host has pulled it; TimeoutError when none did."""
+    client.post(f"/application/{name}/tags", {"tag": tag}).expect(204)
+    deadline = time.monotonic() + _PULLED_TIMEOUT
+    while not client.get(f"/tag/{REGION}/{name}/{tag}").expect(200).json()["exists"]:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no host pulled {name}:{tag} within {_PULLED_TIMEOUT:g} s")
+        time.sleep(0.05)
+
+
+def exit_on_signals(code: int) -> None:
+    """Make the first SIGINT or SIGTERM end the program by SystemExit, so that it cleans up."""
+
+    def leave(_number: int, _frame: FrameType | None) -> NoReturn:
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.SIG_IGN)
+        sys.exit(code)
+
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, leave)
+
+
+def _machine_lent() -> Mapping[str, object]:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cpu": (os.cpu_count() or 1) * _CORES_LENT_PER_CORE,
+        "ram": memory // 2**20,
+    }

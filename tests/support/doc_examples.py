@@ -1,0 +1,83 @@
+"""What the pages show in their `console` blocks: commands, and what they print."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
+
+
+_COMMENT = re.compile(r"\s# .*")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A command of a page, and what the page shows as its output."""
+
+    heading: str
+    """The heading below which it stands."""
+    prompt: str
+    """`$` for anybody, `#` for root."""
+    command: str
+    shown: str
+
+    def check(self, output: str) -> None:
+        """Raise AssertionError unless the output is as shown.
+
+        JSON has the same properties of the same types. In other text `…` stands for anything.
+        """
+        if self.shown.startswith("{"):
+            assert shape(json.loads(output)) == shape(json.loads(self.shown)), output
+        else:
+            wanted = ".*".join(map(re.escape, self.shown.split("…")))
+            assert re.fullmatch(wanted, output.strip(), re.DOTALL), (self.command, output)
+
+
+def examples(page: str) -> Iterator[Example]:
+    """Read the commands of a page in their order; one goes on while a quote or `\\` is open."""
+    for heading, block in console_blocks(page):
+        lines = iter(block.splitlines())
+        command = next(lines)
+        while command:
+            assert command[:2] in {"$ ", "# "}, command
+            while _is_open(command):
+                command += "\n" + next(lines)
+            shown, following = [], ""
+            for line in lines:
+                if line[:2] in {"$ ", "# "}:
+                    following = line
+                    break
+                shown.append(line)
+            yield Example(heading, command[0], command[2:], "\n".join(shown))
+            command = following
+
+
+def _is_open(command: str) -> bool:
+    return _COMMENT.sub("", command).count("'") % 2 == 1 or command.endswith("\\")
+
+
+def console_blocks(page: str) -> Iterator[tuple[str, str]]:
+    """Give each `console` block with the heading above it."""
+    heading = ""
+    for found in re.finditer(
+        r"^```(?P<kind>\w*)\n(?P<block>.*?)^```$|^#+ (?P<heading>[^\n]+)$",
+        page,
+        re.MULTILINE | re.DOTALL,
+    ):
+        if found["heading"] is not None:
+            heading = found["heading"]
+        elif found["kind"] == "console":
+            yield heading, found["block"]
+
+
+def shape(value: Any) -> Any:
+    """Reduce a value to the names of its properties and their types."""
+    if isinstance(value, dict):
+        return {key: shape(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shape(item) for item in value[:1]]
+    return type(value).__name__

@@ -1,0 +1,553 @@
+"""An engine in memory, turned by hand, and with it the clock.
+
+`FakeEngine` keeps the contract of `agent.domain.engine.Engine` as Docker does
+(contract/test_engine.py).
+"""
+
+import asyncio
+import contextlib
+import io
+import ipaddress
+import itertools
+import tarfile
+from collections import defaultdict, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from agent.domain.engine import (
+    LONGEST_PIECE_BYTES,
+    Container,
+    ContainerSpec,
+    ContainerStatus,
+    Credentials,
+    EngineInfo,
+    LogPiece,
+    PullProgress,
+    container_name,
+)
+from agent.domain.errors import (
+    AgentError,
+    ContainerExists,
+    ContainerGone,
+    EngineTimeout,
+    EngineUnavailable,
+    ImageCannotRun,
+    ImageInUse,
+    ImageMissing,
+    ImageNotFound,
+    InvalidArgument,
+    PathNotFound,
+    PortTaken,
+)
+from agent.domain.session import NetworkMode, Port, Process
+from tests.support.fake_clock import FakeClock
+
+__all__ = ["FakeClock", "FakeEngine"]
+
+IMAGE_BYTES = 10 * 2**20
+"""What each image takes."""
+_CHUNK = 64 * 1024
+
+
+@dataclass(eq=False)
+class _Held:
+    """A container of the fake engine."""
+
+    spec: ContainerSpec
+    id: str
+    status: ContainerStatus = ContainerStatus.CREATED
+    process: Process | None = None
+    exit_code: int | None = None
+    oom_killed: bool = False
+    start_time: float | None = None
+    end_time: float | None = None
+    error: str = ""
+    removed: bool = False
+    bound: bool = False
+    renamed: str = ""
+    log: list[LogPiece] = field(default_factory=list)
+    log_breaks: list[tuple[int, AgentError]] = field(default_factory=list)
+    dropped: int = 0
+    files: dict[str, bytes] = field(default_factory=dict)
+    written: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def name(self) -> str:
+        return self.renamed or container_name(self.spec.internal_id)
+
+    def poke(self) -> None:
+        """Wake whoever reads the log."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def described(self) -> Container:
+        return Container(
+            container=self.id,
+            name=self.name,
+            status=self.status,
+            labels=self.spec.labels,
+            process=self.process,
+            exit_code=self.exit_code,
+            oom_killed=self.oom_killed,
+            start_time=self.start_time,
+            end_time=self.end_time,
+            error=self.error,
+            address=self.address,
+        )
+
+    @property
+    def address(self) -> str:
+        """Another one with each run, as containers come and go on a bridge."""
+        if self.process is None or self.spec.network_mode is NetworkMode.HOST:
+            return ""
+        return str(ipaddress.IPv4Address("172.17.0.0") + self.process.pid % 65536)
+
+
+class EveryImage(set[str]):
+    """A registry that has whatever is asked for."""
+
+    def __contains__(self, image: object) -> bool:
+        return True
+
+    def __or__(self, other: object) -> Any:
+        return self
+
+
+class FakeEngine:
+    """A container engine whose containers are entries in a table.
+
+    Sets to be filled by a test: `cannot_run` (images), `ignores_sigterm` and
+    `survives_sigkill` (names of containers),
+    `registry` (images that can be pulled). Containers are named by name or id throughout.
+    While `binds_at_once` is false, a program that starts has bound no port until `bind`.
+    """
+
+    def __init__(self, clock: FakeClock | None = None) -> None:
+        self.binds_at_once = True
+        self.cannot_run: set[str] = set()
+        self.ignores_sigterm: set[str] = set()
+        self.survives_sigkill: set[str] = set()
+        self.registry: set[str] = set()
+        self.calls: deque[tuple[str, str]] = deque(maxlen=1000)
+        self._clock = clock or FakeClock()
+        self._images: set[str] = set()
+        self._containers: dict[str, _Held] = {}
+        self._ids: dict[str, str] = {}
+        self._occupied: set[tuple[str, int]] = set()
+        self._published: dict[tuple[str, int], str] = {}
+        self._failures: dict[str, deque[AgentError]] = defaultdict(deque)
+        self._lost: dict[str, int] = defaultdict(int)
+        self._gates: dict[str, asyncio.Event] = {}
+        self._arrivals: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._ends: dict[Process, asyncio.Event] = {}
+        self._watchers: dict[asyncio.Queue[str | None], str] = {}
+        self._numbers = itertools.count(1)
+        self._unavailable = False
+
+    # What tests see.
+
+    @property
+    def living(self) -> set[Process]:
+        """Processes that have not ended."""
+        return set(self._ends)
+
+    @property
+    def published(self) -> dict[tuple[str, int], str]:
+        """The container that has each host port, by protocol and number."""
+        return dict(self._published)
+
+    def containers(self, agent_id: str) -> list[Container]:
+        """The containers of an agent, whoever is told not to answer."""
+        every = self._containers.values()
+        return [held.described() for held in every if held.spec.agent_id == agent_id]
+
+    # What tests turn.
+
+    @property
+    def unavailable(self) -> bool:
+        """True while nobody answers; streams under way break off."""
+        return self._unavailable
+
+    @unavailable.setter
+    def unavailable(self, value: bool) -> None:
+        self._unavailable = value
+        if value:
+            for held in self._containers.values():
+                held.poke()
+            for queue in self._watchers:
+                queue.put_nowait(None)
+
+    def add_image(self, image: str) -> None:
+        self._images.add(image)
+
+    def lose_image(self, image: str) -> None:
+        """Let somebody on the host remove an image from under its containers."""
+        self._images.discard(image)
+
+    def occupy(self, protocol: str, port: int) -> None:
+        """Let somebody else on the host have a port."""
+        self._occupied.add((protocol, port))
+
+    def vacate(self, protocol: str, port: int) -> None:
+        self._occupied.discard((protocol, port))
+
+    def hold(self, call: str) -> None:
+        """Let calls of this name wait, before they do anything, until `release`."""
+        self._gates[call] = asyncio.Event()
+        self._arrivals[call] = asyncio.Event()
+
+    async def held(self, call: str) -> None:
+        """Wait until somebody waits there."""
+        await self._arrivals[call].wait()
+
+    def release(self, call: str) -> None:
+        self._gates.pop(call).set()
+
+    def heal(self) -> None:
+        """Let every call do its deed and say so, from now on."""
+        for call in list(self._gates):
+            self.release(call)
+        self._failures.clear()
+        self._lost.clear()
+        self.survives_sigkill.clear()
+        self.unavailable = False
+
+    def fail_next(self, call: str, error: AgentError) -> None:
+        """Let the next call of this name fail without doing anything; may be said repeatedly."""
+        self._failures[call].append(error)
+
+    def answer_lost_next(self, call: str) -> None:
+        """Let the next call of this name do its deed and then raise EngineTimeout."""
+        self._lost[call] += 1
+
+    def end(self, container: str, exit_code: int, *, oom: bool = False) -> None:
+        """Let the process of a running container end."""
+        held = self._find(container)
+        assert held.process is not None, f"{container} does not run"
+        process, held.process = held.process, None
+        held.status, held.end_time = ContainerStatus.ENDED, self._clock.time()
+        held.exit_code, held.oom_killed = exit_code, oom
+        self._free_ports(held)
+        held.poke()
+        self._ends.pop(process).set()
+        self._tell(held)
+
+    def write_files(self, container: str, size: int) -> None:
+        """Let the program have written so many bytes."""
+        self._find(container).written = size
+
+    def bind(self, container: str) -> None:
+        """Let the program of a running container bind all its ports."""
+        self._find(container).bound = True
+
+    def lose_process(self, container: str) -> None:
+        """Let the process end without the engine's seeing it."""
+        held = self._find(container)
+        assert held.process is not None, f"{container} does not run"
+        self._ends.pop(held.process).set()
+        held.process = None
+
+    def mislay(self, container: str) -> Callable[[], None]:
+        """Let the engine know nothing of a container, until what is returned is called."""
+        held = self._find(container)
+        del self._containers[held.id], self._ids[held.name]
+
+        def find_again() -> None:
+            self._containers[held.id] = held
+            self._ids[held.name] = held.id
+
+        return find_again
+
+    def rename(self, container: str, name: str) -> None:
+        """Let somebody else on the host call a container otherwise."""
+        held = self._find(container)
+        del self._ids[held.name]
+        held.renamed = name
+        self._ids[name] = held.id
+
+    def write_log(self, container: str, data: bytes, *, stream: int = 1) -> None:
+        """Let the program write lines, and perhaps the beginning of one."""
+        held = self._find(container)
+        for line in io.BytesIO(data):
+            time = b"%030d" % next(self._numbers)
+            size = LONGEST_PIECE_BYTES
+            pieces = [line[begin : begin + size] for begin in range(0, len(line), size)]
+            held.log += [
+                LogPiece(stream, time, piece, piece is pieces[0], piece is pieces[-1])
+                for piece in pieces
+            ]
+        held.poke()
+
+    def drop_log(self, container: str, pieces: int) -> None:
+        """Let the engine drop the oldest pieces of a log."""
+        held = self._find(container)
+        del held.log[:pieces]
+        held.dropped += pieces
+
+    def break_log(self, container: str, pieces: int, error: AgentError, *, times: int = 1) -> None:
+        """Let the next answers with a log fail once they have given so many pieces."""
+        self._find(container).log_breaks += [(pieces, error)] * times
+
+    def put_file(self, container: str, path: str, data: bytes) -> None:
+        self._find(container).files[path] = data
+
+    # What the agent calls.
+
+    async def info(self) -> EngineInfo:
+        async with self._call("info"):
+            return EngineInfo("fake", 8, 64 * 2**30, runc="fake runc", kernel="fake kernel")
+
+    async def create(self, spec: ContainerSpec) -> str:
+        name = container_name(spec.internal_id)
+        async with self._call("create", name):
+            if spec.image not in self._images:
+                raise ImageMissing(spec.image)
+            if name in self._ids:
+                raise ContainerExists(name)
+            held = _Held(spec, f"{next(self._numbers):064x}")
+            self._containers[held.id] = held
+            self._ids[name] = held.id
+            self._tell(held)
+            return held.id
+
+    async def start(self, container: str) -> Container:
+        async with self._call("start", container):
+            held = self._find(container)
+            if held.status is ContainerStatus.RUNNING:
+                return held.described()
+            if held.spec.image in self.cannot_run:
+                raise ImageCannotRun("it is told so")
+            self._take_ports(held)
+            number = next(self._numbers)
+            held.process = Process(pid=100_000 + number, start_ticks=number)
+            held.status, held.start_time = ContainerStatus.RUNNING, self._clock.time()
+            held.oom_killed, held.error = False, ""
+            held.bound = self.binds_at_once
+            self._ends[held.process] = asyncio.Event()
+            self._tell(held)
+            return held.described()
+
+    async def inspect(self, container: str) -> Container:
+        async with self._call("inspect", container):
+            return self._find(container).described()
+
+    async def list(self, agent_id: str) -> list[Container]:
+        async with self._call("list"):
+            return self.containers(agent_id)
+
+    async def kill(self, container: str, signal: str) -> None:
+        async with self._call("kill", container):
+            self._signal(self._find(container), signal)
+
+    async def remove(self, container: str) -> None:
+        async with self._call("remove", container):
+            with contextlib.suppress(ContainerGone):
+                held = self._find(container)
+                if held.process is not None:
+                    self.end(held.id, 137)
+                self._free_ports(held)
+                del self._containers[held.id], self._ids[held.name]
+                held.removed = True
+                held.poke()
+                self._tell(held)
+
+    async def signal_process(self, process: Process, signal: str) -> None:
+        for held in self._containers.values():
+            if held.process == process:
+                self._signal(held, signal)
+
+    async def wait_end(self, process: Process) -> None:
+        ended = self._ends.get(process)
+        if ended is not None:
+            await ended.wait()
+
+    async def has_bound(
+        self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
+    ) -> bool:
+        return any(held.process == process and held.bound for held in self._containers.values())
+
+    @contextlib.asynccontextmanager
+    async def logs(
+        self,
+        container: str,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        longest: float | None = None,
+    ) -> AsyncIterator[AsyncIterator[Sequence[LogPiece]]]:
+        async with self._call("logs", container):
+            held = self._find(container)
+        async with contextlib.aclosing(
+            self._read_log(held, follow=follow and held.process is not None, tail=tail)
+        ) as found:
+            yield found
+
+    @contextlib.asynccontextmanager
+    async def archive(self, container: str, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with self._call("archive", container):
+            tar = _tar(self._find(container).files, path)
+        async with contextlib.aclosing(_chunks(tar)) as found:
+            yield found
+
+    @contextlib.asynccontextmanager
+    async def pull(
+        self, image: str, credentials: Credentials | None = None
+    ) -> AsyncIterator[AsyncIterator[PullProgress]]:
+        if "@" not in image:
+            raise InvalidArgument("image", "it is not a reference by digest")
+        async with self._call("pull", image):
+            if image not in self.registry | self._images:
+                raise ImageNotFound(image)
+        async with contextlib.aclosing(self._pull_steps(image)) as found:
+            yield found
+
+    async def remove_image(self, image: str) -> None:
+        async with self._call("remove_image", image):
+            if any(held.spec.image == image for held in self._containers.values()):
+                raise ImageInUse(image, "a container was made of it")
+            self._images.discard(image)
+
+    async def images(self) -> frozenset[str]:
+        async with self._call("images"):
+            return frozenset(self._images)
+
+    async def written_bytes(self, container: str) -> int:
+        async with self._call("written_bytes", container):
+            return self._find(container).written
+
+    async def image_sizes(self) -> dict[str, int]:
+        async with self._call("image_sizes"):
+            return dict.fromkeys(self._images, IMAGE_BYTES)
+
+    @contextlib.asynccontextmanager
+    async def events(self, agent_id: str) -> AsyncIterator[AsyncIterator[str]]:
+        async with self._call("events"):
+            queue: asyncio.Queue[str | None] = asyncio.Queue()
+            self._watchers[queue] = agent_id
+        try:
+            async with contextlib.aclosing(self._read_events(queue)) as found:
+                yield found
+        finally:
+            del self._watchers[queue]
+
+    async def close(self) -> None:
+        """Nothing: containers outlive whoever looks at them."""
+
+    # How it works.
+
+    @contextlib.asynccontextmanager
+    async def _call(self, call: str, subject: str = "") -> AsyncIterator[None]:
+        self.calls.append((call, subject))
+        await asyncio.sleep(0)
+        while (gate := self._gates.get(call)) is not None:
+            self._arrivals[call].set()
+            await gate.wait()
+        self._check_available()
+        if self._failures[call]:
+            raise self._failures[call].popleft()
+        yield
+        if self._lost[call]:
+            self._lost[call] -= 1
+            raise EngineTimeout(call)
+
+    def _check_available(self) -> None:
+        if self._unavailable:
+            raise EngineUnavailable("the fake engine is told not to answer")
+
+    def _signal(self, held: _Held, signal: str) -> None:
+        if signal not in {"SIGTERM", "SIGKILL"}:
+            return  # a program takes it as it likes
+        ignored = self.ignores_sigterm if signal == "SIGTERM" else self.survives_sigkill
+        if held.process is not None and not ignored & {held.id, held.name}:
+            self.end(held.id, {"SIGTERM": 143, "SIGKILL": 137}[signal])
+
+    def _find(self, container: str) -> _Held:
+        held = self._containers.get(self._ids.get(container, container))
+        if held is None:
+            raise ContainerGone(container)
+        return held
+
+    def _take_ports(self, held: _Held) -> None:
+        if held.spec.network_mode is NetworkMode.HOST:
+            return
+        wanted = [(port.protocol.value, port.host) for port in held.spec.ports]
+        for protocol, port in wanted:
+            if (protocol, port) in self._occupied or (protocol, port) in self._published:
+                raise PortTaken(protocol, port)
+        self._published.update(dict.fromkeys(wanted, held.id))
+
+    def _free_ports(self, held: _Held) -> None:
+        for port in held.spec.ports:
+            if self._published.get((port.protocol.value, port.host)) == held.id:
+                del self._published[port.protocol.value, port.host]
+
+    def _tell(self, held: _Held) -> None:
+        for queue, agent_id in self._watchers.items():
+            if agent_id == held.spec.agent_id:
+                queue.put_nowait(held.spec.internal_id)
+
+    async def _read_log(
+        self, held: _Held, *, follow: bool, tail: int | None
+    ) -> AsyncGenerator[Sequence[LogPiece]]:
+        run = held.process
+        begin = 0 if tail is None else max(0, len(held.log) - tail)
+        next_piece = held.dropped + begin
+        left, error = held.log_breaks.pop(0) if held.log_breaks else (0, None)
+        while True:
+            if error is not None and (left == 0 or next_piece >= held.dropped + len(held.log)):
+                raise error
+            left -= 1
+            while next_piece >= held.dropped + len(held.log):
+                if not follow or held.process != run or held.removed:
+                    return
+                await held.changed.wait()
+                self._check_available()
+            next_piece = max(next_piece, held.dropped)
+            yield [held.log[next_piece - held.dropped]]
+            next_piece += 1
+
+    async def _read_events(self, queue: asyncio.Queue[str | None]) -> AsyncGenerator[str]:
+        while (internal_id := await queue.get()) is not None:
+            yield internal_id
+        self._check_available()
+
+    async def _pull_steps(self, image: str) -> AsyncGenerator[PullProgress]:
+        if image not in self._images:
+            yield PullProgress(layers=1, layers_done=0, received_bytes=1024)
+            self._check_available()
+            self._images.add(image)
+        yield PullProgress(layers=1, layers_done=1, received_bytes=1024)
+
+
+def _tar(files: dict[str, bytes], path: str) -> bytes:
+    """Pack what is there below `path`, each folder before what is in it, as Docker does."""
+    wanted = PurePosixPath("/") / path
+    inside = {p: data for p, data in files.items() if PurePosixPath(p).is_relative_to(wanted)}
+    if not inside:
+        raise PathNotFound(path)
+    folders = {parent for p in inside for parent in PurePosixPath(p).parents}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for place in sorted(folders | set(map(PurePosixPath, inside))):
+            if not place.is_relative_to(wanted):
+                continue
+            # The whole container begins with a slash, anything else with its last component.
+            root = wanted.name or "/"
+            member = tarfile.TarInfo(str(root / place.relative_to(wanted)))
+            if place in folders:
+                member.type, member.mode = tarfile.DIRTYPE, 0o755
+                tar.addfile(member)
+            else:
+                data = inside[str(place)]
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+async def _chunks(data: bytes) -> AsyncGenerator[bytes]:
+    for begin in range(0, len(data), _CHUNK):
+        yield data[begin : begin + _CHUNK]
+        await asyncio.sleep(0)

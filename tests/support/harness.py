@@ -1,0 +1,449 @@
+"""The real parts that tests, the demo and the benchmark run against.
+
+Each is a context manager whose start and stop are bounded, and which ends only what it started.
+The Docker Engine is in `real_engine.py`, the game's image in `demo_game`.
+"""
+
+import http.client
+import itertools
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.demo_game import Image, build_image
+from tests.support.api_client import ApiClient
+from tests.support.real_engine import (
+    DockerEngine,
+    Unavailable,
+    accepts,
+    engine_unavailable,
+    remove_traces,
+)
+
+__all__ = [
+    "AgentProcess",
+    "AgentSpec",
+    "ControlPlaneProcess",
+    "DockerEngine",
+    "Image",
+    "Process",
+    "Registry",
+    "Unavailable",
+    "build_image",
+    "engine_unavailable",
+    "free_port",
+    "registry_unavailable",
+    "remove_traces",
+    "to_toml",
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_START_TIMEOUT = 30.0
+"""Python with grpc and pydantic takes 2 s to import on a busy 2-core machine."""
+_STOP_TIMEOUT = 30.0
+"""Above the sum of the staged stops of either program."""
+_POLL = 0.02
+
+
+_FIRST_LENT_PORT = 61_000
+"""Above those that the kernel gives to outgoing connections, which may take any at any time."""
+_LENT_AT_ONCE, _LENT_TO_A_PROCESS = 2, 250
+_lent = itertools.cycle(range(0, _LENT_TO_A_PROCESS, _LENT_AT_ONCE))
+
+
+def free_port() -> int:
+    """Return a TCP port of loopback that nobody holds, and whose next one nobody holds either.
+
+    Test processes beside each other are lent different ones.
+    """
+    beside = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
+    for _ in range(0, _LENT_TO_A_PROCESS, _LENT_AT_ONCE):
+        first = _FIRST_LENT_PORT + beside * _LENT_TO_A_PROCESS + next(_lent)
+        if all(map(_is_free, range(first, first + _LENT_AT_ONCE))):
+            return first
+    raise RuntimeError("no two free ports beside each other")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def source_files() -> list[str]:
+    """Names of the files that a clone of this working tree has: no .venv, nothing made here."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    ).stdout
+    # One that was deleted and not committed is no file.
+    return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def copy_sources(folder: Path) -> None:
+    """Make a folder what a clone of this working tree is, but for its history."""
+    for name in source_files():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+
+
+def registry_unavailable() -> str:
+    """Say why this machine cannot run a registry, or nothing."""
+    if shutil.which("docker-registry") is None:
+        return "there is no docker-registry: install the package docker-registry"
+    return ""
+
+
+def to_toml(settings: Mapping[str, object]) -> str:
+    """Write settings as TOML: scalars, lists of scalars, and lists of tables.
+
+    JSON's way of writing strings, numbers, booleans and flat lists is TOML's too.
+    """
+    lines = []
+    tables = []
+    for key, value in settings.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            tables += [(key, table) for table in value]
+        else:
+            lines.append(f"{key} = {json.dumps(value)}")
+    for key, table in tables:
+        lines += ["", f"[[{key}]]", to_toml(table).rstrip()]
+    return "\n".join(lines) + "\n"
+
+
+class Process:
+    """A program in a session of its own, with its output in a file."""
+
+    start_timeout = _START_TIMEOUT
+    """Seconds within which it is ready once it was started."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id; only while it was started and not stopped."""
+        assert self._process is not None, f"{self.name} does not run"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """True while it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended, or None while it runs or was stopped by us."""
+        return None if self._process is None else self._process.poll()
+
+    def launch(self, command: Sequence[str], ready: Callable[[], bool]) -> None:
+        """Start it and wait until it is ready; it is gone again when that fails."""
+        assert self._process is None, f"{self.name} runs already"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a Ctrl-C at the terminal is ours to handle
+            )
+        try:
+            self._wait_until(ready)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Send SIGTERM and wait; RuntimeError when only SIGKILL ended it, or it ended badly."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            code = self._process.wait(_STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"{self.name} ignored SIGTERM:\n{self.tail()}") from None
+        self._process = None
+        if code not in {0, -15}:
+            raise RuntimeError(f"{self.name} ended with {code}:\n{self.tail()}")
+
+    def kill(self) -> None:
+        """Send SIGKILL and wait."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def tail(self, lines: int = 30) -> str:
+        """Return the last lines of its output."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _wait_until(self, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + self.start_timeout
+        while not ready():
+            if self.returncode is not None:
+                raise RuntimeError(f"{self.name} ended with {self.returncode}:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name} was not ready in time:\n{self.tail()}")
+            time.sleep(_POLL)
+
+
+class _Part:
+    """A process with a temporary folder of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix=f"tiltyard-{name}-")
+        self.folder = Path(self._temporary.name)
+        self.process = Process(name, self.folder / "output.log")
+
+    def start(self) -> None:
+        """Start the process and wait until it serves."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._temporary.cleanup()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._temporary:
+            self.process.stop()
+
+    def kill(self) -> None:
+        """End it by SIGKILL, as a crash would; its folder stays."""
+        self.process.kill()
+
+    def restart(self) -> None:
+        """Stop it if it runs, and start it on the same folder."""
+        self.process.stop()
+        self.start()
+
+
+class Registry(_Part):
+    """A registry without authentication on a free port of an address of this machine.
+
+    `settings` add to or replace those made here.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", **settings: object) -> None:
+        reason = registry_unavailable()
+        if reason:
+            raise Unavailable(reason)
+        super().__init__("registry")
+        self.address = f"{host}:{free_port()}"
+        self.settings = settings
+
+    def start(self) -> None:
+        config = self.folder / "config.yml"
+        settings = {
+            "version": "0.1",
+            "log": {"level": "warn", "accesslog": {"disabled": True}},
+            "storage": {
+                "filesystem": {"rootdirectory": str(self.folder / "data")},
+                "delete": {"enabled": True},
+            },
+            "http": {"addr": self.address},
+            **self.settings,
+        }
+        config.write_text(json.dumps(settings))  # every JSON text is YAML
+        self.process.launch(
+            ["docker-registry", "serve", str(config)],
+            lambda: _http_status(self.address, "/v2/") == 200,
+        )
+
+
+class AgentProcess(_Part):
+    """`tiltyard-agent serve` on a unix socket; `settings` add to or replace those made here."""
+
+    def __init__(self, docker_socket: Path, **settings: object) -> None:
+        super().__init__("agent")
+        self.wrapper: Sequence[str] = ()
+        """A command that runs the agent's as its last arguments, from the next start on."""
+        self.clocks_moved = False
+        """True once `wrapper` gave it other clocks than the machine's."""
+        self.state_dir = self.folder / "state"
+        self.socket = self.folder / "agent.sock"
+        self.config = self.folder / "agent.toml"
+        self.settings: dict[str, object] = {
+            "state_dir": str(self.state_dir),
+            "socket": str(self.socket),
+            "docker_socket": str(docker_socket),
+            # Nothing that a test or the demo starts is to be reached from other machines.
+            "public_address": "127.0.0.1",
+            "bind_address": "127.0.0.1",
+            "latency_addresses": ["127.0.0.1"],
+            "firewall_bridges": [],  # the machine's firewall is nobody's to write here
+            "metrics_listen": "",
+            **settings,
+        }
+
+    def allow_host_network(self) -> Self:
+        """Have its policy allow sessions in the host's network, from the next start on."""
+        policy = self.folder / "policy.toml"
+        policy.write_text("host_network = true\n")
+        self.settings["policy"] = str(policy)
+        return self
+
+    @property
+    def address(self) -> str:
+        """What a control plane dials."""
+        return f"unix:{self.socket}"
+
+    def start(self) -> None:
+        self.config.write_text(to_toml(self.settings))
+        self.process.launch(
+            [*self.wrapper, sys.executable, "-m", "agent", "serve", "--config", str(self.config)],
+            lambda: accepts(self.socket),
+        )
+
+    def kill(self) -> None:
+        """End it by SIGKILL, and wait until it has ended where a wrapper has that passed on."""
+        super().kill()
+        deadline = time.monotonic() + _STOP_TIMEOUT
+        while accepts(self.socket):
+            if time.monotonic() > deadline:
+                raise RuntimeError("the agent outlives its wrapper")
+            time.sleep(_POLL)
+
+
+@dataclass(frozen=True)
+class AgentSpec:
+    """One agent as a control plane is told of it."""
+
+    name: str
+    address: str
+    region: str = "local"
+    node_pool: str = "default"
+
+
+class ControlPlaneProcess(_Part):
+    """`tiltyard-controlplane serve` with two accounts, on a free port of the loopback address.
+
+    A restart keeps the port, so that clients made before it go on working.
+    """
+
+    ACCOUNTS: tuple[str, ...] = ("default", "other")
+    program = "controlplane"
+    """The module that is run: this one, or one of a test's that runs it."""
+
+    def __init__(
+        self, agents: Sequence[AgentSpec], registries: Mapping[str, str], **settings: object
+    ) -> None:
+        super().__init__("controlplane")
+        self.state_dir = self.folder / "state"
+        self.config = self.folder / "controlplane.toml"
+        self.base_url = ""
+        self.tokens: dict[str, str] = {}
+        """The token of each account, with the nine scopes."""
+        self.made: dict[str, list[str]] = {account: [] for account in self.ACCOUNTS}
+        """The id of each session that a client of an account was told has started."""
+        self.operator_token = ""
+        self.settings: dict[str, object] = {
+            "state_dir": str(self.state_dir),
+            "api_listen": "127.0.0.1:0",
+            "enrol_listen": "",
+            "metrics_listen": "",
+            "environment": "sandbox",
+            "regions": ["local"],
+            "node_pools": ["default"],
+            "registries": [
+                {"name": name, "address": address, "aliases": []}
+                for name, address in registries.items()
+            ],
+            "agents": [vars(agent) for agent in agents],
+            **settings,
+        }
+
+    def client(self, account: str = "default") -> ApiClient:
+        """Return a client with the token of this account."""
+        return ApiClient(self.base_url, self.tokens[account], made=self.made[account])
+
+    def start(self) -> None:
+        self.config.write_text(to_toml(self.settings))
+        if not self.tokens:
+            self._init()
+        begin = self.process.log.stat().st_size if self.process.log.exists() else 0
+        self.process.launch(
+            [sys.executable, "-m", self.program, "serve", "--config", str(self.config)],
+            lambda: self._is_ready(begin),
+        )
+        self.settings["api_listen"] = self.base_url.removeprefix("http://")
+
+    def _init(self) -> None:
+        command = [sys.executable, "-m", self.program, "init", "--config", str(self.config)]
+        for account in self.ACCOUNTS:
+            command += ["--account", account]
+        done = subprocess.run(
+            [*command, "--json"],
+            cwd=ROOT,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_START_TIMEOUT,
+            check=False,
+        )
+        if done.returncode != 0:
+            reason = done.stderr.decode(errors="replace").strip()
+            raise RuntimeError(f"controlplane init ended with {done.returncode}:\n{reason}")
+        made = json.loads(done.stdout)
+        self.tokens, self.operator_token = made["accounts"], made["operator_token"]
+
+    def _is_ready(self, begin: int) -> bool:
+        """Tell whether it serves; what was logged before byte `begin` was an earlier process."""
+        with self.process.log.open("rb") as log:
+            log.seek(begin)
+            found = re.search(rb"event=listening address=(http://[\w.:\[\]-]+:\d+)", log.read())
+        if found is None:
+            return False
+        self.base_url = found[1].decode()
+        return _http_status(self.base_url.removeprefix("http://"), "/readyz") == 200
+
+
+def _environment() -> dict[str, str]:
+    """The caller's environment without settings that would override those of the config file."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TILTYARD_")}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+
+
+def _http_status(address: str, path: str) -> int:
+    """Return the status of a GET, or 0 when nobody answers."""
+    connection = http.client.HTTPConnection(address, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        connection.close()

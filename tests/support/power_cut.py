@@ -1,0 +1,210 @@
+"""What is on a disk after its power was cut, from a log of what was done to it (`disk_log.c`).
+
+What was synced is there. What was not may be there or not, each write for itself and sector by
+sector; a name is there for certain once its folder was synced after it was made or renamed, and
+that folder's own name is.
+"""
+
+import os
+import struct
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.support.harness import ROOT
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+"""Of programs of the tests, which are run with `python -m`."""
+SECTOR = 512
+_HEADER = struct.Struct("=IIQQ")
+
+
+class Kind(IntEnum):
+    """What was done; as `disk_log.c` has them."""
+
+    WRITE = 0
+    TRUNCATE = 1
+    SYNC = 2
+    CREATE = 3
+    REMOVE = 4
+    MKDIR = 5
+    RENAME = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One thing done to a file or folder below the one that is logged, whose own name is "".
+
+    `data` is what was written, or the new name of what was renamed.
+    """
+
+    kind: Kind
+    name: str
+    offset: int = 0
+    data: bytes = b""
+
+
+def read_log(path: Path) -> Iterator[Deed]:
+    """Read all that was done, in its order."""
+    log, at = path.read_bytes(), 0
+    while at < len(log):
+        kind, name_size, offset, size = _HEADER.unpack_from(log, at)
+        at += _HEADER.size
+        name, data = log[at : at + name_size], log[at + name_size : at + name_size + size]
+        at += name_size + size
+        yield Deed(Kind(kind), name.decode(), offset, data)
+
+
+Survives = Callable[[], bool]
+"""Tells of a sector, of a change of a size, or of all names, whether it was written in time."""
+
+
+def nothing() -> bool:
+    """Lose all that was not synced."""
+    return False
+
+
+def everything() -> bool:
+    """Lose nothing."""
+    return True
+
+
+def by(chance: Random) -> Survives:
+    """Lose half of it."""
+    return lambda: chance.random() < 0.5
+
+
+@dataclass(eq=False, slots=True)
+class _File:
+    is_folder: bool = False
+    synced: bytearray = field(default_factory=bytearray)
+    since: list[Deed] = field(default_factory=list)
+
+    def sync(self) -> None:
+        self.synced = self.after(everything)
+        self.since.clear()
+
+    def after(self, survives: Survives) -> bytearray:
+        content = bytearray(self.synced)
+        for deed in self.since:
+            _do(deed, content, survives)
+        return content
+
+
+def _do(deed: Deed, content: bytearray, survives: Survives) -> None:
+    if deed.kind is Kind.TRUNCATE:
+        if survives():
+            _resize(content, deed.offset)
+        return
+    end = deed.offset + len(deed.data)
+    for begin in range(deed.offset - deed.offset % SECTOR, end, SECTOR):
+        first, last = max(begin, deed.offset), min(begin + SECTOR, end)
+        if survives():
+            _resize(content, max(len(content), last))
+            content[first:last] = deed.data[first - deed.offset : last - deed.offset]
+
+
+def _resize(content: bytearray, size: int) -> None:
+    del content[size:]
+    content.extend(bytes(size - len(content)))
+
+
+class Disk:
+    """One folder: what is in it as programs see it, and as it is after a cut."""
+
+    def __init__(self) -> None:
+        self._files = {"": _File(is_folder=True)}
+        self._synced = dict(self._files)
+
+    def do(self, deed: Deed) -> None:
+        """Do one thing."""
+        match deed.kind:
+            case Kind.CREATE:
+                self._files[deed.name] = _File()
+            case Kind.REMOVE:
+                del self._files[deed.name]
+            case Kind.MKDIR:
+                self._files[deed.name] = _File(is_folder=True)
+            case Kind.RENAME:
+                self._files[deed.data.decode()] = self._files.pop(deed.name)
+            case Kind.SYNC if self._files[deed.name].is_folder:
+                self._synced = {
+                    name: file
+                    for files, is_new in ((self._synced, False), (self._files, True))
+                    for name, file in files.items()
+                    if (bool(name) and _folder_of(name) == deed.name) is is_new
+                }
+            case Kind.SYNC:
+                self._files[deed.name].sync()
+            case _:
+                self._files[deed.name].since.append(deed)
+
+    def after_a_cut(self, survives: Survives) -> dict[str, bytes]:
+        """Each file's content, by its name."""
+        files = self._files if survives() else self._synced
+        return {
+            name: bytes(file.after(survives))
+            for name, file in files.items()
+            if not file.is_folder and all(above in files for above in _folders_of(name))
+        }
+
+
+def _folder_of(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _folders_of(name: str) -> Iterator[str]:
+    while name := _folder_of(name):
+        yield name
+
+
+ACKNOWLEDGED = "acknowledged"
+"""The standard output of a program that is logged, in the same log as what it does to files."""
+
+
+@pytest.fixture(scope="session")
+def disk_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that logs what the process that it is preloaded into does to files."""
+    library = tmp_path_factory.mktemp("disk-log") / "disk_log.so"
+    command = ["gcc", "-shared", "-fPIC", "-O", "-Wall", "-Wextra", "-Werror"]
+    source = Path(__file__).with_name("disk_log.c")
+    subprocess.run([*command, "-o", library, source, "-ldl"], check=True, timeout=60)
+    return library
+
+
+def logged(library: Path, folder: Path, command: Sequence[str]) -> list[Deed]:
+    """Run a program; return all that it did below `folder`/state, and said, in its order."""
+    state, log = folder / "state", folder / "log"
+    state.mkdir(parents=True)
+    preload = {"LD_PRELOAD": library, "DISK_LOG": log, "DISK_LOG_FOLDER": state}
+    with (state / ACKNOWLEDGED).open("wb") as told:
+        environment = ENVIRONMENT | {name: str(path) for name, path in preload.items()}
+        subprocess.run(command, env=environment, stdout=told, check=True, timeout=50)
+    return list(read_log(log))
+
+
+def cuts(
+    deeds: Sequence[Deed], at: Iterable[int], survives: Survives
+) -> Iterator[tuple[list[str], dict[str, bytes]]]:
+    """The lines that had been said, and the files, after a cut before each of these deeds."""
+    disk, said, wanted = Disk(), "", set(at)
+    for number, deed in enumerate(deeds):
+        if number in wanted:
+            yield said.splitlines(), disk.after_a_cut(survives)
+        if deed.name == ACKNOWLEDGED:
+            said += deed.data.decode()
+        else:
+            disk.do(deed)
+
+
+def put(files: dict[str, bytes], folder: Path) -> None:
+    """Make a folder what a cut has left of it."""
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)

@@ -1,0 +1,312 @@
+"""A Docker Engine of a test's own, to be killed, hung, filled up and rebooted.
+
+It shares nothing with the machine's: it has a network namespace, a containerd, a cgroup and all
+folders of its own. A veth pair joins its namespace with the test's: each reaches the other.
+"""
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.harness import Process
+from tests.support.private_network import ADDRESSES, PrivateNetwork, run
+from tests.support.real_engine import Unavailable, engine_answers
+
+_SETTINGS = {
+    "live-restore": True,
+    "icc": False,
+    "insecure-registries": [str(ADDRESSES)],
+    "bip": "198.20.0.1/24",  # seen in the namespace only, so each engine may have the same
+    # With systemd's driver a leftover cgroup would be systemd's to remove.
+    "exec-opts": ["native.cgroupdriver=cgroupfs"],
+}
+_END_TIMEOUT = 30.0
+"""Seconds in which a process is gone after SIGKILL, also one that writes to a slow disk."""
+
+
+class PrivateEngine:
+    """dockerd and containerd in a network namespace of their own.
+
+    `settings` are keys of daemon.json, in addition to those that we ship and those that keep it
+    apart. `data_root` is a folder on the disk that images and containers shall fill (see
+    `small_disk`); it may be given to a later engine again. `hosts` are where it serves beside
+    `socket`, and `programs` is a folder in which it looks for programs first. When the context is
+    left, nothing else is, whatever state the engine was brought to.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        data_root: Path | None = None,
+        hosts: Sequence[str] = (),
+        programs: Path | None = None,
+    ) -> None:
+        missing = [name for name in ("dockerd", "containerd", "ip") if shutil.which(name) is None]
+        if missing or os.geteuid() != 0:
+            raise Unavailable(f"a private engine needs root, docker.io and iproute2: no {missing}")
+        # In /tmp, whatever TMPDIR says: the path of a unix socket has at most 107 characters.
+        self.folder = Path(tempfile.mkdtemp(prefix="tye-", dir="/tmp"))
+        self.data_root = (data_root or self.folder) / "docker"
+        self.socket = self.folder / "docker.sock"
+        self._network = PrivateNetwork()
+        self._settings = {**_SETTINGS, **(settings or {})}
+        self._hosts = hosts
+        self._path = f"{programs}:{os.environ['PATH']}" if programs else os.environ["PATH"]
+        self._dockerd = Process("dockerd", self.folder / "dockerd.log")
+        self._containerd = Process("containerd", self.folder / "containerd.log")
+        self._is_on = False
+        self.ends = 0
+        """How often dockerd was ended."""
+
+    @property
+    def namespace(self) -> str:
+        """Name of the network namespace, as `ip netns` knows it."""
+        return self._network.name
+
+    @property
+    def host_address(self) -> str:
+        """Where the engine and its containers reach what the test serves."""
+        return self._network.host_address
+
+    @property
+    def engine_address(self) -> str:
+        """Where the test reaches the engine's published ports."""
+        return self._network.address
+
+    @property
+    def pid(self) -> int:
+        """Of dockerd, while it runs."""
+        return self._dockerd.pid
+
+    @property
+    def containerd_pid(self) -> int:
+        """Of containerd, which outlives dockerd, as it does under systemd."""
+        return self._containerd.pid
+
+    @property
+    def log(self) -> str:
+        """What dockerd has logged so far."""
+        return self._dockerd.log.read_text(errors="replace")
+
+    def __enter__(self) -> Self:
+        try:
+            self._network.make()
+            self._write_settings()
+            self.start()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._remove()
+
+    def inside(self, *command: str) -> list[str]:
+        """Return a command that runs another one in the engine's network namespace."""
+        return self._network.inside(*command)
+
+    def lead_to_host(self, port: int) -> None:
+        """Lead from this TCP port of the engine's own 127.0.0.1 to that of `host_address`."""
+        self._network.lead_to_host(port)
+
+    def unplug(self) -> None:
+        """Take the engine's namespace off every network, without a word to anybody."""
+        self._network.unplug()
+
+    def plug_in(self) -> None:
+        """Join it with the test again, with the addresses of before."""
+        self._network.plug_in()
+
+    def start(self) -> None:
+        """Start dockerd, and containerd where it does not run, and wait until it answers."""
+        if not self._is_on or self._containerd.returncode is not None:
+            self.start_containerd()
+        self._dockerd.kill()  # takes note of one that somebody killed
+        self.socket.unlink(missing_ok=True)
+        (self.folder / "docker.pid").unlink(missing_ok=True)  # its number may be another's by now
+        options = {
+            "config-file": self.folder / "daemon.json",
+            "containerd": self.folder / "containerd.sock",
+            "data-root": self.data_root,
+            "exec-root": self.folder / "exec",
+            "pidfile": self.folder / "docker.pid",
+        }
+        self._dockerd.launch(
+            self.inside(
+                "env",
+                f"PATH={self._path}",
+                "dockerd",
+                *(f"--{name}={value}" for name, value in options.items()),
+            ),
+            lambda: engine_answers(self.socket),
+        )
+
+    def start_containerd(self) -> None:
+        """Start containerd after it was killed."""
+        self._containerd.kill()
+        self._containerd.launch(
+            self.inside("containerd", "--config", str(self.folder / "containerd.toml")),
+            (self.folder / "containerd.sock").is_socket,
+        )
+        self._is_on = True
+
+    def stop(self) -> None:
+        """Stop dockerd by SIGTERM; with live-restore its containers run on."""
+        self.ends += 1
+        self._dockerd.stop()
+
+    def kill(self) -> None:
+        """End dockerd by SIGKILL, and wait until it is gone."""
+        self.ends += 1
+        self._dockerd.kill()
+
+    def pause(self) -> None:
+        """Let dockerd hang: connections are accepted, nothing is answered."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let dockerd go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def power_off(self) -> None:
+        """End everything at once, containers included; a `start` then is that after a reboot."""
+        self._is_on = False
+        self.kill()
+        state = self.folder / "containerd"
+        for freezer in Path("/sys/fs/cgroup").glob(f"freezer/{self.folder.name}/*/freezer.state"):
+            freezer.write_text("THAWED")  # else a container that is paused would not end
+        _end(int(path.read_text()) for path in state.rglob("init.pid") if path.read_text())
+        if self.namespace:
+            _end(self._network.pids())
+        self._containerd.kill()
+        for path in state.rglob("address"):  # of a shim, in a folder that all containerds share
+            Path(path.read_text().removeprefix("unix://")).unlink(missing_ok=True)
+        for mount in _mounts_below(self.folder, self.data_root):
+            run("umount", mount)
+        remove_cgroups(self.folder.name)
+        for name in ("containerd", "containerd.sock", "docker.sock", "exec"):
+            _remove_path(self.folder / name)
+
+    def _write_settings(self) -> None:
+        settings = {"cgroup-parent": f"/{self.folder.name}", **self._settings}
+        settings["hosts"] = [f"unix://{self.socket}", *self._hosts]
+        (self.folder / "daemon.json").write_text(json.dumps(settings))
+        # Not the system's containerd, which dockerd takes where it runs.
+        (self.folder / "containerd.toml").write_text(
+            "version = 2\n"
+            f'root = "{self.folder}/containerd-root"\n'
+            f'state = "{self.folder}/containerd"\n'
+            'disabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
+            f'[grpc]\naddress = "{self.folder}/containerd.sock"\n'
+        )
+
+    def _remove(self) -> None:
+        try:
+            self.power_off()
+        finally:
+            self._network.remove()
+            shutil.rmtree(self.folder)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
+    """Give a disk of this size, to be filled to its last block, as a folder within `folder`."""
+    with _disk(folder, megabytes, "mkfs.ext4", "-q", "-m", "0") as disk:
+        yield disk
+
+
+@contextlib.contextmanager
+def btrfs_disk(folder: Path, megabytes: int) -> Iterator[Path]:
+    """Give a disk with btrfs, on which an engine can bound what a container writes."""
+    with _disk(folder, megabytes, "mkfs.btrfs", "-q") as disk:
+        yield disk
+
+
+@contextlib.contextmanager
+def _disk(folder: Path, megabytes: int, *make: str) -> Iterator[Path]:
+    image, disk = folder / "disk.image", folder / "disk"
+    disk.mkdir(parents=True)
+    with image.open("wb") as file:
+        file.truncate(megabytes * 2**20)
+    run(*make, str(image))
+    run("mount", "-o", "loop", str(image), str(disk))
+    try:
+        yield disk
+    finally:
+        run("umount", str(disk))
+        disk.rmdir()
+        image.unlink()
+
+
+def _end(pids: Iterable[int]) -> None:
+    """Send SIGKILL to processes and wait until they are gone."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            end = os.pidfd_open(pid)
+            try:
+                signal.pidfd_send_signal(end, signal.SIGKILL)
+                poll = select.poll()
+                poll.register(end, select.POLLIN)
+                if not poll.poll(_END_TIMEOUT * 1000):
+                    raise RuntimeError(f"process {pid} does not end")
+            finally:
+                os.close(end)
+
+
+def _mounts_below(*folders: Path) -> list[str]:
+    """Mounts in or on these folders, the newest first."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        mount = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), line.split()[4])
+        if any(Path(mount).is_relative_to(folder) for folder in folders):
+            found.append(mount)
+    return found[::-1]
+
+
+def cgroups(name: str) -> list[Path]:
+    """Whatever has this name, wherever it is; those of other engines may come and go meanwhile."""
+    paths = (Path(path) for path, _, _ in os.walk("/sys/fs/cgroup"))
+    return [path for path in paths if path.name == name]
+
+
+def remove_cgroups(name: str) -> None:
+    """Remove whatever has this name."""
+    for folder in cgroups(name):
+        _remove_cgroup(folder)
+
+
+def _remove_cgroup(folder: Path) -> None:
+    """Remove a cgroup without processes; one of a killed process may be busy for a moment."""
+    deadline = time.monotonic() + _END_TIMEOUT
+    for path, _, _ in os.walk(folder, topdown=False):
+        while True:
+            try:
+                Path(path).rmdir()
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
+
+def _remove_path(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

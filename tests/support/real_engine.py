@@ -1,0 +1,251 @@
+"""The machine's Docker Engine: the one that runs, else one of ours while somebody needs it."""
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import IO, Any, Self
+
+import docker
+import requests
+
+ROOT = Path(__file__).resolve().parents[2]
+SOCKET = Path("/run/docker.sock")
+DAEMON_JSON = Path("/etc/docker/daemon.json")
+LOCK = Path("/run/tiltyard-dockerd.lock")
+LOG = ROOT / ".tiltyard" / "dockerd.log"
+
+SHIPPED = ROOT / "systemd" / "daemon.json"
+"""What operators are given for /etc/docker; an engine of ours is run with it."""
+
+_START_TIMEOUT = 60.0
+"""dockerd was ready within 3 s here; a first start on a slow disk takes longer."""
+_STOP_TIMEOUT = 40.0
+"""dockerd gives its own shutdown 15 s, its containerd some more."""
+_ANSWER_TIMEOUT = 5
+
+
+class Unavailable(Exception):
+    """A real part that this machine or user cannot have; the message says what to do."""
+
+
+def accepts(path: Path) -> bool:
+    """Tell whether somebody accepts connections on this unix socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def engine_answers(socket: Path) -> bool:
+    """Tell whether an engine answers `info` on this socket."""
+    if not accepts(socket):
+        return False  # the SDK would leave a socket to the garbage collector, which warns
+    try:
+        client = docker.DockerClient(base_url=f"unix://{socket}", timeout=_ANSWER_TIMEOUT)
+        with contextlib.closing(client):
+            client.info()
+    except (docker.errors.DockerException, requests.exceptions.RequestException):
+        return False
+    return True
+
+
+def engine_unavailable() -> str:
+    """Say why this user cannot have an engine on this machine, or nothing."""
+    if engine_answers(SOCKET):
+        return ""
+    if os.geteuid() != 0:
+        return f"no Docker Engine answers on {SOCKET} and starting one needs root"
+    if shutil.which("dockerd") is None:
+        return "there is no dockerd: install the package docker.io"
+    return ""
+
+
+_for_others: list[subprocess.Popen[bytes] | None] = []
+"""Engines started here that others go on with and stop: Python complains of one that is let go."""
+
+
+class DockerEngine:
+    """Uses the engine that runs and leaves it as it is, else starts one and stops it at the end.
+
+    Several users share an engine that one of them started: each holds a shared lock on a file, and
+    the last to leave stops it, also when the one that started it was killed.
+    """
+
+    def __init__(self) -> None:
+        self.socket = SOCKET
+        self._lock: IO[str] | None = None
+        self._daemon: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        reason = engine_unavailable()
+        if reason:
+            raise Unavailable(reason)
+        if os.geteuid() != 0:
+            return self  # somebody else's engine, for somebody else to stop
+        self._lock = LOCK.open("a+")
+        try:
+            self._join_or_start(self._lock)
+        except BaseException:
+            self._lock.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is None:
+            return
+        with self._lock as lock:
+            if not _try_lock(lock, fcntl.LOCK_EX):
+                _for_others.append(self._daemon)  # somebody else still needs it
+                return
+            lock.seek(0)
+            note = lock.read()
+            if note:
+                self._stop(json.loads(note))
+                lock.truncate(0)
+
+    def _join_or_start(self, lock: IO[str]) -> None:
+        """Leave with a shared lock and an engine that answers."""
+        deadline = time.monotonic() + _START_TIMEOUT + _STOP_TIMEOUT
+        while time.monotonic() < deadline:
+            if _try_lock(lock, fcntl.LOCK_EX):
+                if not engine_answers(self.socket):
+                    self._start(lock)
+                fcntl.flock(lock, fcntl.LOCK_SH)
+                return
+            if _try_lock(lock, fcntl.LOCK_SH):
+                if engine_answers(self.socket):
+                    return
+                fcntl.flock(lock, fcntl.LOCK_UN)
+            time.sleep(0.1)  # somebody starts or stops it
+        raise RuntimeError(f"somebody holds {LOCK} without an engine")
+
+    def _start(self, lock: IO[str]) -> None:
+        lock.truncate(0)
+        if Path("/run/systemd/system").is_dir():
+            subprocess.run(["systemctl", "start", "docker"], check=True, timeout=_START_TIMEOUT)
+            note: dict[str, Any] = {"systemd": True}
+        else:
+            self._daemon = _launch()
+            note = {"pid": self._daemon.pid, "started": _started(self._daemon.pid)}
+        lock.write(json.dumps(note))
+        lock.flush()
+        try:
+            self._wait_until_it_answers()
+        except BaseException:
+            self._stop(note)
+            lock.truncate(0)
+            raise
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT
+        while not engine_answers(self.socket):
+            if self._daemon is not None and self._daemon.poll() is not None:
+                raise RuntimeError(f"dockerd ended with {self._daemon.returncode}:\n{_tail()}")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"dockerd did not answer in time:\n{_tail()}")
+            time.sleep(0.1)
+
+    def _stop(self, note: dict[str, Any]) -> None:
+        if note.get("systemd"):
+            subprocess.run(
+                ["systemctl", "stop", "docker.socket", "docker.service"],
+                check=True,
+                timeout=_STOP_TIMEOUT,
+            )
+            return
+        pid = note["pid"]
+        if _started(pid) != note["started"]:
+            return  # it ended by itself and its number may belong to another process
+        end = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(end, signal.SIGTERM)
+            poll = select.poll()
+            poll.register(end, select.POLLIN)
+            if not poll.poll(_STOP_TIMEOUT * 1000):
+                raise RuntimeError(f"dockerd (pid {pid}) did not end:\n{_tail()}")
+        finally:
+            os.close(end)
+        if self._daemon is not None:
+            self._daemon.wait()
+
+
+def remove_traces(docker_socket: Path, registry_address: str) -> list[str]:
+    """Remove every container and image that came from this registry; return the containers' names.
+
+    A registry of a run has an address of its own, so nobody else's containers are touched.
+    """
+    client = docker.DockerClient(base_url=f"unix://{docker_socket}", timeout=60)
+    prefix = f"{registry_address}/"
+    try:
+        images = {}
+        for image in client.api.images():
+            names = (image.get("RepoTags") or []) + (image.get("RepoDigests") or [])
+            ours = [name for name in names if name.startswith(prefix)]
+            if ours:
+                images[image["Id"]] = ours
+        removed = []
+        for container in client.api.containers(all=True):
+            if container["ImageID"] in images or container["Image"].startswith(prefix):
+                client.api.remove_container(container["Id"], force=True, v=True)
+                removed.append(container["Names"][0].removeprefix("/"))
+        for names in images.values():
+            for name in names:
+                _remove_image(client, name)
+        return removed
+    finally:
+        client.close()
+
+
+def _remove_image(client: docker.DockerClient, name: str) -> None:
+    with contextlib.suppress(docker.errors.ImageNotFound):  # its digests go with its last tag
+        client.api.remove_image(name, force=True)
+
+
+def _try_lock(lock: IO[str], kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _launch() -> subprocess.Popen[bytes]:
+    configured = json.loads(DAEMON_JSON.read_text()) if DAEMON_JSON.exists() else {}
+    flags = [
+        f"--{name}={str(value).lower()}"
+        for name, value in json.loads(SHIPPED.read_text()).items()
+        if name not in configured  # dockerd refuses what is given twice
+    ]
+    LOG.parent.mkdir(mode=0o700, exist_ok=True)
+    with LOG.open("ab") as log:
+        return subprocess.Popen(
+            ["dockerd", *flags],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # a Ctrl-C at the terminal is ours to handle, not its
+        )
+
+
+def _started(pid: int) -> str:
+    """Return the start time of a process in clock ticks, or nothing when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return stat.rpartition(")")[2].split()[19]
+
+
+def _tail() -> str:
+    lines = LOG.read_text(errors="replace").splitlines() if LOG.exists() else []
+    return "\n".join(lines[-20:])

@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import random
+import tarfile
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from agent.artifacts.fetching import Artifacts, Patience, checked_path
+from agent.artifacts.spool_room import RoomLimits
+from agent.artifacts.tar_filter import TarLimits
+from agent.domain.errors import (
+    ArtifactTooLarge,
+    ContainerGone,
+    DiskFull,
+    EngineTimeout,
+    InvalidArgument,
+    PathNotFound,
+    ReadersBusy,
+    ReaderTooSlow,
+    UnreadableTar,
+)
+from agent.domain.session import EndReason
+from agent.logs.reading import CHUNK_BYTES
+from tests.support.agent.hosts import Agent, until
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.agent.tars import Entry, folder, tar_of
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+MEGABYTE = 10**6
+NOISE = random.Random(1).randbytes(20 * MEGABYTE)
+"""More than gRPC sends ahead of a reader, and it cannot be packed."""
+
+
+async def ended(agent: Agent, files: dict[str, bytes]) -> str:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    for path, data in files.items():
+        agent.engine.put_file(name, path, data)
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    return name
+
+
+def artifacts(
+    agent: Agent, *, limits: TarLimits | None = None, patience: Patience | None = None
+) -> Artifacts:
+    return Artifacts(
+        agent.engine,
+        agent.records,
+        RoomLimits(300 * MEGABYTE, 100 * MEGABYTE, patience=0.0),
+        limits=limits,
+        patience=patience,
+    )
+
+
+async def fetched(artifacts: Artifacts, name: str, path: str) -> bytes:
+    found = bytearray()
+
+    async def send(chunk: bytes) -> None:
+        assert len(chunk) <= CHUNK_BYTES
+        found.extend(chunk)
+
+    await artifacts.fetch(name, path, send, account="acme")
+    return bytes(found)
+
+
+@contextlib.asynccontextmanager
+async def slow_reader(artifacts: Artifacts, name: str, path: str) -> AsyncIterator[None]:
+    """Somebody who was sent a chunk and reads nothing; leaving the block hangs up."""
+    sent = asyncio.Event()
+
+    async def send(_: bytes) -> None:
+        sent.set()
+        await asyncio.Event().wait()
+
+    reading = asyncio.create_task(artifacts.fetch(name, path, send, account="acme"))
+    await sent.wait()
+    yield
+    reading.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await reading
+
+
+def nothing_is_spooled(agent: Agent, artifacts: Artifacts) -> bool:
+    return not artifacts._room._shares and not list(agent.records.spool_dir.iterdir())
+
+
+async def test_a_file_comes_as_a_tar_gz_and_nothing_stays(agent: Agent) -> None:
+    name = await ended(agent, {"/data/save.json": b'{"level": 3}'})
+    archive = await fetched(artifacts(agent), name, "/data/save.json")
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+        assert tar.getnames() == ["save.json"]
+        member = tar.extractfile("save.json")
+        assert member is not None
+        assert member.read() == b'{"level": 3}'
+    assert list(agent.records.spool_dir.iterdir()) == []
+
+
+async def test_names_begin_with_the_last_component(agent: Agent) -> None:
+    name = await ended(agent, {"/srv/data/save.json": b"x"})
+    for path, names in {
+        "/srv/data/": ["data", "data/save.json"],
+        "/srv//./data": ["data", "data/save.json"],
+        "/srv/data/../data/.": ["data", "data/save.json"],
+        "//": [".", "./srv", "./srv/data", "./srv/data/save.json"],
+        "/..": [".", "./srv", "./srv/data", "./srv/data/save.json"],
+    }.items():
+        with tarfile.open(fileobj=io.BytesIO(await fetched(artifacts(agent), name, path))) as tar:
+            assert tar.getnames() == names, path
+
+
+@pytest.mark.parametrize("path", ["relative", "", "./x", "/nul\0", "/" + "x" * 4096])
+def test_a_path_that_no_file_can_have_is_refused(path: str) -> None:
+    with pytest.raises(InvalidArgument):
+        checked_path(path)
+
+
+async def test_absent_paths_and_containers_are_told_apart(agent: Agent) -> None:
+    name = await ended(agent, {})
+    with pytest.raises(PathNotFound):
+        await fetched(artifacts(agent), name, "/none")
+    await agent.engine.remove(name)
+    with pytest.raises(ContainerGone):
+        await fetched(artifacts(agent), name, "/none")
+
+
+async def test_too_much_is_refused_before_the_first_byte(agent: Agent) -> None:
+    name = await ended(agent, {"/big": bytes(1_000_000), "/small": bytes(900_000)})
+    small = artifacts(agent, limits=TarLimits(total_bytes=1_000_000))
+    assert len(await fetched(small, name, "/small")) < 10_000
+    with pytest.raises(ArtifactTooLarge):
+        await small.fetch(
+            name, "/big", lambda _: pytest.fail("something was sent"), account="acme"
+        )
+    assert nothing_is_spooled(agent, small)
+
+
+async def test_a_spool_that_cannot_be_written_is_told_as_such(agent: Agent) -> None:
+    name = await ended(agent, {"/x": b"x"})
+    agent.records.spool_dir.rmdir()
+    with pytest.raises(DiskFull):
+        await fetched(artifacts(agent), name, "/x")
+
+
+def send(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, chunks: Callable[[str], AsyncGenerator[bytes]]
+) -> None:
+    """Let the engine send these as the archive of a container."""
+
+    @contextlib.asynccontextmanager
+    async def archive(container: str, _path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with contextlib.aclosing(chunks(container)) as found:
+            yield found
+
+    monkeypatch.setattr(agent.engine, "archive", archive)
+
+
+@pytest.mark.parametrize("cut", [0, 512, 700, 1024, 2048 - 1])
+async def test_an_archive_that_breaks_off_is_never_passed_on(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    whole = tar_of([Entry(b"x", content=b"x" * 10)])
+
+    async def chunks(_: str) -> AsyncGenerator[bytes]:
+        yield whole[:cut]
+
+    send(agent, monkeypatch, chunks)
+    with pytest.raises(UnreadableTar):
+        await fetched(artifacts(agent), "any", "/x")
+
+
+async def test_a_path_of_which_nothing_is_left_is_not_found(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def chunks(container: str) -> AsyncGenerator[bytes]:
+        yield tar_of([Entry(b"x", tarfile.FIFOTYPE)] if container == "fifo" else [])
+
+    send(agent, monkeypatch, chunks)
+    for container in ("fifo", "socket"):
+        with pytest.raises(PathNotFound):
+            await fetched(artifacts(agent), container, "/x")
+
+
+async def test_f10_a_hung_archive_harms_only_itself(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, closed = asyncio.Event(), set[str]()
+
+    async def chunks(container: str) -> AsyncGenerator[bytes]:
+        try:
+            yield tar_of([folder(b"x")], end=False)
+            if container == "hung":
+                hangs.set()
+                await asyncio.Event().wait()
+            yield bytes(1024)
+        finally:
+            closed.add(container)
+
+    send(agent, monkeypatch, chunks)
+    packing = artifacts(agent, patience=Patience(pack=1.0))
+    hung = asyncio.create_task(fetched(packing, "hung", "/x"))
+    await hangs.wait()
+    packing._patience = Patience()
+    with pytest.raises(ReadersBusy):
+        await fetched(packing, "hung", "/x")
+    assert await fetched(packing, "sound", "/x")
+    with pytest.raises(EngineTimeout):
+        await hung
+    assert "hung" in closed  # so the engine gives the container's lock back
+    assert nothing_is_spooled(agent, packing)
+
+
+async def test_readers_that_fill_the_disk_let_others_wait_until_one_leaves(agent: Agent) -> None:
+    names = [await ended(agent, {"/x": NOISE[:MEGABYTE]}) for _ in range(3)]
+    limits = RoomLimits(3 * MEGABYTE, 2 * MEGABYTE, patience=0.0)
+    tight = Artifacts(agent.engine, agent.records, limits)
+    async with slow_reader(tight, names[0], "/x"):
+        with pytest.raises(ReadersBusy):
+            await fetched(tight, names[1], "/x")
+    assert len(await fetched(tight, names[1], "/x")) > MEGABYTE
+    assert nothing_is_spooled(agent, tight)
+
+
+async def test_a_reader_that_is_served_holds_up_no_packing(agent: Agent) -> None:
+    name = await ended(agent, {"/x": NOISE[:MEGABYTE]})
+    both = artifacts(agent)
+    async with slow_reader(both, name, "/x"):
+        assert await fetched(both, name, "/x")
+    assert nothing_is_spooled(agent, both)
+
+
+@contextlib.asynccontextmanager
+async def served(
+    agent: Agent, artifacts: Artifacts, tmp_path: Path
+) -> AsyncIterator[agent_pb2_grpc.AgentServiceAsyncStub]:
+    """The agent's gRPC service with these artifacts."""
+    service = agent.service(lambda: pytest.fail("nobody asks"), artifacts)
+    server = grpc.aio.server()
+    agent_pb2_grpc.add_AgentServiceServicer_to_server(service, server)
+    server.add_insecure_port(f"unix:{tmp_path}/grpc.sock")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"unix:{tmp_path}/grpc.sock") as channel:
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        yield stub
+    await server.stop(0)
+
+
+@pytest.mark.parametrize("patience", [Patience(idle=1.0), Patience(serve=1.0)])
+async def test_a_caller_that_reads_nothing_loses_its_spool(
+    agent: Agent, tmp_path: Path, patience: Patience
+) -> None:
+    name = await ended(agent, {"/x": NOISE})
+    hasty = artifacts(agent, patience=patience)
+    request = pb.FetchArtifactRequest(internal_id=name.removeprefix("tiltyard-"), path="/x")
+    async with served(agent, hasty, tmp_path) as stub:
+        call: Any = stub.FetchArtifact(request, timeout=50)
+        assert (await call.read()).data
+        await until(lambda: nothing_is_spooled(agent, hasty))
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            while await call.read() is not grpc.aio.EOF:
+                pass
+        assert error.value.details() == str(ReaderTooSlow())
+
+
+async def test_a_caller_that_hangs_up_loses_its_spool(agent: Agent, tmp_path: Path) -> None:
+    name = await ended(agent, {"/x": NOISE})
+    parts = artifacts(agent)
+    request = pb.FetchArtifactRequest(internal_id=name.removeprefix("tiltyard-"), path="/x")
+    async with served(agent, parts, tmp_path) as stub:
+        call: Any = stub.FetchArtifact(request, timeout=50)
+        assert (await call.read()).data
+        assert not nothing_is_spooled(agent, parts)
+        call.cancel()
+        await until(lambda: nothing_is_spooled(agent, parts))

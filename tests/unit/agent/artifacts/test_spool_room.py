@@ -1,0 +1,130 @@
+import asyncio
+from contextlib import AsyncExitStack, suppress
+
+import pytest
+
+from agent.artifacts.spool_room import RoomLimits, SpoolRoom
+from agent.domain.errors import ReadersBusy
+from tests.support.agent.hosts import until
+
+LARGEST = 100
+
+
+def room(*, patience: float = 0.0, **limits: int) -> SpoolRoom:
+    plain = {"total_bytes": 10**9, "largest_bytes": LARGEST, **limits}
+    return SpoolRoom(RoomLimits(**plain, patience=patience))
+
+
+async def busy(room: SpoolRoom, container: str, account: str = "") -> str:
+    with pytest.raises(ReadersBusy) as error:
+        async with room.taken(container, account or container):
+            pass
+    return error.value.cause
+
+
+async def test_one_archive_of_a_container_is_packed_at_a_time() -> None:
+    rooms = room()
+    async with rooms.taken("a", "a") as share:
+        assert await busy(rooms, "a") == "another one of this session is being packed"
+        async with rooms.taken("b", "b"):
+            pass
+        rooms.packed(share, 1)
+        async with rooms.taken("a", "a"):
+            pass
+
+
+async def test_readers_of_one_session_leave_room_for_others() -> None:
+    rooms = room(fetched_each=2)
+    async with AsyncExitStack() as stack:
+        for _ in range(2):
+            rooms.packed(await stack.enter_async_context(rooms.taken("a", "a")), 1)
+        assert await busy(rooms, "a") == "2 of this session are being fetched"
+        async with rooms.taken("b", "b"):
+            pass
+    async with rooms.taken("a", "a"):
+        pass
+
+
+async def test_a_few_are_packed_at_a_time() -> None:
+    rooms = room(packed=2)
+    async with rooms.taken("a", "a") as share, rooms.taken("b", "b"):
+        assert await busy(rooms, "c") == "2 of other sessions are being packed"
+        rooms.packed(share, 1)
+        async with rooms.taken("c", "c"):
+            pass
+
+
+async def test_those_on_their_way_are_counted() -> None:
+    rooms = room(fetched=2)
+    async with rooms.taken("a", "a") as one, rooms.taken("b", "b") as other:
+        rooms.packed(one, 0)
+        rooms.packed(other, 0)
+        assert await busy(rooms, "c") == "2 are being fetched from this host"
+
+
+@pytest.mark.parametrize(
+    ("limits", "size"),
+    [({"fetched": 8}, 0), ({"packed": 8}, None), ({"total_bytes": 800}, LARGEST)],
+)
+async def test_an_account_leaves_as_much_as_it_takes(
+    limits: dict[str, int], size: int | None
+) -> None:
+    """Of 8: the first has 4 while it is alone, the next 2, and there is always one for another."""
+    rooms = room(**limits)
+
+    async def take(container: str, account: str) -> None:
+        share = await stack.enter_async_context(rooms.taken(container, account))
+        if size is not None:
+            rooms.packed(share, size)
+
+    async with AsyncExitStack() as stack:
+        for account, most in (("first", 4), ("second", 2), ("third", 1), ("fourth", 1)):
+            for number in range(most):
+                await take(f"{account}-{number}", account)
+            if account != "fourth":
+                told = f"the account fetches {most}, the rest of the room is kept for others"
+                assert await busy(rooms, "one more", account) == told
+        assert "kept for others" not in await busy(rooms, "one more", "fifth")
+
+
+async def test_bytes_count_as_they_could_be_and_then_as_they_are() -> None:
+    rooms = room(total_bytes=2 * LARGEST)
+    async with rooms.taken("a", "a") as one, rooms.taken("b", "b") as other:
+        full = "those being fetched fill the disk space that artifacts may take"
+        assert await busy(rooms, "c") == full
+        rooms.packed(one, LARGEST // 2)
+        assert await busy(rooms, "c") == full
+        rooms.packed(other, LARGEST // 2)
+        async with rooms.taken("c", "c"):
+            pass
+    async with rooms.taken("a", "a"), rooms.taken("b", "b"):
+        pass
+
+
+async def test_whoever_waits_goes_on_when_there_is_room() -> None:
+    rooms, done = room(patience=30.0), asyncio.Event()
+
+    async def waits() -> None:
+        async with rooms.taken("a", "a"):
+            done.set()
+
+    async with rooms.taken("a", "a"):
+        waiter = asyncio.create_task(waits())
+        await until(lambda: bool(rooms._freed._waiters))
+        assert not done.is_set()
+    await waiter
+    assert done.is_set()
+
+
+async def test_one_who_gives_up_waiting_or_fails_leaves_no_trace() -> None:
+    rooms = room(patience=30.0)
+    async with rooms.taken("a", "a"):
+        waiter = asyncio.create_task(busy(rooms, "a"))
+        await asyncio.sleep(0)
+        waiter.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiter
+    with pytest.raises(ZeroDivisionError):
+        async with rooms.taken("a", "a"):
+            raise ZeroDivisionError
+    assert rooms._shares == []

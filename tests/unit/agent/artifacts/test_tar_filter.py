@@ -1,0 +1,371 @@
+import io
+import subprocess
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.artifacts.tar_filter import TarFilter, TarLimits
+from agent.domain.errors import AgentError, ArtifactTooLarge, UnreadableTar
+from tests.support.agent.tars import (
+    LARGEST_TIME,
+    Entry,
+    folder,
+    hard,
+    read,
+    resummed,
+    soft,
+    tar_of,
+)
+
+ROOT = b"data"
+DROPPED = {tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE}
+
+
+def filtered(
+    data: bytes, *, root: bytes = ROOT, limits: TarLimits | None = None, pieces: int = 2**20
+) -> bytes:
+    tar = TarFilter(root, limits)
+    parts = [tar.feed(data[at : at + pieces]) for at in range(0, len(data), pieces)]
+    return b"".join(parts) + tar.close()
+
+
+# A tree of anything that a program in a container can make, and what is to become of it.
+
+NAMES = st.one_of(
+    st.binary(min_size=1, max_size=255).map(lambda name: name.translate(None, b"/\0")),
+    st.sampled_from(
+        [b"a", b"-rf", b"new\nline", b"\r", b"\x1b[31m", b"\xff\xfe", b"...", b"n" * 99]
+    ),
+).filter(lambda name: name not in {b"", b".", b".."})
+LINKS = st.one_of(
+    st.sampled_from([b"/etc/passwd", b"../../..", b"a", b"x" * 101, b"/proc/self/root"]),
+    st.binary(min_size=1, max_size=300).map(lambda link: link.replace(b"\0", b"x")),
+)
+KINDS = st.sampled_from(
+    [tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, *sorted(DROPPED)]
+)
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> list[Entry]:
+    """Entries as the engine sends them: folders before what is in them, links to earlier ones."""
+    entries = [folder(ROOT)]
+    folders, names = [ROOT], {ROOT}
+    files: list[bytes] = []
+    for _ in range(draw(st.integers(0, 12))):
+        name = draw(st.sampled_from(folders)) + b"/" + draw(NAMES)
+        kind = draw(KINDS)
+        if name in names or (kind == tarfile.LNKTYPE and not files):
+            continue
+        names.add(name)
+        (folders if kind == tarfile.DIRTYPE else files).append(name)
+        content = draw(st.binary(max_size=2000)) if kind == tarfile.REGTYPE else b""
+        link = draw(LINKS) if kind == tarfile.SYMTYPE else b""
+        if kind == tarfile.LNKTYPE:
+            link = draw(st.sampled_from(files[:-1] or [name]))
+        if link == name:
+            continue
+        entries.append(
+            Entry(
+                name,
+                kind,
+                content,
+                link,
+                mode=draw(st.integers(0, 0o7777)),
+                uid=draw(st.integers(0, 2**32 - 1)),
+                gid=draw(st.sampled_from([0, 1000, 8**7 - 1, 8**7])),
+                time=draw(st.sampled_from([-1, 0, 1_700_000_000, LARGEST_TIME, LARGEST_TIME + 9])),
+                attributes=draw(
+                    st.sampled_from([{}, {"SCHILY.xattr.user.x": "y" * 900, "comment": "c"}])
+                ),
+            )
+        )
+    return entries
+
+
+def model(entries: list[Entry]) -> list[Entry]:
+    """What is to be passed on of a tree."""
+    gone: set[bytes] = set()
+    kept = []
+    for entry in entries:
+        if entry.kind in DROPPED or (entry.kind == tarfile.LNKTYPE and entry.link in gone):
+            gone.add(entry.name)
+            continue
+        time = min(max(entry.time, 0), LARGEST_TIME)
+        kept.append(replace(entry, mode=entry.mode & 0o777, time=time))
+    return kept
+
+
+@settings(max_examples=300, deadline=None)
+@given(tree=trees(), pieces=st.integers(1, 3000))
+def test_hostile_trees_come_out_as_the_model_says(tree: list[Entry], pieces: int) -> None:
+    found = read(filtered(tar_of(tree), pieces=pieces))
+    assert found == model(tree)
+    for entry in found:
+        assert set(entry.attributes) <= {"path", "linkpath", "uid", "gid"}
+
+
+@settings(max_examples=300, deadline=None)
+@given(tree=trees(), data=st.data())
+def test_a_tar_with_bytes_changed_is_refused_or_still_safe(
+    tree: list[Entry], data: st.DataObject
+) -> None:
+    tar = bytearray(tar_of(tree))
+    for _ in range(data.draw(st.integers(1, 4))):
+        block = data.draw(st.integers(0, len(tar) // 512 - 1)) * 512
+        at = block + data.draw(st.sampled_from([0, 1, 4, 100, 124, 128, 156, 157, 257, 345]))
+        tar[at : at + 2] = data.draw(
+            st.sampled_from([b"..", b"/.", b"77", b"\0\0", b"SL", b"\xff9"])
+        )
+        tar[block:] = resummed(bytes(tar[block:]))
+    try:
+        found = read(filtered(bytes(tar)))
+    except (ArtifactTooLarge, UnreadableTar):
+        return
+    for entry in found:
+        assert entry.name == ROOT or entry.name.startswith(ROOT + b"/")
+        assert not {b"", b".", b".."} & set(entry.name.split(b"/"))
+        assert entry.kind not in DROPPED
+        assert entry.mode & ~0o777 == 0
+    names = [entry.name for entry in found]
+    assert len(names) == len(set(names))
+    for entry in found:
+        assert entry.kind != tarfile.LNKTYPE or entry.link in names
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.binary(max_size=4096))
+def test_noise_is_refused(data: bytes) -> None:
+    with pytest.raises(AgentError):
+        filtered(data or b"x")
+
+
+TOP = folder(ROOT)
+FILE = Entry(b"data/x")
+
+
+def with_attributes(records: bytes, entry: Entry) -> bytes:
+    """An entry with a PAX header before it, whatever stands in that."""
+    return tar_of([TOP, Entry(b"x", tarfile.XHDTYPE, records), entry])
+
+
+REFUSED: dict[str, bytes] = {
+    "parent": tar_of([TOP, Entry(b"data/../x")]),
+    "ends in parent": tar_of([TOP, folder(b"data/..")]),
+    "only parent": tar_of([Entry(b"..")]),
+    "absolute": tar_of([TOP, Entry(b"/etc/passwd")]),
+    "empty component": tar_of([TOP, Entry(b"data//x")]),
+    "another root": tar_of([Entry(b"other")]),
+    "beside the root": tar_of([TOP, Entry(b"database")]),
+    "no folder": tar_of([TOP, Entry(b"data/none/x")]),
+    "below a file": tar_of([TOP, Entry(b"data/x"), Entry(b"data/x/y")]),
+    "below a link": tar_of([TOP, soft(b"data/x", b"/etc"), Entry(b"data/x/passwd")]),
+    "twice": tar_of([TOP, soft(b"data/x", b"/etc"), Entry(b"data/x")]),
+    "link to nothing": tar_of([TOP, hard(b"data/x", b"data/none")]),
+    "link forward": tar_of([TOP, hard(b"data/x", b"data/y"), Entry(b"data/y")]),
+    "link to itself": tar_of([TOP, hard(b"data/x", b"data/x")]),
+    "link outside": tar_of([TOP, hard(b"data/x", b"/etc/passwd")]),
+    "link through parent": tar_of([TOP, Entry(b"data/y"), hard(b"data/x", b"data/./y")]),
+    "link to a folder": tar_of([TOP, hard(b"data/x", b"data")]),
+    "folder with content": tar_of([Entry(b"data", tarfile.DIRTYPE, b"x")]),
+    "link with content": tar_of([Entry(b"data", tarfile.SYMTYPE, b"x", link=b"y")]),
+    "GNU sparse": tar_of([Entry(b"data", tarfile.GNUTYPE_SPARSE, b"x")]),
+    "PAX sparse": tar_of([Entry(b"data", attributes={"GNU.sparse.realsize": str(2**62)})]),
+    "GNU long name": tar_of([Entry(b"././@LongLink", tarfile.GNUTYPE_LONGNAME, b"data/x\0")]),
+    "global attributes": tar_of([Entry(b"g", tarfile.XGLTYPE, b"11 path=/x\n"), Entry(b"data")]),
+    "contiguous file": tar_of([Entry(b"data", tarfile.CONTTYPE)]),
+    "attributes twice": tar_of([Entry(b"x", tarfile.XHDTYPE, b"7 a=bc\n")] * 2 + [Entry(b"data")]),
+    "attributes of nothing": tar_of([Entry(b"x", tarfile.XHDTYPE, b"7 a=bc\n")]),
+    "no attributes": with_attributes(b"", FILE),
+    "too many attributes": tar_of([Entry(b"data", attributes={"comment": "x" * 65536})]),
+    "record beyond the end": with_attributes(b"99 a=b\n", FILE),
+    "record of no length": with_attributes(b"0 a=b\n", FILE),
+    "record of negative length": with_attributes(b"-7 a=b\n", FILE),
+    "record without value": with_attributes(b"5 ab\n", FILE),
+    "NUL in a name": with_attributes(b"17 path=data/x\0y\n", FILE),
+    "NUL in a link": with_attributes(b"16 linkpath=x\0y\n", soft(b"data/x", b"x")),
+    "negative size": tar_of([Entry(b"data", attributes={"size": "-512"})]),
+    "size of many digits": tar_of([Entry(b"data", attributes={"size": "1" * 21})]),
+    "cut in a header": tar_of([TOP, Entry(b"data/x")])[:700],
+    "cut in content": tar_of([Entry(b"data", content=b"x" * 600)])[:1024],
+    "cut before the end": tar_of([TOP], end=False),
+    "cut in attributes": tar_of([Entry(b"n" * 200)])[:512],
+    "more after the end": tar_of([TOP]) + tar_of([Entry(b"data/x")]),
+    "wrong checksum": tar_of([Entry(b"data")]).replace(b"0000644", b"0000744"),
+    "old format": resummed(tar_of([Entry(b"data")]).replace(b"ustar\0", bytes(6))),
+    "nothing at all": b"",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_engine_does_not_write_is_refused_whole(case: str) -> None:
+    with pytest.raises(UnreadableTar):
+        filtered(REFUSED[case])
+
+
+def test_the_whole_container_begins_with_a_dot() -> None:
+    tree = [folder(b"/"), folder(b"/etc"), Entry(b"/etc/x"), hard(b"/y", b"/etc/x")]
+    data = filtered(tar_of(tree), root=b".")
+    assert [(entry.name, entry.link) for entry in read(data)] == [
+        (b".", b""),
+        (b"./etc", b""),
+        (b"./etc/x", b""),
+        (b"./y", b"./etc/x"),
+    ]
+    assert data.startswith(b"./\0")
+
+
+def test_a_link_keeps_its_text_and_a_link_to_it_is_one() -> None:
+    tree = [TOP, soft(b"data/x", b"/etc/passwd"), hard(b"data/y", b"data/x")]
+    assert read(filtered(tar_of(tree))) == [
+        TOP,
+        soft(b"data/x", b"/etc/passwd"),
+        hard(b"data/y", b"data/x"),
+    ]
+
+
+SMALL = TarLimits(total_bytes=10_240, entries=4, depth=3, name_bytes=300)
+
+
+def big(size: int) -> bytes:
+    """The beginning of a tar whose first file has this size."""
+    return tar_of([Entry(ROOT, attributes={"size": str(size)})], end=False)
+
+
+@pytest.mark.parametrize(
+    ("tar", "what"),
+    [
+        (tar_of([Entry(b"data", content=bytes(10_000))]), "bytes"),
+        (tar_of([TOP, *(Entry(b"data/%d" % n) for n in range(4))]), "entries"),
+        (
+            tar_of([TOP, *(Entry(b"data/%d" % n, b"6") for n in range(4))]), "entries",
+        ),
+        (
+            tar_of([TOP, folder(b"data/a"), folder(b"data/a/b"), Entry(b"data/a/b/c")]),
+            "folders within one another",
+        ),
+        (tar_of([TOP, Entry(b"data/" + b"n" * 296)]), "bytes in a name"),
+        (tar_of([soft(b"data", b"n" * 301)]), "bytes in a link"),
+    ],
+)  # fmt: skip
+def test_more_than_the_limits_is_too_large(tar: bytes, what: str) -> None:
+    with pytest.raises(ArtifactTooLarge) as error:
+        filtered(tar, limits=SMALL)
+    assert error.value.what == what
+
+
+@pytest.mark.parametrize(
+    "tar",
+    [
+        tar_of([Entry(b"data", content=bytes(10_240 - 512 - 1024))]),
+        tar_of([TOP, folder(b"data/a"), Entry(b"data/a/b"), Entry(b"data/c")]),
+        tar_of([TOP, Entry(b"data/" + b"n" * 295)]),
+        tar_of([soft(b"data", b"n" * 300)]),
+    ],
+)
+def test_as_much_as_the_limits_passes(tar: bytes) -> None:
+    filtered(tar, limits=SMALL)
+
+
+@pytest.mark.parametrize("size", [100_000_000, 2**31, 2**43, 2**63 - 1])
+def test_an_announced_size_is_refused_before_its_first_byte(size: int) -> None:
+    with pytest.raises(ArtifactTooLarge) as error:
+        TarFilter(ROOT).feed(big(size))
+    assert error.value.limit == 100_000_000
+
+
+def ustar(name: str) -> bytes:
+    """A folder as the engine sends it when its name fits into the two fields of USTAR."""
+    member = tarfile.TarInfo(name)
+    member.type = tarfile.DIRTYPE
+    return member.tobuf(tarfile.USTAR_FORMAT)
+
+
+LONG = f"data/{'a' * 90}"
+PREFIXED = ustar("data") + ustar(LONG) + ustar(f"{LONG}/{'b' * 90}") + bytes(1024)
+
+
+def test_a_name_in_two_fields_is_put_together() -> None:
+    assert read(filtered(PREFIXED))[-1].name == f"{LONG}/{'b' * 90}".encode()
+
+
+def test_what_grows_is_counted_as_it_goes_out() -> None:
+    with pytest.raises(ArtifactTooLarge) as error:
+        filtered(PREFIXED, limits=TarLimits(total_bytes=len(PREFIXED)))
+    assert error.value.what == "bytes"
+
+
+def test_names_and_links_of_every_length_come_out_whole() -> None:
+    for length in [*range(1, 130), *range(970, 1010), 4095]:
+        root = b"n" * length
+        for entry in (Entry(root), folder(root), soft(root, root)):
+            assert read(filtered(tar_of([entry]), root=root)) == [entry]
+
+
+def test_a_file_larger_than_memory_would_like_leaves_nothing_behind() -> None:
+    tar = TarFilter(ROOT)
+    tar.feed(big(90_000_000))
+    for _ in range(90):
+        assert len(tar.feed(bytes(1_000_000))) == 1_000_000
+    assert len(tar._pending) < 512
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    tree = [
+        TOP,
+        Entry(b"data/plain", content=b"plain\n", mode=0o4755),
+        hard(b"data/again", b"data/plain"),
+        soft(b"data/soft", b"plain"),
+        Entry(b"data/new\nline\r\x1b[31m", content=b"odd\n"),
+        Entry(b"data/\xff\xfe", content=b"bytes\n"),
+        Entry(b"data/\xc3\xbc", content=b"text\n"),
+        folder(b"data/" + b"m" * 255),
+        Entry(b"data/" + b"m" * 255 + b"/" + b"n" * 255, content=b"long\n", uid=2**31),
+        Entry(b"data/fifo", tarfile.FIFOTYPE),
+        Entry(b"data/last", content=b"x" * 1000),
+    ]
+    path = tmp_path / "data.tar"
+    path.write_bytes(filtered(tar_of(tree)))
+    return path
+
+
+def content_of(unpacked: Path) -> dict[bytes, bytes]:
+    files = [path for path in unpacked.rglob("*") if path.is_file()]
+    return {bytes(path.relative_to(unpacked / "data")): path.read_bytes() for path in files}
+
+
+CONTENT = {
+    b"plain": b"plain\n",
+    b"again": b"plain\n",
+    b"soft": b"plain\n",
+    b"new\nline\r\x1b[31m": b"odd\n",
+    b"\xff\xfe": b"bytes\n",
+    b"\xc3\xbc": b"text\n",
+    b"m" * 255 + b"/" + b"n" * 255: b"long\n",
+    b"last": b"x" * 1000,
+}
+
+
+def test_gnu_tar_unpacks_it_without_a_word(archive: Path, tmp_path: Path) -> None:
+    unpacked = tmp_path / "unpacked"
+    unpacked.mkdir()
+    done = subprocess.run(
+        ["tar", "--extract", "--no-same-owner", "--file", archive, "--directory", unpacked],
+        capture_output=True,
+        check=False,
+        timeout=20,
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, b"", b"")
+    assert content_of(unpacked) == CONTENT
+    assert (unpacked / "data" / "again").samefile(unpacked / "data" / "plain")
+
+
+def test_python_unpacks_it_as_harmless_data(archive: Path, tmp_path: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(archive.read_bytes())) as tar:
+        tar.extractall(tmp_path / "unpacked", filter="data")
+    assert content_of(tmp_path / "unpacked") == CONTENT

@@ -1,0 +1,449 @@
+"""What the real engine cannot be made to do: fail, hang, lie and vanish at will."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.docker.calls import GENERAL_THREADS, KEPT_THREADS, Timeouts
+from agent.docker.engine import DockerEngine
+from agent.domain.engine import ContainerSpec, ContainerStatus
+from agent.domain.errors import ContainerGone, EngineError, EngineTimeout, EngineUnavailable
+from agent.domain.session import NetworkMode, Process, Resources
+from agent.kernel.processes import live_process
+from tests.support.agent.scripted_engine import (
+    CREATED,
+    HASTY,
+    IMAGE,
+    PATIENT,
+    ScriptedEngine,
+    an_engine,
+    cut,
+    drained,
+    raw,
+    refuses,
+    says,
+)
+
+SPEC = ContainerSpec(
+    internal_id="x",
+    agent_id="agent-1",
+    image=IMAGE,
+    args=(),
+    env={},
+    network_mode=NetworkMode.BRIDGE,
+    ports=(),
+    bind_address="192.0.2.1",
+    reservation=Resources(),
+    limits=Resources(),
+    public_dir="/nonexistent",
+    record="{}",
+)
+Ask = Callable[[DockerEngine], Coroutine[Any, Any, Any]]
+
+CHANGES: dict[str, tuple[str, Ask]] = {
+    "create": ("POST /containers/create", lambda engine: engine.create(SPEC)),
+    "start": ("POST /containers/x/start", lambda engine: engine.start("x")),
+    "kill": ("POST /containers/x/kill", lambda engine: engine.kill("x", "SIGTERM")),
+    "remove": ("DELETE /containers/x", lambda engine: engine.remove("x")),
+}
+READS: dict[str, tuple[str, Ask]] = {
+    "inspect": ("GET /containers/x/json", lambda engine: engine.inspect("x")),
+    "list": ("GET /containers/json", lambda engine: engine.list("agent-1")),
+    "images": ("GET /images/json", lambda engine: engine.images()),
+    "info": ("GET /info", lambda engine: engine.info()),
+}
+CALLS = CHANGES | READS
+
+
+@pytest.fixture
+async def script(tmp_path: Path) -> AsyncIterator[ScriptedEngine]:
+    engine = ScriptedEngine(tmp_path)
+    async with engine.serving():
+        yield engine
+
+
+@pytest.fixture
+async def engine(script: ScriptedEngine) -> AsyncIterator[DockerEngine]:
+    async with an_engine(script) as made:
+        yield made
+
+
+def startable(script: ScriptedEngine, *names: str) -> None:
+    """Let starts be followed by a look at what was started, and hang until then."""
+    for name in names:
+        script.answer(f"POST /containers/{name}/start", script.hang)
+        script.answer(f"GET /containers/{name}/json", says(CREATED))
+
+
+@pytest.fixture
+def me() -> Process:
+    """The process of these tests."""
+    process = live_process(os.getpid())
+    assert process is not None
+    return process
+
+
+@pytest.fixture
+def child() -> Iterator[tuple[subprocess.Popen[bytes], Process]]:
+    """A process that runs until somebody ends it."""
+    with subprocess.Popen(["sleep", "infinity"]) as program:
+        process = live_process(program.pid)
+        assert process is not None
+        try:
+            yield program, process
+        finally:
+            program.kill()
+
+
+def awaited() -> set[str]:
+    """The descriptors of processes that are open; others' come and go with earlier tests."""
+    found = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            if "pidfd" in str(path.readlink()):
+                found.add(path.name)
+    return found
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_failure_of_the_engine_is_told(
+    script: ScriptedEngine, engine: DockerEngine, call: str
+) -> None:
+    what, ask = CALLS[call]
+    script.answer(what, refuses(500, "something broke"))
+    with pytest.raises(EngineError) as error:
+        await ask(engine)
+    assert str(error.value) == f"cannot {call}: something broke"
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_counts_and_times_each_call_once_by_its_outcome(
+    script: ScriptedEngine, engine: DockerEngine, call: str
+) -> None:
+    what, ask = CALLS[call]
+    script.answer(what, refuses(500, "something broke"))
+    with pytest.raises(EngineError):
+        await ask(engine)
+    value = engine.metrics.registry.get_sample_value
+    counted = {"call": call, "outcome": "engine_error"}
+    assert value("tiltyard_agent_engine_calls_total", counted) == 1
+    assert value("tiltyard_agent_engine_call_duration_seconds_count", {"call": call}) == 1
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_silence_of_the_engine_leaves_the_outcome_unknown(
+    script: ScriptedEngine, engine: DockerEngine, call: str
+) -> None:
+    what, ask = CALLS[call]
+    await engine.info()  # what is asked once is known
+    before = script.seen[what]
+    script.answer(what, script.hang)
+    engine._timeouts = HASTY
+    with pytest.raises(EngineTimeout) as error:
+        await ask(engine)
+    assert error.value.call == call
+    assert script.seen[what] - before <= 1  # none, when it was given up before it was read
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_no_socket_means_no_engine(tmp_path: Path, call: str) -> None:
+    script = ScriptedEngine(tmp_path)
+    async with an_engine(script) as engine:
+        with pytest.raises(EngineUnavailable, match="No such file"):
+            await CALLS[call][1](engine)
+
+
+async def test_nobody_behind_the_socket_means_no_engine(tmp_path: Path) -> None:
+    script = ScriptedEngine(tmp_path)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(script.socket))
+    async with an_engine(script) as engine:
+        with pytest.raises(EngineUnavailable, match="refused"):
+            await engine.start("x")
+        with pytest.raises(EngineUnavailable, match="refused"):
+            await drained(engine.logs("x"))
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_broken_connection(
+    script: ScriptedEngine, engine: DockerEngine, call: str
+) -> None:
+    what, ask = CALLS[call]
+    script.answer(what, cut)
+    # Whether a change took place is unknown; a read has simply failed.
+    with pytest.raises(EngineTimeout if call in CHANGES else EngineUnavailable):
+        await ask(engine)
+
+
+@pytest.mark.parametrize("body", [b'{"Id": "abc', b"", b"{}", b"[]", b"\xff"])
+async def test_an_answer_that_cannot_be_read(
+    script: ScriptedEngine, engine: DockerEngine, body: bytes
+) -> None:
+    for call, status in (("inspect", 200), ("create", 201)):
+        what, ask = CALLS[call]
+        script.answer(what, raw(body, status))
+        with pytest.raises(EngineTimeout if call in CHANGES else EngineError):
+            await ask(engine)
+
+
+async def test_a_late_answer_is_not_taken_for_a_failure(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    what, ask = CHANGES["start"]
+    await engine.info()
+    script.answer(what, script.hang)
+    engine._timeouts = HASTY
+    with pytest.raises(EngineTimeout):
+        await ask(engine)
+    script.answer(what, raw(b"", 304))
+    script.answer("GET /containers/x/json", says(CREATED))
+    engine._timeouts = PATIENT
+    await ask(engine)
+
+
+async def test_a_container_that_hangs_holds_up_no_other(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    startable(script, "x")
+    script.answer("GET /containers/y/json", says(CREATED))
+    hanging = asyncio.create_task(engine.start("x"))
+    await script.arrived("POST /containers/x/start")
+    assert (await engine.inspect("y")).status is ContainerStatus.CREATED
+    script.let_go()
+    await hanging
+
+
+async def test_starts_that_hang_keep_nobody_from_killing(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    names = [f"c{number}" for number in range(GENERAL_THREADS)]
+    startable(script, *names)
+    script.answer("POST /containers/y/kill", raw(b"", 204))
+    hanging = [asyncio.create_task(engine.start(name)) for name in names]
+    for name in names:
+        await script.arrived(f"POST /containers/{name}/start")
+    await engine.kill("y", "SIGKILL")
+    script.let_go()
+    await asyncio.gather(*hanging)
+
+
+async def test_one_call_at_a_time_for_a_container(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    startable(script, "x")
+    script.answer("POST /containers/x/kill", raw(b"", 204))
+    starting = asyncio.create_task(engine.start("x"))
+    await script.arrived("POST /containers/x/start")
+    killing = asyncio.create_task(engine.kill("x", "SIGKILL"))
+    with pytest.raises(ContainerGone):
+        await engine.inspect("y")
+    assert script.seen["POST /containers/x/kill"] == 0
+    script.let_go()
+    await asyncio.gather(starting, killing)
+    assert script.seen["POST /containers/x/kill"] == 1
+    assert not engine._calls._turns
+
+
+async def test_a_cancelled_wait_leaves_the_call_its_turn(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    startable(script, "x")
+    script.answer("DELETE /containers/x", raw(b"", 204))
+    starting = asyncio.create_task(engine.start("x"))
+    await script.arrived("POST /containers/x/start")
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    removing = asyncio.create_task(engine.remove("x"))
+    waiting_in_vain = asyncio.create_task(engine.kill("x", "SIGTERM"))
+    with pytest.raises(ContainerGone):
+        await engine.inspect("y")
+    waiting_in_vain.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting_in_vain
+    assert script.seen["DELETE /containers/x"] == 0
+    script.let_go()
+    await removing
+    assert script.seen["POST /containers/x/kill"] == 0
+    assert not engine._calls._turns
+
+
+async def test_waiting_for_a_turn_has_a_deadline(script: ScriptedEngine) -> None:
+    startable(script, "x")
+    timeouts = Timeouts(kill=0.1)
+    async with an_engine(script, timeouts) as engine:
+        starting = asyncio.create_task(engine.start("x"))
+        await script.arrived("POST /containers/x/start")
+        with pytest.raises(EngineTimeout):
+            await engine.kill("x", "SIGKILL")
+        script.let_go()
+        await starting
+    assert script.seen["POST /containers/x/kill"] == 0
+
+
+async def test_an_engine_that_comes_back_is_asked_anew(tmp_path: Path) -> None:
+    script = ScriptedEngine(tmp_path)
+    async with an_engine(script) as engine:
+        async with script.serving():
+            await engine.info()
+            asked = script.seen["GET /version"]
+            await engine.remove("x")
+            assert script.seen["GET /version"] == asked
+        with pytest.raises(EngineUnavailable):
+            await engine.remove("x")
+        async with script.serving():
+            await engine.remove("x")
+            assert script.seen["GET /version"] == asked + 1
+
+
+async def test_many_who_ask_first_share_one_search(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    await asyncio.gather(*(engine.remove(f"c{n}") for n in range(2 * KEPT_THREADS)))
+    assert script.seen["GET /version"] == 1
+
+
+async def test_an_engine_that_is_too_old_is_refused(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    script.answer("GET /version", says({"ApiVersion": "1.40"}))
+    with pytest.raises(EngineError, match=r"1\.41 is needed"):
+        await engine.info()
+
+
+async def test_a_network_of_our_own_where_containers_reach_each_other(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    bodies: list[Any] = []
+
+    async def made(request: Any) -> Any:
+        bodies.append(await request.json())
+        return await says({"Id": "n"}, 201)(request)
+
+    script.answer("GET /networks", says([{"Name": "bridge", "Options": {}}]))
+    script.answer("GET /networks/tiltyard0", refuses(404, "network tiltyard0 not found"))
+    script.answer("POST /networks/create", made)
+    assert any("icc" in warning for warning in (await engine.info()).warnings)
+    script.answer("POST /containers/create", lambda r: _created(r, bodies))
+    assert await engine.create(SPEC) == "abc"
+    assert bodies[0]["Name"] == "tiltyard0"
+    assert bodies[0]["Options"] == {
+        "com.docker.network.bridge.enable_icc": "false",
+        "com.docker.network.bridge.name": "tiltyard0",
+    }
+    assert bodies[-1]["HostConfig"]["NetworkMode"] == "tiltyard0"
+    # Somebody removes it: it is made again for the next container.
+    script.answer("POST /containers/x/start", refuses(404, "network tiltyard0 not found"))
+    with pytest.raises(EngineError):
+        await engine.start("x")
+    await engine.create(SPEC)
+    assert script.seen["POST /networks/create"] == 2
+
+
+async def _created(request: Any, bodies: list[Any]) -> Any:
+    bodies.append(await request.json())
+    return await says({"Id": "abc"}, 201)(request)
+
+
+async def test_a_removal_under_way_is_waited_for(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    script.answer(
+        "DELETE /containers/x", refuses(409, "removal of container x is already in progress")
+    )
+    script.answer("POST /containers/x/wait", script.hang, refuses(404, "No such container: x"))
+    removing = asyncio.create_task(engine.remove("x"))
+    await script.arrived("POST /containers/x/wait")
+    assert not removing.done()
+    script.answer("POST /containers/x/wait", refuses(404, "No such container: x"))
+    script.let_go()
+    await asyncio.gather(removing, return_exceptions=True)
+    await engine.remove("x")
+
+
+def listed(container: str, state: str) -> dict[str, Any]:
+    return {"Id": container, "Names": [f"/{container}"], "State": state, "Labels": {"a": "b"}}
+
+
+def running(pid: int) -> dict[str, Any]:
+    state = CREATED["State"] | {"Status": "running", "Pid": pid}  # type: ignore[operator]
+    return CREATED | {"State": state}
+
+
+async def test_one_bad_container_does_not_hide_the_others(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    script.answer(
+        "GET /containers/json",
+        says([listed("bad", "exited"), listed("gone", "exited"), listed("good", "exited")]),
+    )
+    script.answer("GET /containers/bad/json", refuses(500, "stuck"))
+    script.answer("GET /containers/good/json", says(CREATED | {"Id": "good"}))
+    found = {each.container: each for each in await engine.list("agent-1")}
+    assert set(found) == {"bad", "good"}
+    assert found["bad"].status is ContainerStatus.ENDED
+    assert found["bad"].labels == {"a": "b"}
+
+
+async def test_a_bad_container_is_not_called_dead_while_that_is_unknown(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    script.answer("GET /containers/json", says([listed("f" * 64, "running")]))
+    script.answer(f"GET /containers/{'f' * 64}/json", refuses(500, "stuck"))
+    [found] = await engine.list("agent-1")
+    assert (found.is_running, found.process) == (True, None)  # its end is confirmed by inspect
+
+
+async def test_a_list_asks_about_a_running_container_once_in_a_run(
+    script: ScriptedEngine, engine: DockerEngine, me: Process
+) -> None:
+    script.answer("GET /containers/json", says([listed("abc", "running")]))
+    script.answer("GET /containers/abc/json", says(running(os.getpid())), says(running(2**22)))
+    first = await engine.list("agent-1")
+    assert first[0].process == me
+    assert await engine.list("agent-1") == first
+    assert script.seen["GET /containers/abc/json"] == 1
+
+
+async def test_running_without_a_process_is_told_as_such(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    script.answer("GET /containers/json", says([listed("abc", "running")]))
+    script.answer("GET /containers/abc/json", says(running(2**22 + 1)))
+    for found in [*await engine.list("agent-1"), await engine.inspect("abc")]:
+        assert (found.status, found.process) == (ContainerStatus.RUNNING, None)
+
+
+async def test_a_wait_for_the_end_can_be_given_up(engine: DockerEngine, me: Process) -> None:
+    before = awaited()
+    waiting = asyncio.create_task(engine.wait_end(me))
+    while awaited() <= before:
+        await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    while not awaited() <= before:
+        await asyncio.sleep(0)
+
+
+async def test_a_process_id_that_was_given_again_has_ended(
+    engine: DockerEngine, me: Process
+) -> None:
+    await engine.wait_end(Process(me.pid, me.start_ticks + 1))
+
+
+async def test_a_process_is_awaited_by_its_own_end(
+    engine: DockerEngine, child: tuple[subprocess.Popen[bytes], Process]
+) -> None:
+    program, process = child
+    waiting = asyncio.create_task(engine.wait_end(process))
+    await asyncio.sleep(0)
+    program.kill()
+    await waiting

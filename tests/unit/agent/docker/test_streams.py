@@ -1,0 +1,238 @@
+"""Streams of an engine that breaks off, falls silent or talks nonsense."""
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.docker.engine import DockerEngine
+from agent.domain.engine import Credentials, LogPiece
+from agent.domain.errors import (
+    AgentError,
+    EngineError,
+    EngineTimeout,
+    EngineUnavailable,
+    ImageNotFound,
+    RegistryTimeout,
+    RegistryUnavailable,
+)
+from tests.support.agent.scripted_engine import (
+    HASTY,
+    IMAGE,
+    ScriptedEngine,
+    an_engine,
+    drained,
+    refuses,
+    streams,
+)
+
+
+@pytest.fixture
+async def script(tmp_path: Path) -> AsyncIterator[ScriptedEngine]:
+    engine = ScriptedEngine(tmp_path)
+    async with engine.serving():
+        yield engine
+
+
+@pytest.fixture
+async def engine(script: ScriptedEngine) -> AsyncIterator[DockerEngine]:
+    async with an_engine(script) as made:
+        yield made
+
+
+STREAMS: dict[str, tuple[str, Callable[[DockerEngine], Any]]] = {
+    "logs": ("GET /containers/x/logs", lambda engine: engine.logs("x", follow=True)),
+    "archive": ("GET /containers/x/archive", lambda engine: engine.archive("x", "/data")),
+    "events": ("GET /events", lambda engine: engine.events("agent-1")),
+    "pull": ("POST /images/create", lambda engine: engine.pull(IMAGE)),
+}
+FIRST_PIECE = {
+    "logs": b"\1\0\0\0\0\0\0\x242026-01-02T03:04:05.000000006Z hello",
+    "archive": b"tar",
+    "events": b'{"Actor": {"Attributes": {"io.tiltyard.session": "x"}}}\n',
+    "pull": b'{"status": "Downloading", "id": "a", "progressDetail": {"current": 1}}\n',
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+async def test_an_engine_that_vanishes_ends_a_stream_with_an_error(
+    script: ScriptedEngine, engine: DockerEngine, stream: str
+) -> None:
+    what, ask = STREAMS[stream]
+    script.answer(what, streams(FIRST_PIECE[stream], then_cut=True))
+    seen = []
+    with pytest.raises(EngineUnavailable):
+        async with ask(engine) as items:
+            async for item in items:
+                seen.append(item)  # noqa: PERF401 - what came before the error counts
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+async def test_no_engine_and_no_stream(tmp_path: Path, stream: str) -> None:
+    async with an_engine(ScriptedEngine(tmp_path)) as engine:
+        with pytest.raises(EngineUnavailable):
+            await drained(STREAMS[stream][1](engine))
+
+
+@pytest.mark.parametrize("stream", ["logs", "events"])
+async def test_what_waits_may_be_silent_for_ever(script: ScriptedEngine, stream: str) -> None:
+    what, ask = STREAMS[stream]
+    more = asyncio.Event()
+    script.answer(what, streams(FIRST_PIECE[stream], forever=more))
+    script.answer("GET /containers/y/logs", script.hang)
+    async with an_engine(script, HASTY) as engine, ask(engine) as items:
+        await anext(items)
+        with pytest.raises(EngineTimeout):  # all of a silence passes elsewhere
+            await drained(engine.logs("y"))
+        more.set()
+        with contextlib.suppress(EngineUnavailable):
+            assert [item async for item in items] == []
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(
+    ("stream", "error"),
+    [("archive", EngineTimeout("archive")), ("pull", RegistryTimeout(IMAGE))],
+)
+async def test_silence_where_something_is_to_come(
+    script: ScriptedEngine, stream: str, error: AgentError, *, begun: bool
+) -> None:
+    what, ask = STREAMS[stream]
+    silent = asyncio.Event()
+    script.answer(what, streams(FIRST_PIECE[stream], forever=silent) if begun else script.hang)
+    async with an_engine(script, HASTY) as engine:
+        with pytest.raises(type(error)) as raised:
+            await drained(ask(engine))
+        silent.set()
+    assert str(raised.value) == str(error)
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+async def test_a_reader_may_leave_a_stream(
+    script: ScriptedEngine, engine: DockerEngine, stream: str
+) -> None:
+    what, ask = STREAMS[stream]
+    silent = asyncio.Event()
+    script.answer(what, streams(FIRST_PIECE[stream], forever=silent))
+    async with ask(engine) as items:
+        await anext(items)
+    silent.set()
+
+
+async def test_a_readers_own_time_out_is_its_own(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    script.answer("GET /events", streams(FIRST_PIECE["events"]))
+    with pytest.raises(TimeoutError):
+        async with engine.events("agent-1") as items:
+            await anext(items)
+            raise TimeoutError
+
+
+async def test_a_log_is_let_go_of_in_time_by_a_reader_who_stalls(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    silent = asyncio.Event()
+    script.answer("GET /containers/x/logs", streams(FIRST_PIECE["logs"], forever=silent))
+    async with engine.logs("x", longest=1.0) as answer:
+        await anext(answer)
+        transport = script.requests[-1].transport
+        while transport is not None and not transport.is_closing():
+            await asyncio.sleep(0)
+        silent.set()
+        with pytest.raises(EngineUnavailable):
+            await anext(answer)
+
+
+async def test_lines_that_come_one_by_one_are_taken_together(
+    script: ScriptedEngine, engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.docker.streams.GATHER_SECONDS", 1.0)
+    script.answer("GET /containers/x/logs", streams(*[FIRST_PIECE["logs"]] * 100))
+    async with engine.logs("x") as answer:
+        assert [len(pieces) async for pieces in answer] == [100]
+
+
+async def test_a_log_that_the_engine_cannot_read_to_its_end(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    words = b"Error grabbing logs: unexpected EOF"
+    complaint = b"\3\0\0\0" + len(words).to_bytes(4, "big") + words
+    script.answer("GET /containers/x/logs", streams(FIRST_PIECE["logs"], complaint))
+    async with engine.logs("x") as answer:
+        [piece] = await anext(answer)
+        assert piece == LogPiece(1, b"2026-01-02T03:04:05.000000006Z", b"hello")
+        with pytest.raises(EngineError, match="unexpected EOF"):
+            await anext(answer)
+
+
+@pytest.mark.parametrize(
+    ("stream", "body", "error"),
+    [
+        ("logs", b"no frames at all", EngineError),
+        ("logs", FIRST_PIECE["logs"][:-1], EngineUnavailable),
+        ("events", b"{\n", EngineError),
+        ("events", b'{"Actor": {}}\n', EngineError),
+        ("pull", b"[]\n", EngineError),
+    ],
+)
+async def test_a_stream_that_cannot_be_read(
+    script: ScriptedEngine,
+    engine: DockerEngine,
+    stream: str,
+    body: bytes,
+    error: type[AgentError],
+) -> None:
+    what, ask = STREAMS[stream]
+    script.answer(what, streams(body))
+    with pytest.raises(error):
+        await drained(ask(engine))
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "error"),
+    [
+        (404, "manifest unknown", ImageNotFound),
+        (500, "unauthorized: authentication required", RegistryUnavailable),
+        (500, "net/http: request canceled (Client.Timeout exceeded)", RegistryTimeout),
+        (200, "received unexpected HTTP status: 502 Bad Gateway", RegistryUnavailable),
+    ],
+)
+async def test_a_pull_that_fails_at_once_or_on_its_way(
+    script: ScriptedEngine,
+    engine: DockerEngine,
+    status: int,
+    message: str,
+    error: type[AgentError],
+) -> None:
+    line = json.dumps({"errorDetail": {"message": message}, "error": message}).encode()
+    script.answer(
+        "POST /images/create",
+        streams(FIRST_PIECE["pull"], line + b"\r\n")
+        if status == 200
+        else refuses(status, message),
+    )
+    with pytest.raises(error):
+        await drained(engine.pull(IMAGE))
+
+
+async def test_credentials_go_to_the_engine_for_this_pull_alone(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    script.answer("POST /images/create", streams(FIRST_PIECE["pull"]))
+    await drained(engine.pull(IMAGE, Credentials("user", "pa>?ss\u00fc")))
+    await drained(engine.pull(IMAGE))
+    first, second = (r for r in script.requests if r.path == "/images/create")
+    assert first.query["fromImage"] == IMAGE
+    assert json.loads(base64.urlsafe_b64decode(first.headers["X-Registry-Auth"])) == {
+        "username": "user",
+        "password": "pa>?ss\u00fc",
+        "serveraddress": "registry.test",
+    }
+    assert "X-Registry-Auth" not in second.headers

@@ -1,0 +1,292 @@
+"""What the doctor finds in facts: a host in order, and then one thing after the other amiss."""
+
+import dataclasses
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.doctor.diagnosis import diagnose, is_well
+from agent.doctor.facts import (
+    AgentFacts,
+    DiskFacts,
+    DockerdFacts,
+    EngineFacts,
+    Facts,
+    FileFacts,
+    IdentityFacts,
+    KernelFacts,
+    ProcessFacts,
+    TlsFacts,
+    Unknown,
+)
+from agent.doctor.findings import Finding, Level
+from agent.domain.session import Protocol
+from agent.settings.model import AgentConfig
+
+GIB = 2**30
+ROOT = Path(__file__).resolve().parents[4]
+
+SOUND = Facts(
+    config=AgentConfig(public_address="192.0.2.1", policy=Path("/etc/tiltyard/policy.toml")),
+    docker_socket=FileFacts(stat.S_IFSOCK | 0o660, 0, open_way=True),
+    engine=EngineFacts(
+        api="1.47",
+        runc="1.3.3",
+        info={
+            "ServerVersion": "28.5.2",
+            "KernelVersion": "6.12.1",
+            "LiveRestoreEnabled": True,
+            "MemoryLimit": True,
+            "SwapLimit": True,
+            "CpuCfsQuota": True,
+            "PidsLimit": True,
+            "CgroupVersion": "2",
+            "CgroupDriver": "systemd",
+            "SecurityOptions": ["name=apparmor", "name=seccomp,profile=builtin", "name=userns"],
+            "Plugins": {"Log": ["json-file", "local"]},
+            "Warnings": None,
+        },
+        data_root=Path("/var/lib/docker"),
+        kept_apart=True,
+        published=frozenset({(Protocol.UDP, 20001)}),
+    ),
+    dockerd=DockerdFacts({"userland-proxy": False}, 1_048_576, "net:[1]"),
+    engine_disk=DiskFacts("/var/lib/docker", 100 * GIB, 50 * GIB, 1000, 900, read_only=False),
+    kernel=KernelFacts(
+        local_ports=(32768, 60999),
+        reserved_ports=frozenset(),
+        bound_ports=frozenset(
+            {(Protocol.UDP, 20001), (Protocol.TCP, 20002), (Protocol.TCP, 22), (Protocol.UDP, 53)}
+        ),
+        flows=1000,
+        max_flows=262_144,
+        clock_synchronised=True,
+        boot_id="c1c2f59c-2a16-404e-9caf-6f8a9457e24d",
+        apparmor=True,
+    ),
+    state_dir=FileFacts(stat.S_IFDIR | 0o700, 990, open_way=True),
+    state_format="",
+    state_disk=DiskFacts("/var/lib", 100 * GIB, 50 * GIB, 1000, 900, read_only=False),
+    agent_socket=FileFacts(stat.S_IFSOCK | 0o660, 990, open_way=True),
+    agent=AgentFacts(
+        version="1.0",
+        reconciled=True,
+        warnings=(),
+        held_ports=frozenset({(Protocol.TCP, 20002)}),
+        process=ProcessFacts(990, 1 << 5 | 1 << 12, 65536, "net:[1]"),
+    ),
+    policy="",
+    identity=IdentityFacts("tiltyard://agent/one", 29 * 86400.0),
+    tls=TlsFacts("/etc/tls.pem", 60 * 86400.0, FileFacts(stat.S_IFREG | 0o640, 0, open_way=True)),
+    firewall=(),
+)
+
+
+def changed(facts: Any, path: str, value: Any) -> Any:
+    """The facts with the one at `a.b.c` replaced; the last may be a key of a mapping."""
+    name, _, rest = path.partition(".")
+    if isinstance(facts, dict):
+        return {**facts, name: value}
+    inner = changed(getattr(facts, name), rest, value) if rest else value
+    if isinstance(facts, AgentConfig):
+        return facts.model_copy(update={name: inner})
+    return dataclasses.replace(facts, **{name: inner})
+
+
+def found(facts: Facts, check: str) -> Finding:
+    (finding,) = [each for each in diagnose(facts) if each.check == check]
+    return finding
+
+
+def test_a_host_in_order_is_well() -> None:
+    findings = diagnose(SOUND)
+    assert [finding for finding in findings if finding.level is not Level.OK] == []
+    assert is_well(findings)
+    assert len({finding.check for finding in findings}) == len(findings)
+
+
+OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL
+SECCOMP = ["name=apparmor", "name=userns"]
+HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n     Access to"
+HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client verification.\n  "
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "check", "level", "text"),
+    [
+        ("docker_socket", None, "docker-sock", FAIL, "there is none"),
+        ("docker_socket.mode", 0o666, "docker-sock", FAIL, "open to everybody"),
+        ("docker_socket.mode", 0o662, "docker-sock", FAIL, "open to everybody"),
+        ("docker_socket.mode", 0o664, "docker-sock", OK, "0664"),
+        ("docker_socket.uid", 1000, "docker-sock", WARN, "owner 1000"),
+        ("docker_socket", Unknown("no answer"), "docker-sock", WARN, "no answer"),
+        ("engine", Unknown("connection refused"), "docker", FAIL, "connection refused"),
+        ("engine.info.Warnings", [HTTP], "docker-tcp", FAIL, "on http://0.0.0.0:2375$"),
+        ("engine.info.Warnings", [HTTPS], "docker-tcp", FAIL, "on https://0.0.0.0:2376$"),
+        ("engine.info.Warnings", ["WARNING: No swap limit"], "docker-tcp", OK, "no TCP port"),
+        (
+            "dockerd.settings",
+            {"hosts": ["fd://", "tcp://0.0.0.0:2375"]},
+            "docker-tcp",
+            FAIL,
+            "on http://0.0.0.0:2375$",
+        ),
+        ("dockerd", Unknown("cannot be seen"), "docker-tcp", OK, "no TCP port"),
+        ("engine.runc", "1.1.11", "runc", FAIL, "CVE-2024-21626, CVE-2025-31133"),
+        ("engine.runc", "1.1.15", "runc", FAIL, "has CVE-2025-31133"),
+        ("engine.runc", "1.1.5+ds1", "runc", WARN, "CVE-2024-21626.*may have fixed"),
+        ("engine.runc", "1.2.7", "runc", FAIL, "CVE-2025-31133"),
+        ("engine.runc", "1.2.8", "runc", OK, "1.2.8"),
+        ("engine.runc", "1.3.2-0ubuntu1", "runc", WARN, "CVE-2025-31133"),
+        ("engine.runc", "1.4.0-rc.2", "runc", FAIL, "CVE-2025-31133"),
+        ("engine.runc", "1.4.0-rc.3", "runc", OK, "1.4.0"),
+        ("engine.runc", "2.0.0", "runc", OK, "2.0.0"),
+        ("engine.runc", "", "runc", WARN, "cannot be read"),
+        ("engine.info.LiveRestoreEnabled", False, "live-restore", FAIL, "off"),
+        ("engine.kept_apart", False, "icc", WARN, "on"),
+        ("engine.info.SecurityOptions", SECCOMP, "seccomp", FAIL, "there is none"),
+        ("engine.info.SecurityOptions", None, "seccomp", FAIL, "there is none"),
+        (
+            "engine.info.SecurityOptions",
+            ["name=seccomp,profile=unconfined"],
+            "seccomp",
+            FAIL,
+            "unconfined",
+        ),
+        ("engine.info.SecurityOptions", ["name=seccomp"], "userns-remap", WARN, "off"),
+        ("engine.info.SecurityOptions", ["name=rootless"], "userns-remap", OK, "on"),
+        ("engine.info.SecurityOptions", ["name=selinux"], "apparmor", OK, "selinux"),
+        ("engine.info.SecurityOptions", [], "apparmor", WARN, "Docker Engine does not use it"),
+        ("engine.info.SwapLimit", False, "cgroups", WARN, "version 2, driver systemd"),
+        ("engine.info.MemoryLimit", False, "cgroups", FAIL, "version 2"),
+        ("engine.info.PidsLimit", False, "cgroups", FAIL, "version 2"),
+        ("engine.info.Plugins", {"Log": ["syslog"]}, "log-driver", FAIL, "no local, only syslog"),
+        ("engine.info.Plugins", None, "log-driver", FAIL, "no local"),
+        ("engine_disk.read_only", True, "docker-disk", FAIL, "read-only"),
+        ("engine_disk.free_bytes", 5 * GIB, "docker-disk", WARN, r"5 GiB free \(5%\)"),
+        ("engine_disk.free_bytes", 2 * GIB, "docker-disk", FAIL, r"2 GiB free \(2%\)"),
+        ("engine_disk.free_inodes", 50, "docker-disk", WARN, "5% of inodes"),
+        ("engine_disk.free_inodes", 0, "docker-disk", FAIL, "0% of inodes"),
+        ("engine_disk", Unknown("no answer"), "docker-disk", WARN, "no answer"),
+        ("state_disk.total_bytes", 1000 * GIB, "state-disk", OK, r"50 GiB free \(5%\)"),
+        ("state_disk.total_inodes", 0, "state-disk", OK, "100% of inodes"),
+        ("state_disk.free_bytes", 0, "state-disk", FAIL, "0 B free"),
+        ("dockerd", Unknown("cannot be seen"), "dockerd", WARN, "cannot be seen"),
+        ("dockerd.settings", {}, "userland-proxy", WARN, "on"),
+        ("dockerd.settings", {"userland-proxy": "false"}, "userland-proxy", OK, "off"),
+        ("dockerd.nofile", 20_000, "container-files", WARN, "20000"),
+        ("dockerd.nofile", None, "container-files", OK, "unknown"),
+        ("dockerd.network", "net:[2]", "network", FAIL, "another network namespace"),
+        ("dockerd.network", None, "network", WARN, "may not see"),
+        ("state_dir", None, "state-dir", WARN, "none yet"),
+        ("state_dir.mode", stat.S_IFREG | 0o600, "state-dir", FAIL, "no folder"),
+        ("state_dir.mode", stat.S_IFDIR | 0o750, "state-dir", FAIL, "0750"),
+        ("state_dir.uid", 0, "state-dir", FAIL, "owner 0, and the agent is user 990"),
+        ("state_format", "a newer version has run", "state-format", FAIL, "a newer version"),
+        ("kernel", Unknown("odd"), "kernel", WARN, "odd"),
+        ("kernel.local_ports", (29000, 60999), "port-range", WARN, "^1001 ports of 20000-30000"),
+        ("kernel.local_ports", (15000, 60999), "port-range", WARN, "^10001 ports"),
+        ("kernel.local_ports", (30001, 60999), "port-range", OK, "apart"),
+        (
+            "kernel.bound_ports",
+            frozenset((Protocol.TCP, port) for port in range(20001, 20009)),
+            "ports-in-use",
+            WARN,
+            "20001/tcp, 20003/tcp, 20004/tcp, 20005/tcp, 20006/tcp and 2 more",
+        ),
+        ("kernel.bound_ports", frozenset({(Protocol.UDP, 20002)}), "ports-in-use", WARN, "/udp"),
+        ("kernel.flows", 200_000, "conntrack", WARN, "76%"),
+        ("kernel.flows", 262_144, "conntrack", FAIL, "100%"),
+        ("kernel.max_flows", 32_768, "conntrack", WARN, "32768"),
+        ("kernel.flows", None, "conntrack", OK, "tracks no connections"),
+        ("kernel.clock_synchronised", False, "clock", WARN, "nobody"),
+        ("kernel.boot_id", "", "boot-id", FAIL, "''"),
+        ("firewall", ("IPv4: INPUT", "IPv6: INPUT"), "firewall", FAIL, "IPv4: INPUT; IPv6"),
+        ("firewall", None, "firewall", OK, "off"),
+        ("firewall", Unknown("not root"), "firewall", WARN, "not root"),
+        ("policy", "cannot read it", "policy", FAIL, "cannot read it"),
+        ("policy", Unknown("hangs"), "policy", WARN, "hangs"),
+        ("config.policy", None, "policy", OK, "all but the host's network"),
+        ("identity", Unknown("it is damaged"), "identity", WARN, "it is damaged"),
+        ("identity", None, "identity", OK, "over its socket alone"),
+        ("identity.left", 8.5 * 86400, "identity", WARN, "for 8.5 days more"),
+        ("identity.left", 0.0, "identity", FAIL, "has expired"),
+        ("tls", None, "tls", OK, "no sessions with TLS ports"),
+        ("tls", Unknown("the disk hangs"), "tls", WARN, "the disk hangs"),
+        ("tls.problem", "no key", "tls", FAIL, "no key"),
+        ("tls.left", -1.0, "tls", FAIL, "has ended"),
+        ("tls.left", 13.5 * 86400, "tls", WARN, "for 13.5 days more"),
+        ("tls.key.mode", stat.S_IFREG | 0o644, "tls", FAIL, "mode 0644"),
+        ("config.failpoint", "start:kill", "failpoint", FAIL, "start:kill"),
+        ("agent_socket", None, "agent-sock", WARN, "there is none"),
+        ("agent_socket", Unknown("no way"), "agent-sock", WARN, "no way"),
+        ("agent_socket.mode", stat.S_IFSOCK | 0o666, "agent-sock", FAIL, "0666"),
+        ("agent", Unknown("it hangs"), "agent", FAIL, "it hangs"),
+        ("agent.reconciled", False, "agent", WARN, "compares its records"),
+        ("agent.warnings", ("one", "two"), "agent", WARN, "2 warnings"),
+        ("agent.process", None, "agent-process", WARN, "may not connect"),
+        ("agent.process.capabilities", 1 << 5, "capabilities", FAIL, "lacks CAP_NET_ADMIN$"),
+        ("agent.process.capabilities", 1 << 12, "capabilities", FAIL, "lacks CAP_KILL$"),
+        ("agent.process.nofile", 1024, "agent-files", WARN, "1024"),
+        ("agent.process.network", None, "network", WARN, "may not see"),
+    ],
+)
+def test_what_is_amiss_is_found_with_its_mend(
+    path: str, value: Any, check: str, level: Level, text: str
+) -> None:
+    finding = found(changed(SOUND, path, value), check)
+    assert finding.level is level
+    assert re.search(text, finding.found), finding.found
+    assert bool(finding.why) == bool(finding.hint) == (level is not Level.OK)
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o777])
+def test_a_socket_in_a_folder_of_its_own_is_not_open(mode: int) -> None:
+    facts = changed(SOUND, "docker_socket", FileFacts(stat.S_IFSOCK | mode, 0, open_way=False))
+    assert found(facts, "docker-sock").level is Level.OK
+
+
+def test_a_host_that_is_to_be_called_must_be_enrolled() -> None:
+    facts = changed(changed(SOUND, "identity", None), "config.rpc_listen", "0.0.0.0:7444")
+    assert found(facts, "identity").level is Level.WARN
+
+
+def test_reserved_ports_are_not_given_to_outgoing_connections() -> None:
+    facts = changed(SOUND, "kernel.local_ports", (25000, 60999))
+    facts = changed(facts, "kernel.reserved_ports", frozenset(range(20000, 30001)))
+    assert found(facts, "port-range").level is Level.OK
+    facts = changed(facts, "kernel.reserved_ports", frozenset(range(20000, 30000)))
+    assert found(facts, "port-range").found.startswith("1 ports")
+
+
+def test_without_an_engine_all_else_is_checked() -> None:
+    facts = changed(SOUND, "engine", Unknown("gone"))
+    facts = dataclasses.replace(facts, engine_disk=None, dockerd=Unknown("gone"))
+    checks = {finding.check for finding in diagnose(facts)}
+    assert {"docker", "dockerd", "state-disk", "ports-in-use", "agent", "firewall"} <= checks
+    assert not checks & {"runc", "live-restore", "docker-disk", "userland-proxy", "network"}
+
+
+def test_where_nothing_can_be_known_each_part_says_so() -> None:
+    names = [field.name for field in dataclasses.fields(Facts) if field.name != "config"]
+    silence: dict[str, Any] = {name: Unknown("silence") for name in names}
+    facts = dataclasses.replace(SOUND, **silence)
+    silent = [each for each in diagnose(facts) if "silence" in each.found]
+    assert (
+        len(silent) == len(names) - 2
+    )  # the engine's disk and its agent go with what they are of
+
+
+def test_warnings_do_not_fail_a_host() -> None:
+    assert is_well(diagnose(changed(SOUND, "kernel.clock_synchronised", False)))
+    assert not is_well(diagnose(changed(SOUND, "kernel.boot_id", "")))
+
+
+def test_each_check_is_explained_to_operators() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    section = text.split("\n### What the doctor looks at\n", 1)[1].split("\n## ", 1)[0]
+    explained = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
+    assert explained == {finding.check for finding in diagnose(SOUND)}

@@ -1,0 +1,137 @@
+import dataclasses
+import itertools
+from contextlib import nullcontext
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.domain import environment
+from agent.domain.environment import check_environment, container_environment, injected_environment
+from agent.domain.errors import InvalidArgument
+from agent.domain.session import TRANSITIONS, Port, Protocol, State
+from tests.support.agent.samples import a_session, a_spec
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(State, State)))
+def test_only_the_table_allows_a_transition(before: State, after: State) -> None:
+    session = dataclasses.replace(a_session(), state=before)
+    if after in TRANSITIONS[before]:
+        assert session.to(after, at=0.0).state is after
+    else:
+        with pytest.raises(ValueError, match="cannot go from"):
+            session.to(after, at=0.0)
+
+
+def test_nothing_leaves_an_ended_state() -> None:
+    assert not TRANSITIONS[State.EXITED]
+    assert not TRANSITIONS[State.DEAD]
+
+
+def test_every_live_state_can_end() -> None:
+    for state in State:
+        if not state.ended:
+            assert {State.EXITED, State.DEAD} <= TRANSITIONS[state]
+
+
+def test_a_state_changes_by_to_alone() -> None:
+    with pytest.raises(ValueError, match="by `to` alone"):
+        a_session().with_changes(state=State.RUNNING)
+
+
+def test_the_injected_environment_names_the_session_the_host_and_every_port() -> None:
+    ports = (
+        Port(7777, Protocol.UDP, 20001),
+        Port(7777, Protocol.TCP, 20002),
+        Port(7778, Protocol.TCP, 20003, tls=True),
+        Port(7779, Protocol.TCP, 20004, tls=True, inner=20005),
+    )
+    assert injected_environment(("TILTYARD", "GAMEYE"), "match-1", "192.0.2.7", ports) == {
+        f"{prefix}_{name}": value
+        for prefix in ("TILTYARD", "GAMEYE")
+        for name, value in {
+            "SESSION_ID": "match-1",
+            "CONTAINER": "match-1",
+            "HOST": "192.0.2.7",
+            "IP": "192.0.2.7",
+            "PORT_UDP_7777": "20001",
+            "PORT_TCP_7777": "20002",
+            "PORT_TCP_7778": "20003",
+            "PORT_TCP_7779": "20005",  # which it binds, since the agent has the other
+        }.items()
+    }
+
+
+INJECTED = {"T_HOST": "h", "T_PORT_UDP_77": "1", "T_PORT_UDP_7777": "2"}
+
+
+@pytest.mark.parametrize(
+    ("value", "expanded"),
+    [
+        ("plain", "plain"),
+        ("", ""),
+        ("$T_HOST", "h"),
+        ("${T_HOST}:${T_PORT_UDP_7777}", "h:2"),
+        ("$T_PORT_UDP_7777", "2"),
+        ("$T_PORT_UDP_77", "1"),
+        ("$T_PORT_UDP_777", "17"),
+        ("$T_HOST$T_HOST", "hh"),
+        ("$HOME ${HOME} $", "$HOME ${HOME} $"),
+        ("$$T_HOST", "$h"),
+        ("${T_HOST", "${T_HOST"),
+        ("$T_HOSTILE", "hILE"),
+        ("100$", "100$"),
+    ],
+)
+def test_exactly_the_injected_names_are_expanded_longest_first(value: str, expanded: str) -> None:
+    assert container_environment({"X": value}, INJECTED)["X"] == expanded
+
+
+def test_values_that_were_put_in_are_not_expanded_again() -> None:
+    injected = {"T_A": "$T_B", "T_B": "b"}
+    assert container_environment({"X": "$T_A"}, injected)["X"] == "$T_B"
+
+
+def test_many_dollars_are_no_more_work_than_many_letters() -> None:
+    value = "$" * 700_000
+    assert container_environment({"X": value}, INJECTED)["X"] == value
+
+
+def test_a_caller_cannot_set_an_injected_name_but_may_use_the_prefix() -> None:
+    with pytest.raises(InvalidArgument, match="T_HOST is set by the host"):
+        check_environment({"T_HOST": "mine"}, INJECTED)
+    check_environment({"T_OTHER": "mine"}, INJECTED)
+    assert container_environment({"T_OTHER": "mine"}, INJECTED)["T_OTHER"] == "mine"
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["A", "é"]),
+        st.lists(st.sampled_from(["$T_HOST", "${T_HOST}", "$T_PORT_UDP_777", "$", "é", "x"])).map(
+            "".join
+        ),
+    ),
+    st.integers(0, 60),
+    st.integers(0, 120),
+)
+def test_an_environment_is_measured_as_it_is_expanded(
+    caller: dict[str, str], most: int, most_in_all: int
+) -> None:
+    injected = {"T_HOST": "h\U0001f3aest", "T_PORT_UDP_777": "7"}
+    sizes = {
+        name: len(f"{name}={value}".encode())
+        for name, value in container_environment(caller, injected).items()
+    }
+    fits = sum(sizes.values()) <= most_in_all and all(sizes[name] <= most for name in caller)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(environment, "MAX_VARIABLE_BYTES", most)
+        patch.setattr(environment, "MAX_ENVIRONMENT_BYTES", most_in_all)
+        with nullcontext() if fits else pytest.raises(InvalidArgument):
+            check_environment(caller, injected)
+
+
+def test_the_spec_for_labels_tells_no_secrets() -> None:
+    spec = dataclasses.replace(a_spec(), args=("--password=x",), env={"KEY": "secret"})
+    assert not spec.tells_no_secrets.args
+    assert not spec.tells_no_secrets.env
+    assert spec.tells_no_secrets.identity == spec.identity

@@ -1,0 +1,121 @@
+"""What is started and what is stopped for a pool: the rules alone."""
+
+from typing import Any
+
+import pytest
+
+from agent.domain.session import Session, Standby
+from agent.domain.standby_plan import Holding, Plan, plan, set_back
+from tests.support.agent.pools import OTHER, POOL, a_pool
+from tests.support.agent.samples import a_session
+
+
+def a_standby(pool: str = POOL, *, revision: int = 1, ready: bool = True, **more: Any) -> Session:
+    ready_time = 1.0 if ready else None
+    return a_session(standby=Standby(pool, revision), ready_time=ready_time, **more)
+
+
+def at(revision: int, size: int) -> Any:
+    """A pool whose spec is of a revision."""
+    return a_pool(size, revision=revision, spec_revision=revision)
+
+
+def ids(*sessions: Session) -> tuple[str, ...]:
+    return tuple(each.internal_id for each in sessions)
+
+
+def test_what_a_pool_lacks_is_started() -> None:
+    has = [a_standby(), a_standby(ready=False)]
+    assert plan([at(1, 5)], Holding(has)) == Plan(start=(POOL,) * 3)
+    assert plan([at(1, 2)], Holding(has)) == Plan()
+
+
+def test_the_emptiest_pool_is_filled_first() -> None:
+    pools = [a_pool(4, spec_revision=1), a_pool(2, pool=OTHER, spec_revision=1)]
+    has = [a_standby(), a_standby()]
+    assert plan(pools, Holding(has)).start == (OTHER, POOL, OTHER, POOL)
+
+
+def test_of_too_many_those_go_that_are_not_ready_and_then_the_younger() -> None:
+    young, old = a_standby(create_time=2.0), a_standby(create_time=1.0)
+    not_ready = a_standby(ready=False, create_time=0.0)
+    has = [young, old, not_ready]
+    assert plan([at(1, 2)], Holding(has)).stop == ids(not_ready)
+    assert plan([at(1, 1)], Holding(has)).stop == ids(not_ready, young)
+    assert plan([at(1, 0)], Holding(has)).stop == ids(not_ready, young, old)
+
+
+def test_an_older_one_goes_once_a_newer_is_ready_instead() -> None:
+    older = [a_standby(), a_standby(), a_standby(), a_standby()]
+    coming = a_standby(revision=2, ready=False)
+    assert plan([at(2, 4)], Holding(older)) == Plan(start=(POOL,))
+    assert plan([at(2, 4)], Holding([*older, coming])) == Plan()
+    come = a_standby(revision=2)
+    found = plan([at(2, 4)], Holding([*older, come]))
+    assert found.stop == ids(older[0])
+    assert plan([at(2, 4)], Holding([*older[1:], come])).start == (POOL,)
+
+
+def test_of_older_ones_those_go_first_that_are_not_ready_then_the_oldest_specs() -> None:
+    third, first = a_standby(revision=3), a_standby(revision=1)
+    coming = a_standby(revision=2, ready=False)
+    newest = a_standby(revision=4)
+    has = Holding([third, first, coming, newest])
+    assert plan([at(4, 3)], has).stop == ids(coming)
+    assert plan([at(4, 2)], has).stop == ids(coming, first)
+
+
+def test_older_ones_that_are_not_ready_keep_nothing_from_being_started() -> None:
+    coming = [a_standby(ready=False) for _ in range(4)]
+    assert plan([at(2, 4)], Holding(coming)) == Plan(start=(POOL,) * 4)
+
+
+def test_without_room_an_older_one_goes_first_one_at_a_time() -> None:
+    older = [a_standby(create_time=1.0), a_standby(create_time=2.0)]
+    cramped = Holding(older, cramped=[POOL])
+    assert plan([at(2, 2)], cramped).stop == ids(older[1])
+    assert plan([at(2, 2)], Holding(older, leaving={POOL: 1}, cramped=[POOL])).stop == ()
+    coming = a_standby(revision=2, ready=False)
+    assert plan([at(2, 2)], Holding([*older, coming], cramped=[POOL])).stop == ()
+    assert plan([at(2, 5)], Holding([a_standby(revision=2)], cramped=[POOL])).stop == ()
+
+
+def test_a_drained_host_gives_all_back_and_starts_none() -> None:
+    has = [a_standby(), a_standby(ready=False)]
+    assert plan([at(1, 5)], Holding(has, draining=True)) == Plan(stop=ids(*has))
+
+
+def test_nothing_is_started_for_a_pool_that_is_held_back() -> None:
+    assert plan([at(1, 5)], Holding([], held_back=[POOL])) == Plan()
+
+
+def test_the_standbys_of_a_pool_that_nobody_knows_go() -> None:
+    left = a_standby(OTHER)
+    assert plan([at(1, 1)], Holding([left, a_standby()])) == Plan(stop=ids(left))
+
+
+def test_a_pool_that_fails_waits_longer_each_time() -> None:
+    now, found, delays = 100.0, None, []
+    for _ in range(8):
+        found = set_back(found, "it crashed", now)
+        delays.append(found.delay)
+        now = found.until
+    assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert set_back(found, "once more", now + 600).delay == 1
+
+
+def test_what_fails_while_a_pool_waits_makes_it_wait_no_longer() -> None:
+    first = set_back(None, "it crashed", 100.0)
+    assert set_back(first, "so did another", 100.5) == first
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 100])
+def test_a_replacement_keeps_a_pool_full_and_ends(size: int) -> None:
+    """Played to its end, each start succeeding: as many are ready as before, all the time."""
+    has = [a_standby() for _ in range(size)]
+    for _ in range(3 * size):
+        found = plan([at(2, size)], Holding(has))
+        has = [each for each in has if each.internal_id not in found.stop]
+        has += [a_standby(revision=2) for _ in found.start]
+        assert size <= len(has) <= size + -(-size // 4)
+    assert [each.standby.revision for each in has if each.standby] == [2] * size

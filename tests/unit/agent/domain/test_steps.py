@@ -1,0 +1,42 @@
+"""The named steps: all of them are known, and no other can be broken."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from agent.app.daemon import Daemon
+from agent.domain.steps import STEPS
+from agent.settings.model import AgentConfig
+from tests.support.agent.hosts import let_go, nobody_else
+from tests.support.fakes import FakeClock, FakeEngine
+
+SOURCES = Path(__file__).resolve().parents[4] / "agent"
+CALL = re.compile(r"(?:reach|step)\(\"([a-z.]+)\"\)")
+
+
+def test_every_step_in_the_source_has_its_name_in_the_list() -> None:
+    found = [name for path in SOURCES.rglob("*.py") for name in CALL.findall(path.read_text())]
+    assert sorted(found) == sorted(STEPS)
+
+
+@pytest.mark.parametrize("setting", ["", "start.saved:hang"])
+async def test_an_active_failpoint_is_a_warning_at_every_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, setting: str
+) -> None:
+    config = AgentConfig(
+        state_dir=tmp_path / "state",
+        socket=tmp_path / "agent.sock",
+        public_address="192.0.2.1",
+        metrics_listen="",
+        firewall_bridges=(),
+        failpoint=setting,
+    )
+    daemon = Daemon(config, FakeEngine(), FakeClock(), nobody_else)
+    work = asyncio.create_task(daemon.run(), name="agent")
+    await daemon.serving.wait()
+    await let_go(work)
+    warnings = [each for each in caplog.records if "failpoint is active" in each.getMessage()]
+    assert [each.levelname for each in warnings] == ["WARNING"] * bool(setting)
+    assert all(setting in each.getMessage() for each in warnings)

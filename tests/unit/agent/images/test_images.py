@@ -1,0 +1,249 @@
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agent.changes.feed import Feed
+from agent.domain.errors import (
+    AgentError,
+    DiskFull,
+    EngineError,
+    ImageInUse,
+    InvalidArgument,
+    NotAllowed,
+    RegistryTimeout,
+    RegistryUnavailable,
+)
+from agent.images.images import CONCURRENT_PULLS, LONGEST_REFERENCE, Images, checked_reference
+from agent.settings.policy import Policy
+from controlplane.applications.applications import MAX_REPOSITORY
+from tests.support.fakes import FakeEngine
+
+DIGEST = "sha256:" + "a" * 64
+
+
+def reference(digit: str) -> str:
+    return f"127.0.0.1:5000/team/game@sha256:{digit * 64}"
+
+
+def pulls(engine: FakeEngine) -> int:
+    return sum(call == "pull" for call, _ in engine.calls)
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    engine = FakeEngine()
+    engine.registry |= {reference(digit) for digit in "abcdef"}
+    return engine
+
+
+@pytest.fixture
+async def images(engine: FakeEngine) -> AsyncIterator[Images]:
+    images = Images(engine, Feed())
+    yield images
+    await images.close()
+
+
+async def pulled(images: Images, image: str) -> None:
+    async for _ in images.pull(image):
+        pass
+
+
+async def test_ten_callers_make_one_pull(engine: FakeEngine, images: Images) -> None:
+    engine.hold("pull")
+    callers = [asyncio.create_task(pulled(images, reference("a"))) for _ in range(10)]
+    await asyncio.sleep(0)
+    engine.release("pull")
+    await asyncio.gather(*callers)
+    assert pulls(engine) == 1
+    assert reference("a") in images.here
+    await pulled(images, reference("a"))
+    assert pulls(engine) == 1
+
+
+async def test_a_caller_that_leaves_does_not_end_the_pull(
+    engine: FakeEngine, images: Images
+) -> None:
+    engine.hold("pull")
+    caller = asyncio.create_task(pulled(images, reference("a")))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.gather(caller, return_exceptions=True)
+    engine.release("pull")
+    await pulled(images, reference("a"))
+    assert pulls(engine) == 1
+
+
+async def test_a_failed_pull_is_told_to_all_and_the_next_is_clean(
+    engine: FakeEngine, images: Images
+) -> None:
+    for error in (RegistryTimeout("x"), RegistryUnavailable("x", "500")):
+        engine.fail_next("pull", error)
+        answers = await asyncio.gather(
+            *(pulled(images, reference("a")) for _ in range(3)), return_exceptions=True
+        )
+        assert {type(answer) for answer in answers} == {type(error)}
+    await pulled(images, reference("a"))
+
+
+@pytest.mark.parametrize(
+    "error", [EngineError("pull", "invalid rootfs"), DiskFull("/var/lib/docker", "it is full")]
+)
+async def test_the_log_says_which_pull_failed(
+    engine: FakeEngine, images: Images, caplog: pytest.LogCaptureFixture, error: AgentError
+) -> None:
+    engine.fail_next("pull", error)
+    with pytest.raises(type(error)):
+        await pulled(images, reference("a"))
+    assert f"pull failed image={reference('a')} error={error}" in caplog.messages
+
+
+async def test_a_few_pulls_at_a_time(engine: FakeEngine, images: Images) -> None:
+    engine.hold("pull")
+    callers = [asyncio.create_task(pulled(images, reference(digit))) for digit in "abcdef"]
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert pulls(engine) == CONCURRENT_PULLS
+    engine.release("pull")
+    await asyncio.gather(*callers)
+    assert len(images.here) == 6
+
+
+async def test_a_pull_that_waits_for_others_says_so(
+    engine: FakeEngine, images: Images, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine.hold("pull")
+    others = [asyncio.create_task(pulled(images, reference(digit))) for digit in "ab"]
+    await engine.held("pull")
+    with caplog.at_level(logging.INFO, "agent.images.images"):
+        told = [aiter(images.pull(reference("c"))) for _ in range(2)]
+        for steps in told:
+            while not (await anext(steps)).waiting:
+                pass
+    assert f"pull waits for others image={reference('c')} count=2" in caplog.messages
+    engine.release("pull")
+    for steps in told:
+        assert not any([progress.waiting async for progress in steps])
+    await asyncio.gather(*others)
+
+
+async def test_a_pull_that_ends_without_its_image_is_a_failure(
+    engine: FakeEngine, images: Images
+) -> None:
+    engine.hold("pull")
+    caller = asyncio.create_task(pulled(images, reference("a")))
+    await engine.held("pull")
+    engine.hold("images")
+    engine.release("pull")
+    await engine.held("images")
+    await engine.remove_image(reference("a"))  # as anybody may
+    engine.release("images")
+    with pytest.raises(EngineError, match="is not there after it"):
+        await caller
+    await pulled(images, reference("a"))
+
+
+async def test_an_image_that_somebody_removed_is_pulled_again(
+    engine: FakeEngine, images: Images
+) -> None:
+    await pulled(images, reference("a"))
+    engine._images.discard(reference("a"))
+    await pulled(images, reference("a"))
+    assert pulls(engine) == 2
+
+
+async def test_a_pull_that_takes_too_long_gives_its_slot_back(engine: FakeEngine) -> None:
+    images = Images(engine, Feed(), pull_timeout=0.01)
+    engine.hold("pull")
+    for digit in "abc":
+        with pytest.raises(RegistryTimeout, match=r"given up after 0\.01 s"):
+            await pulled(images, reference(digit))
+    engine.release("pull")
+    images._pull_timeout = 30.0
+    await pulled(images, reference("a"))
+    await images.close()
+
+
+async def test_an_image_is_not_removed_while_it_is_pulled(
+    engine: FakeEngine, images: Images
+) -> None:
+    engine.hold("pull")
+    caller = asyncio.create_task(pulled(images, reference("a")))
+    await engine.held("pull")
+    with pytest.raises(ImageInUse):
+        await images.remove(reference("a"))
+    engine.release("pull")
+    await caller
+    await images.remove(reference("a"))
+    assert reference("a") not in images.here
+
+
+async def test_only_registries_of_the_policy_are_asked(engine: FakeEngine) -> None:
+    images = Images(engine, Feed(), Policy(allowed_registries=("ghcr.io",)))
+    with pytest.raises(NotAllowed):
+        await pulled(images, reference("a"))
+    assert pulls(engine) == 0
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "127.0.0.1:5000/x",
+        "localhost/x",
+        "localhost:5000/x",
+        "registry-1.docker.io/library/x",
+        "GHCR.io/studio/game-server__v2/x.y",
+        "r:1/x",
+        f"{'a.' * 125}com:65535/{'g' * 255}",
+    ],
+)
+def test_references_at_a_registry_are_accepted(image: str) -> None:
+    assert checked_reference(f"{image}@{DIGEST}") == f"{image}@{DIGEST}"
+
+
+def test_the_longest_reference_is_what_a_control_plane_can_enable() -> None:
+    longest = f"{'a.' * 125}com:65535/{'g' * MAX_REPOSITORY}@{DIGEST}"
+    assert len(checked_reference(longest)) == LONGEST_REFERENCE == 587
+    with pytest.raises(InvalidArgument, match="it is not host"):
+        checked_reference(longest.replace("/", "/g"))
+
+
+@pytest.mark.parametrize(
+    ("registry", "told"),
+    [
+        ("myregistry", "a user of Docker Hub: write myregistry:443"),
+        ("docker.io", "without it: write registry-1.docker.io"),
+        ("index.docker.io", "without it: write registry-1.docker.io"),
+        ("Docker.io", "without it: write registry-1.docker.io"),
+        ("127.1:5000", "a number and not an IPv4 address"),
+        ("2130706433:5000", "a number and not an IPv4 address"),
+        ("r:65536", r"not host\[:port\]"),
+        ("a_b.example", r"not host\[:port\]"),
+    ],
+)
+def test_no_reference_means_another_registry(registry: str, told: str) -> None:
+    with pytest.raises(InvalidArgument, match=told) as refused:
+        checked_reference(f"{registry}/evil@{DIGEST}")
+    assert f"'{registry}'" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "",
+        "game",
+        "game:latest",
+        "r.example/game@sha256:" + "a" * 63,
+        "r.example/game@sha256:" + "A" * 64,
+        "r.example/../game@sha256:" + "a" * 64,
+        "r.example/Game@sha256:" + "a" * 64,
+        "http://r.example/game@sha256:" + "a" * 64,
+        "user@r.example/game@sha256:" + "a" * 64,
+        "r.example/game@sha256:" + "a" * 64 + "\n",
+        "r.example/" + "g" * 600 + "@sha256:" + "a" * 64,
+    ],
+)
+def test_only_references_by_digest_are_accepted(image: str) -> None:
+    with pytest.raises(InvalidArgument):
+        checked_reference(image)

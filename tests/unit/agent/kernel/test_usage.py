@@ -1,0 +1,163 @@
+"""What control groups count, of both versions, and who reads it when."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent.domain.history import Usage
+from agent.domain.session import Process
+from agent.kernel.usage import UsageMeter, counters_of, find_counters
+from tests.support.agent.cgroups import FakeCgroups
+from tests.support.fakes import FakeClock
+
+ID = "0123456789abcdef" * 4
+V1 = f"""12:pids:/docker/{ID}
+5:memory:/docker/{ID}
+4:cpu,cpuacct:/docker/{ID}
+1:name=systemd:/docker/{ID}
+0::/
+"""
+V2 = f"0::/system.slice/docker-{ID}.scope\n"
+STAT = "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\ncore_sched.force_idle_usec 0\n"
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_version_1_counts_each_controller_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path / "cpuacct/docker" / ID / "cpuacct.usage", "2500000000\n")
+    memory = tmp_path / "memory/docker" / ID
+    write(memory / "memory.max_usage_in_bytes", "4096\n")
+    write(memory / "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    assert counters_of(V1, tmp_path).read() == Usage(2.5, 4096, 3)
+
+
+def test_version_2_counts_all_in_one_folder(tmp_path: Path) -> None:
+    folder = tmp_path / f"system.slice/docker-{ID}.scope"
+    write(folder / "cpu.stat", STAT)
+    write(folder / "memory.peak", "8192\n")
+    write(folder / "memory.events", "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\n")
+    assert counters_of(V2, tmp_path).read() == Usage(1.5, 8192, 1)
+
+
+def test_a_machine_with_both_has_each_controller_in_one_of_them(tmp_path: Path) -> None:
+    write(tmp_path / "memory/docker" / ID / "memory.max_usage_in_bytes", "4096\n")
+    write(tmp_path / "docker" / ID / "cpu.stat", STAT)
+    groups = f"5:memory:/docker/{ID}\n0::/docker/{ID}\n"
+    assert counters_of(groups, tmp_path).read() == Usage(1.5, 4096)
+
+
+@pytest.mark.parametrize("groups", [V1, V2, "", "0::/\n", "5:memory:/\n2:cpuacct:/\n"])
+def test_what_is_not_there_is_not_known(tmp_path: Path, groups: str) -> None:
+    assert counters_of(groups, tmp_path).read() == Usage()
+
+
+@pytest.mark.parametrize("groups", ["0::/\n", "5:memory:/\n2:cpuacct:/\n"])
+def test_what_the_machine_uses_is_not_a_containers(tmp_path: Path, groups: str) -> None:
+    for path in ("cpu.stat", "memory.peak"):
+        write(tmp_path / path, STAT)
+    write(tmp_path / "cpuacct/cpuacct.usage", "2500000000\n")
+    write(tmp_path / "memory/memory.max_usage_in_bytes", "4096\n")
+    assert counters_of(groups, tmp_path).read() == Usage()
+
+
+@pytest.mark.parametrize("text", ["", "max\n", "usage_usec\n", "user_usec 1\n", "\xff"])
+def test_what_is_no_number_is_not_known(tmp_path: Path, text: str) -> None:
+    folder = tmp_path / f"system.slice/docker-{ID}.scope"
+    write(folder / "cpu.stat", text)
+    write(folder / "memory.peak", text)
+    assert counters_of(V2, tmp_path).read() == Usage()
+
+
+def test_a_process_that_is_gone_or_another_by_now_has_nothing_to_read() -> None:
+    assert find_counters(Process(2**22 + 1, 1)) is None
+    assert find_counters(Process(1, -1)) is None
+
+
+ONE, TWO = Process(100, 1), Process(200, 2)
+
+
+@pytest.fixture
+def cgroups(tmp_path: Path) -> FakeCgroups:
+    return FakeCgroups(tmp_path)
+
+
+@pytest.fixture
+async def meter(clock: FakeClock, cgroups: FakeCgroups) -> AsyncIterator[UsageMeter]:
+    made = UsageMeter(clock, cgroups.find)
+    sampling = asyncio.create_task(made.run())
+    yield made
+    sampling.cancel()
+    await asyncio.gather(sampling, return_exceptions=True)
+    await made.close()
+
+
+async def test_all_are_read_every_five_seconds_by_one_task(
+    meter: UsageMeter, cgroups: FakeCgroups, clock: FakeClock
+) -> None:
+    tasks = len(asyncio.all_tasks())
+    for process in (ONE, TWO):
+        await meter.watch(process)
+    await clock.advance(5)
+    for process in (ONE, TWO):
+        cgroups.use(process, cpu_seconds=process.pid, memory_bytes=1)
+    assert len(asyncio.all_tasks()) == tasks
+    await clock.advance(5)
+    for process in (ONE, TWO):
+        cgroups.remove(process)
+    assert await meter.read(ONE, last=True) == Usage(100, 1)
+    assert await meter.read(TWO, last=True) == Usage(200, 1)
+
+
+async def test_a_run_that_was_watched_but_for_a_moment_is_known(
+    meter: UsageMeter, cgroups: FakeCgroups
+) -> None:
+    cgroups.use(ONE, cpu_seconds=0.1, memory_bytes=1)
+    await meter.watch(ONE)
+    cgroups.remove(ONE)
+    assert await meter.read(ONE, last=True) == Usage(0.1, 1)
+
+
+async def test_a_young_run_is_read_every_second_and_an_old_one_every_five(
+    meter: UsageMeter, cgroups: FakeCgroups, clock: FakeClock
+) -> None:
+    await meter.watch(ONE)
+    await clock.advance(7)
+    for process in (ONE, TWO):
+        await meter.watch(process)
+        cgroups.use(process, cpu_seconds=1, memory_bytes=1)
+    await clock.advance(2)
+    for process in (ONE, TWO):
+        cgroups.remove(process)
+    assert await meter.read(ONE, last=True) == Usage()
+    assert await meter.read(TWO, last=True) == Usage(1, 1)
+
+
+async def test_a_run_is_read_once_more_at_its_end_and_then_forgotten(
+    meter: UsageMeter, cgroups: FakeCgroups, clock: FakeClock
+) -> None:
+    await meter.watch(ONE)
+    cgroups.use(ONE, cpu_seconds=1, memory_bytes=1)
+    assert await meter.read(ONE) == Usage(1, 1)
+    cgroups.use(ONE, cpu_seconds=1.5, memory_bytes=2)
+    assert await meter.read(ONE, last=True) == Usage(1.5, 2)
+    assert await meter.read(ONE, last=True) == Usage()
+
+
+async def test_a_number_that_falls_is_not_believed(
+    meter: UsageMeter, cgroups: FakeCgroups
+) -> None:
+    await meter.watch(ONE)
+    cgroups.use(ONE, cpu_seconds=3, memory_bytes=5)
+    await meter.read(ONE)
+    cgroups.use(ONE, cpu_seconds=2, memory_bytes=6)
+    assert await meter.read(ONE) == Usage(3, 6)
+
+
+async def test_what_nobody_watches_is_not_known(meter: UsageMeter, cgroups: FakeCgroups) -> None:
+    cgroups.use(ONE, cpu_seconds=3, memory_bytes=5)
+    assert await meter.read(ONE) == Usage()

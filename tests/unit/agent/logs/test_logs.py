@@ -1,0 +1,254 @@
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent.domain.errors import EngineError, EngineUnavailable, LogGone
+from agent.domain.session import EndReason, State
+from agent.logs import follower as log_follower
+from agent.logs import reading as logs
+from agent.logs.follower import MISSING, READ_TRIES
+from agent.logs.sealed import SealedLog
+from tests.support.agent.hosts import Agent, an_agent, until, until_sealed
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.fakes import FakeClock, FakeEngine
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
+    clock = FakeClock()
+    async with an_agent(tmp_path, FakeEngine(clock), clock) as agent:
+        yield agent
+
+
+async def whole(agent: Agent, internal_id: str, *, follow: bool = False) -> bytes:
+    life = agent.sessions.life(internal_id)
+    chunks = logs.read(agent.engine, agent.records, agent.clock, life, follow=follow)
+    return b"".join([chunk async for chunk in chunks])
+
+
+async def test_what_was_written_so_far_is_read(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    assert await whole(agent, session.internal_id) == b""
+    agent.engine.write_log(f"tiltyard-{session.internal_id}", b"one\n\xff\x00two\n")
+    assert await whole(agent, session.internal_id) == b"one\n\xff\x00two\n"
+
+
+async def test_chunks_are_bounded(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    line = bytes(range(256)) * 4096
+    agent.engine.write_log(f"tiltyard-{session.internal_id}", line)
+    life = agent.sessions.life(session.internal_id)
+    read = logs.read(agent.engine, agent.records, agent.clock, life, follow=False)
+    chunks = [chunk async for chunk in read]
+    assert max(map(len, chunks)) <= logs.CHUNK_BYTES
+    assert b"".join(chunks) == line
+
+
+async def test_a_follower_stays_until_the_session_has_ended(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"1\n")
+    follower = asyncio.create_task(whole(agent, session.internal_id, follow=True))
+    await asyncio.sleep(0)
+    agent.engine.write_log(name, b"2\n")
+    await asyncio.sleep(0)
+    assert not follower.done()
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    assert await follower == b"1\n2\n"
+
+
+async def test_a_follower_stays_through_restarts_without_gap_or_double(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
+    agent.engine.write_log(name, b"1\n")
+    follower = asyncio.create_task(whole(agent, session.internal_id, follow=True))
+    await asyncio.sleep(0)
+    agent.engine.end(name, 1)
+    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    await agent.clock.advance(1)
+    await life.wait_for(lambda now: now.restart_count == 1)
+    agent.engine.write_log(name, b"2\n")
+    agent.engine.end(name, 0)
+    assert await follower == b"1\n2\n"
+
+
+async def test_an_ended_session_is_read_from_the_sealed_file(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
+    agent.engine.write_log(name, b"1\n")
+    agent.engine.end(name, 0)
+    await life.wait_for(lambda now: now.log_sealed)
+    await agent.engine.remove(name)
+    assert await whole(agent, session.internal_id) == b"1\n"
+    assert await whole(agent, session.internal_id, follow=True) == b"1\n"
+
+
+async def test_a_log_that_nobody_kept_is_gone(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    life = agent.sessions.life(session.internal_id)
+    await agent.engine.remove(f"tiltyard-{session.internal_id}")
+    await life.wait_for(lambda now: now.container_removed)
+    for follow in (False, True):
+        with pytest.raises(LogGone):
+            await whole(agent, session.internal_id, follow=follow)
+
+
+async def test_a_reader_of_a_starting_session_waits_for_it(agent: Agent) -> None:
+    internal_id = an_id()
+    agent.steps.hold("start.created")
+    starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+    await agent.steps.reached("start.created")
+    reader = asyncio.create_task(whole(agent, internal_id))
+    await asyncio.sleep(0)
+    assert not reader.done()
+    agent.steps.release("start.created")
+    await starter
+    assert await reader == b""
+
+
+@pytest.fixture
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Followers of an engine that may begin a new file after every line."""
+    monkeypatch.setattr(log_follower, "LIVE_BYTES", 1)
+
+
+@pytest.mark.usefixtures("small_files")
+async def test_f32_a_follower_goes_on_where_it_was_when_the_engine_has_dropped_what_it_read(
+    agent: Agent,
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
+    agent.engine.write_log(name, b"1\n2\n3\n")
+    follower = asyncio.create_task(whole(agent, session.internal_id, follow=True))
+    await agent.clock.advance(logs.STEP_SECONDS)
+    agent.engine.drop_log(name, 2)
+    agent.engine.end(name, 1)
+    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    await agent.clock.advance(1)
+    await life.wait_for(lambda now: now.restart_count == 1)
+    agent.engine.write_log(name, b"4\n")
+    agent.engine.end(name, 0)
+    assert await follower == b"1\n2\n3\n4\n"
+
+
+@pytest.mark.usefixtures("small_files")
+async def test_f32_what_a_follower_came_too_late_for_is_marked_by_one_line(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"1\n")
+    seen = bytearray()
+
+    async def follow() -> None:
+        life = agent.sessions.life(session.internal_id)
+        async for chunk in logs.read(agent.engine, agent.records, agent.clock, life, follow=True):
+            seen.extend(chunk)
+
+    follower = asyncio.create_task(follow())
+    await until(lambda: seen == b"1\n")
+    agent.engine.write_log(name, b"2\n3\n" + b"4" * 20_000)
+    agent.engine.drop_log(name, 2)
+    await agent.clock.advance(logs.STEP_SECONDS)
+    await until(lambda: seen.endswith(b"4"))
+    agent.engine.write_log(name, b"5\n6\n")
+    agent.engine.drop_log(name, 4)
+    await agent.clock.advance(logs.STEP_SECONDS)
+    agent.engine.end(name, 0)
+    await follower
+    assert seen == b"1\n" + MISSING + b"3\n" + b"4" * 20_000 + b"\n" + MISSING + b"6\n"
+
+
+async def test_a_follower_outlasts_an_engine_that_goes_away(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"1\n")
+    follower = asyncio.create_task(whole(agent, session.internal_id, follow=True))
+    await agent.clock.advance(0)
+    agent.engine.unavailable = True
+    await agent.clock.advance(3 * logs.STEP_SECONDS)
+    agent.engine.write_log(name, b"2\n")
+    agent.engine.unavailable = False
+    await agent.clock.advance(logs.STEP_SECONDS)
+    agent.engine.end(name, 0)
+    assert await follower == b"1\n2\n"
+
+
+ROTATED = EngineError("logs", "unexpected number of bytes read from log message footer")
+"""What 26.1.5 says within a log while it begins a new file."""
+
+
+async def test_a_log_that_fails_within_is_read_on_behind_the_last_complete_line(
+    agent: Agent,
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"1\n2\n")
+    agent.engine.break_log(name, 1, ROTATED)
+    agent.engine.break_log(name, 2, ROTATED)
+    agent.engine.break_log(name, 0, ROTATED, times=READ_TRIES - 2)
+    once = asyncio.create_task(whole(agent, session.internal_id))
+    await agent.clock.advance((READ_TRIES + 1) * logs.STEP_SECONDS)
+    assert await once == b"1\n2\n"
+
+    agent.engine.break_log(name, 1, ROTATED)
+    follower = asyncio.create_task(whole(agent, session.internal_id, follow=True))
+    await agent.clock.advance(0)
+    agent.engine.write_log(name, b"3\n" + b"4" * 20_000)
+    await agent.clock.advance(0)
+    agent.engine.break_log(name, 3, ROTATED)
+    agent.engine.write_log(name, b"5\n")
+    await agent.clock.advance(logs.STEP_SECONDS)
+    agent.engine.end(name, 0)
+    await agent.clock.advance(logs.STEP_SECONDS)
+    assert await follower == b"1\n2\n3\n" + b"4" * 20_000 + b"5\n"
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_a_log_that_always_fails_at_one_place_is_an_error_in_the_end(
+    agent: Agent, *, follow: bool
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"1\n2\n")
+    agent.engine.break_log(name, 1, ROTATED, times=100)
+    reader = asyncio.create_task(whole(agent, session.internal_id, follow=follow))
+    await agent.clock.advance(10 * READ_TRIES * logs.STEP_SECONDS)
+    with pytest.raises(EngineError, match="log message footer"):
+        await reader
+
+
+async def test_an_engine_that_is_away_at_first_is_an_error(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.engine.unavailable = True
+    for follow in (False, True):
+        with pytest.raises(EngineUnavailable):
+            await whole(agent, session.internal_id, follow=follow)
+    agent.engine.unavailable = False
+
+
+async def test_f33_a_log_that_finds_no_room_is_sealed_when_there_is(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
+    agent.engine.write_log(name, b"1\n")
+    full = True
+
+    def no_room(log: SealedLog) -> int:
+        if full:
+            raise OSError(28, "No space left on device")
+        return finish(log)
+
+    finish = SealedLog.finish
+    monkeypatch.setattr(SealedLog, "finish", no_room)
+    agent.engine.end(name, 0)
+    await life.wait_for(lambda now: now.state.ended)
+    await agent.clock.advance(60)
+    assert not life.session.log_sealed
+    assert await whole(agent, session.internal_id) == b"1\n"
+    assert not list(agent.records.directory(session.internal_id).glob(".log*"))
+    full = False
+    await agent.clock.advance(60)
+    await until_sealed(agent, session.internal_id)
+    assert await whole(agent, session.internal_id) == b"1\n"

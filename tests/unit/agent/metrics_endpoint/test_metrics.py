@@ -1,0 +1,576 @@
+"""Each number that an agent tells moves when the thing happens, and none grows without bound."""
+
+import asyncio
+import contextlib
+import re
+import socket
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import parser as openmetrics
+
+from agent.domain.errors import EngineTimeout, NoCapacity, RegistryTimeout
+from agent.domain.session import EndReason, Resources, State
+from agent.kernel.disks import Disk, Disks
+from agent.metrics import instruments
+from agent.metrics.instruments import Metrics
+from agent.metrics_endpoint.listener import MetricsListener
+from agent.network.tls_ports import TlsPorts
+from agent.state.drain import DrainOrder
+from tests.support.agent.hosts import Agent, an_agent, until
+from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready
+from tests.support.agent.samples import IMAGE, MEBIBYTE, a_session, a_spec, an_id
+from tests.support.agent.scraped import CLOCK, Scraped, scraped, scraped_from
+from tests.support.agent.served import served
+from tests.support.fake_clock import settle
+from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.harness import free_port
+from tiltyard.runtime import loop_lag
+from tiltyard.runtime.bounded_names import MAX_NAMES, OTHER
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "metrics.md"
+ABSENT = "127.0.0.1:5000/other@sha256:" + "b" * 64
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def engine(clock: FakeClock) -> FakeEngine:
+    return FakeEngine(clock)
+
+
+@pytest.fixture
+async def agent(tmp_path: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIterator[Agent]:
+    disks = Disks(
+        MEBIBYTE,
+        tmp_path,
+        lambda path, reserve: Disk(
+            path, 7 * MEBIBYTE, reserve, free_inodes=9000, reserve_inodes=5000
+        ),
+    )
+    async with an_agent(tmp_path, engine, clock, cores=8, disks=disks) as agent:
+        yield agent
+
+
+@pytest.fixture
+async def scrape(agent: Agent) -> AsyncIterator[Scraped]:
+    async with scraped(agent) as found:
+        yield found
+
+
+# -- sessions -----------------------------------------------------------------------------------
+
+
+async def test_each_phase_of_a_cold_start_is_timed(
+    agent: Agent, scrape: Scraped, engine: FakeEngine, clock: FakeClock
+) -> None:
+    engine.binds_at_once = False
+    for call in ("create", "start"):
+        engine.hold(call)
+    internal_id = an_id()
+    start = asyncio.create_task(agent.sessions.start(internal_id, a_spec()), name="start")
+    await engine.held("create")
+    await clock.advance(2)
+    engine.release("create")
+    await engine.held("start")
+    await clock.advance(3)
+    engine.release("start")
+    await start
+    await clock.advance(4)
+    engine.bind(f"tiltyard-{internal_id}")
+    await clock.advance(1)
+    now = await scrape()
+    took = {
+        phase: now("start_phase_duration_seconds_sum", phase=phase, kind="cold")
+        for phase in ("queue", "create", "start", "ready")
+    }
+    assert 4 <= (took.pop("ready") or 0) <= 5
+    assert took == {"queue": 0, "create": 2, "start": 3}
+    assert now("start_duration_seconds_sum", kind="cold") == 5
+    assert now("start_duration_seconds_count", kind="cold") == 1
+    assert now("start_duration_seconds_count", kind="warm") == 0
+
+
+async def test_the_wait_for_a_slot_is_the_phase_of_the_queue(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.sessions.starting.START_WAIT_SECONDS", None)
+    async with (
+        an_agent(tmp_path, engine, clock, start_slots=1) as agent,
+        scraped(agent) as scrape,
+    ):
+        engine.hold("create")
+        starts = [
+            asyncio.create_task(agent.sessions.start(an_id(), a_spec()), name="start")
+            for _ in range(2)
+        ]
+        await engine.held("create")
+        await until(lambda: agent.host.start_slots.waiting == 1)
+        now = await scrape()
+        assert (now("start_slots"), now("starts_in_progress"), now("starts_waiting")) == (1, 1, 1)
+        await clock.advance(1)
+        engine.release("create")
+        await asyncio.gather(*starts)
+        now = await scrape()
+        assert now("start_phase_duration_seconds_sum", phase="queue", kind="cold") == 1
+        assert (now("starts_in_progress"), now("starts_waiting")) == (0, 0)
+
+
+async def test_sessions_are_counted_by_state_and_application_and_their_ends_by_reason(
+    agent: Agent, scrape: Scraped, engine: FakeEngine
+) -> None:
+    sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(2)]
+    now = await scrape()
+    assert now("sessions", application="game", state="running") == 2
+    assert now("sessions", application="game", state="exited") == 0
+    await agent.sessions.stop(sessions[0].internal_id, EndReason.STOPPED)
+    engine.end(f"tiltyard-{sessions[1].internal_id}", 1)
+    await agent.sessions.life(sessions[1].internal_id).wait_for(lambda now: now.state.ended)
+    now = await scrape()
+    assert now("sessions", application="game", state="running") == 0
+    assert now("sessions", application="game", state="exited") == 2
+    assert now("session_ends_total", kind="session", reason="stopped") == 1
+    assert now("session_ends_total", kind="session", reason="exited") == 1
+    assert now("session_ends_total", kind="standby", reason="stopped") == 0
+    assert now("session_stop_duration_seconds_count") == 1
+
+
+async def test_a_refused_start_is_counted_by_its_reason(
+    agent: Agent, scrape: Scraped, engine: FakeEngine
+) -> None:
+    with pytest.raises(NoCapacity):
+        await agent.sessions.start(an_id(), a_spec(reservation=Resources(nano_cpus=10**11)))
+    engine.fail_next("create", EngineTimeout("create"))
+    with pytest.raises(EngineTimeout):
+        await agent.sessions.start(an_id(), a_spec())
+    now = await scrape()
+    assert now("start_refusals_total", kind="cold", reason="no_capacity") == 1
+    assert now("start_refusals_total", kind="cold", reason="engine_timeout") == 1
+    assert now("start_duration_seconds_count", kind="cold") == 0
+
+
+async def test_starts_before_the_first_comparison_are_refused_and_the_host_is_not_healthy(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with (
+        an_agent(tmp_path, engine, clock, reconcile=False) as agent,
+        scraped(agent) as scrape,
+    ):
+        with pytest.raises(Exception, match="compar"):
+            await agent.sessions.start(an_id(), a_spec())
+        now = await scrape()
+        assert now("start_refusals_total", kind="cold", reason="not_reconciled") == 1
+        assert now("reconciled") == 0
+        assert await scrape.healthz() == 503
+        await agent.pass_over()
+        assert (await scrape())("reconciled") == 1
+        assert await scrape.healthz() == 200
+
+
+async def test_restarts_are_counted(
+    agent: Agent, scrape: Scraped, engine: FakeEngine, clock: FakeClock
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    life = agent.sessions.life(session.internal_id)
+    engine.end(f"tiltyard-{session.internal_id}", 1)
+    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    await clock.advance(1)
+    await life.wait_for(lambda now: now.restart_count == 1)
+    assert (await scrape())("session_restarts_total") == 1
+
+
+async def test_how_late_a_lifetime_ended_is_measured(
+    agent: Agent, scrape: Scraped, clock: FakeClock
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+    await clock.advance(63)  # nobody keeps the time
+    agent.sessions.expire_due()
+    await agent.sessions.life(session.internal_id).wait_for(lambda now: now.state.ended)
+    now = await scrape()
+    assert now("ttl_lateness_seconds_count") == 1
+    assert now("ttl_lateness_seconds_sum") == pytest.approx(3)
+    assert now("session_ends_total", kind="session", reason="ttl") == 1
+
+
+async def test_a_drain_shows_and_so_does_what_it_ends(
+    agent: Agent, scrape: Scraped, clock: FakeClock
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    assert (await scrape())("draining") == 0
+    await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=5))
+    assert (await scrape())("draining") == 1
+    await clock.advance(5)
+    agent.sessions.expire_due()
+    await agent.sessions.life(session.internal_id).wait_for(lambda now: now.state.ended)
+    assert (await scrape())("session_ends_total", kind="session", reason="drain") == 1
+
+
+async def test_standbys_and_their_claims_are_told_apart_from_cold_starts(
+    agent: Agent, scrape: Scraped, engine: FakeEngine
+) -> None:
+    engine.binds_at_once = False
+    async with kept_full(agent):
+        await ordered(agent, a_pool(2))
+        await until(lambda: len(engine.living) == 2)
+        await settle()
+        now = await scrape()
+        assert now("standbys_wanted", application="game") == 2
+        assert now("standbys_ready", application="game") == 0
+        assert now("standbys_unready", application="game") == 2
+        for container in engine.containers(agent.host.settings.agent_id):
+            engine.bind(container.name)
+        await agent.clock.advance(1)
+        now = await scrape()
+        assert now("standbys_ready", application="game") == 2
+        assert now("standbys_unready", application="game") == 0
+        assert now("sessions", application="game", state="running") is None
+        assert now("start_phase_duration_seconds_count", phase="ready", kind="standby") == 2
+        await agent.warm_pools.claim(ready(agent)[0].internal_id, a_claim())
+        now = await scrape()
+        assert now("start_duration_seconds_count", kind="warm") == 1
+        assert now("start_duration_seconds_count", kind="cold") == 0
+        assert now("standbys_ready", application="game") == 1
+        assert now("sessions", application="game", state="running") == 1
+        with pytest.raises(Exception, match="unknown"):
+            await agent.warm_pools.claim(an_id(), a_claim())
+        now = await scrape()
+        assert now("start_refusals_total", kind="warm", reason="standby_not_claimable") == 1
+
+
+async def test_a_standby_that_has_no_room_is_counted(agent: Agent, scrape: Scraped) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(1, reservation=Resources(nano_cpus=10**11)))
+    assert (await scrape())("start_refusals_total", kind="standby", reason="no_capacity")
+
+
+# -- the host -----------------------------------------------------------------------------------
+
+
+async def test_what_is_lent_and_reserved_shows(agent: Agent, scrape: Scraped) -> None:
+    before = await scrape()
+    await agent.sessions.start(an_id(), a_spec())
+    after = await scrape()
+    assert before("capacity_ports", protocol="udp") == before("free_ports", protocol="udp") == 100
+    assert after("free_ports", protocol="udp") == after("free_ports", protocol="tcp") == 99
+    assert after("capacity_cores") == 8
+    assert (before("reserved_cores"), after("reserved_cores")) == (0, 0.1)
+    assert after("reserved_memory_bytes") == 32 * MEBIBYTE
+    assert after("capacity_memory_bytes") == 64 * 1024 * MEBIBYTE
+    assert (after("capacity_gpus"), after("reserved_gpus")) == (0, 0)
+    assert (after("capacity_sessions"), after("reserved_sessions")) == (1000, 1)
+
+
+async def test_pulls_are_counted_by_outcome_and_timed(
+    agent: Agent, scrape: Scraped, engine: FakeEngine
+) -> None:
+    engine.registry.add(ABSENT)
+    engine.hold("pull")
+    pull = asyncio.create_task(_pulled(agent, ABSENT), name="pull")
+    await engine.held("pull")
+    assert (await scrape())("image_pulls_in_progress", state="pulling") == 1
+    engine.release("pull")
+    await pull
+    engine.fail_next("pull", RegistryTimeout(IMAGE, "it is silent"))
+    with pytest.raises(RegistryTimeout):
+        await _pulled(agent, ABSENT.replace("b", "c"))
+    now = await scrape()
+    assert now("image_pulls_in_progress", state="pulling") == 0
+    assert now("image_pulls_total", outcome="ok") == 1
+    assert now("image_pulls_total", outcome="registry_timeout") == 1
+    assert now("image_pull_duration_seconds_count") == 1
+
+
+async def _pulled(agent: Agent, image: str) -> None:
+    async for _ in agent.images.pull(image):
+        pass
+
+
+async def test_an_engine_that_is_gone_shows(
+    agent: Agent, scrape: Scraped, engine: FakeEngine
+) -> None:
+    passes = asyncio.create_task(agent.reconciler.run(), name="reconciler")
+    await settle()
+    before = await scrape()
+    assert before("engine_available") == 1
+    engine.unavailable = True
+    await agent.clock.advance(10)
+    passes.cancel()
+    await asyncio.gather(passes, return_exceptions=True)
+    after = await scrape()
+    assert after("engine_available") == 0
+    assert before("reconcile_failures_total") == 0
+    assert (after("reconcile_failures_total") or 0) > 0
+    assert (before("reconcile_duration_seconds_count") or 0) > 0
+
+
+async def test_the_state_of_the_host_is_read_when_it_is_asked(
+    agent: Agent, scrape: Scraped, tmp_path: Path
+) -> None:
+    now = await scrape()
+    assert now("disk_free_bytes", path=str(tmp_path)) == 7 * MEBIBYTE
+    assert now("disk_reserve_bytes", path=str(tmp_path)) == MEBIBYTE
+    assert now("disk_free_inodes", path=str(tmp_path)) == 9000
+    assert now("disk_reserve_inodes", path=str(tmp_path)) == 5000
+    assert (now("firewall_intact"), now("conntrack_flush_failures_total")) == (1, 0)
+    assert (now("warnings"), now("watch_streams"), now("tls_connections")) == (1, 0, 0)
+    scrape.firewall.warnings, scrape.conntrack.failures = ("rules are gone",), 3
+    with agent.host.feed.subscribe():
+        now = await scrape()
+    assert (now("firewall_intact"), now("conntrack_flush_failures_total")) == (0, 3)
+    assert now("watch_streams") == 1
+    (build,) = now.own["tiltyard_agent_build_info"].samples
+    assert build.labels["version"] == "1.2.3"
+    (host,) = now.own["tiltyard_agent_engine_info"].samples
+    assert host.labels == {"version": "27.0", "runc": "1.1", "kernel": "6.1"}
+    assert "process_resident_memory_bytes" in now.families
+    assert "python_gc_collections" in now.families
+
+
+async def test_sealed_logs_are_counted(agent: Agent, scrape: Scraped, engine: FakeEngine) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    engine.write_log(f"tiltyard-{session.internal_id}", b"hello\n")
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.sessions.life(session.internal_id).wait_for(lambda now: now.log_sealed)
+    assert (await scrape())("log_sealed_bytes_total") == 6
+
+
+# -- what all of them keep to -------------------------------------------------------------------
+
+
+async def test_names_and_units_are_those_of_prometheus(scrape: Scraped) -> None:
+    own = (await scrape()).own
+    for name, family in own.items():
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", name)
+        assert family.documentation.endswith("."), name
+        assert family.type in {"counter", "gauge", "histogram"}, name
+        for unit in ("milliseconds", "_ms", "minutes", "kilobytes", "mib", "percent"):
+            assert unit not in name, name
+        if family.type == "histogram":
+            assert name.endswith("_seconds")
+        for sample in family.samples:
+            assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
+            assert not {"session", "internal_id", "account", "le"} & sample.labels.keys() - {"le"}
+
+
+async def test_the_page_has_every_metric_and_no_other(
+    agent: Agent, scrape: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TlsPorts, "expire_time", 1.0)
+    await agent.sessions.start(an_id(), a_spec())
+    await agent.warm_pools.set(a_pool(1))
+    section = PAGE.read_text("utf-8").split("## Agent\n", 1)[1].split("\n## ", 1)[0]
+    rows = re.findall(
+        r"^\| `(tiltyard_agent_\w+)` \| (\w+) \|([^|]*)\| [^|]+ \|$", section, re.MULTILINE
+    )
+    told = {name: (kind, frozenset(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    assert told == _found(agent.host.metrics.registry)
+
+
+def test_alerts_ask_for_metrics_that_there_are() -> None:
+    section = PAGE.read_text("utf-8").split("## Agent\n", 1)[1].split("\n## ", 1)[0]
+    table, alerts = section.split("### Alerts", 1)
+    rows = set(re.findall(r"^\| `(tiltyard_agent_\w+)` \|", table, re.MULTILINE))
+    asked = re.findall(r"tiltyard_agent_\w+", alerts)
+    assert asked
+    assert {re.sub("_bucket$", "", name) for name in asked} <= rows
+
+
+def _found(metrics: CollectorRegistry) -> dict[str, tuple[str, frozenset[str]]]:
+    """All families by the name that their series have, with their type and labels."""
+    found = {}
+    for family in metrics.collect():
+        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+        found[family.name + suffix] = (
+            "gauge" if family.type == "info" else family.type,
+            frozenset(_labels_of(metrics, family)),
+        )
+    return found
+
+
+def _labels_of(registry: Any, family: Metric) -> set[str]:
+    kept = registry._names_to_collectors.get(family.name)
+    if kept is not None:
+        return set(kept._labelnames)
+    return {name for sample in family.samples for name in sample.labels}
+
+
+async def test_ten_thousand_applications_have_a_bounded_number_of_series(
+    agent: Agent, scrape: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    identity = session.spec.identity
+    many = [
+        a_session(
+            spec=a_spec(identity=type(identity)("a", "s", f"game-{number}", "v1", "local")),
+            state=State.RUNNING,
+        )
+        for number in range(10_000)
+    ]
+    monkeypatch.setattr(agent.sessions, "each", lambda: iter(many))
+    for _ in range(2):  # also when the names are others the next time
+        now = await scrape()
+        assert len(now.own["tiltyard_agent_sessions"].samples) == len(State) * (MAX_NAMES + 1)
+        assert sum(len(family.samples) for family in now.own.values()) < 2000
+        running = [
+            each
+            for each in now.own["tiltyard_agent_sessions"].samples
+            if each.labels["state"] == "running"
+        ]
+        assert sum(each.value for each in running) == 10_000
+        many.reverse()
+    assert now("sessions", application=OTHER, state="running") == 10_000 - MAX_NAMES
+
+
+async def test_an_application_that_is_gone_gives_its_name_to_another(
+    agent: Agent, scrape: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    identity = session.spec.identity
+    for begin in (0, MAX_NAMES):
+        named = [f"game-{number}" for number in range(begin, begin + MAX_NAMES)]
+        some = [
+            a_session(spec=a_spec(identity=type(identity)("a", "s", name, "v1", "local")))
+            for name in named
+        ]
+        monkeypatch.setattr(agent.sessions, "each", partial(iter, some))
+        samples = (await scrape()).own["tiltyard_agent_sessions"].samples
+        assert {each.labels["application"] for each in samples} == set(named)
+
+
+def test_every_reason_of_an_end_is_there_from_the_start() -> None:
+    registry = Metrics().registry
+    for reason in EndReason:
+        labels = {"kind": "session", "reason": reason.value}
+        assert registry.get_sample_value("tiltyard_agent_session_ends_total", labels) == 0
+    assert instruments.OK == "ok"
+
+
+# -- the listener -------------------------------------------------------------------------------
+
+
+async def test_openmetrics_is_spoken_to_who_asks_for_it(scrape: Scraped) -> None:
+    accept = {"Accept": "application/openmetrics-text;version=1.0.0"}
+    async with scrape.client.get(f"http://{scrape.address}/metrics", headers=accept) as answer:
+        assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+        text = await answer.text()
+    families = list(openmetrics.text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
+    assert any(family.name == "tiltyard_agent_build" for family in families)
+    assert not any(s.name.endswith("_created") for family in families for s in family.samples)
+
+
+@pytest.mark.parametrize("version", ["abc", "1..2", "1.0.0\u00e9", "9" * 5000])
+async def test_a_version_that_is_none_is_answered_as_no_version(
+    scrape: Scraped, version: str
+) -> None:
+    accept = {"Accept": f"application/openmetrics-text;version={version}"}
+    async with scrape.client.get(f"http://{scrape.address}/metrics", headers=accept) as answer:
+        assert answer.status == 200
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", b"405"),
+        (b"GET /else HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
+        (b"GET /%2e%2e/etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\n" + b"X: x\r\n" * 200 + b"\r\n", b"400"),
+    ],
+)
+async def test_what_is_no_scrape_is_refused_and_says_nothing(
+    scrape: Scraped, sent: bytes, status: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await asyncio.open_connection(*scrape.address.split(":"))
+    writer.write(sent)
+    answer = await reader.readline()
+    assert status in answer
+    writer.close()
+    assert not [each for each in caplog.records if each.levelname in {"WARNING", "ERROR"}]
+    await scrape()
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /metrics HT", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"]
+)
+async def test_who_is_slow_or_silent_is_cut_off(agent: Agent, sent: bytes) -> None:
+    async with scraped(agent, connection_seconds=0.05) as scrape:
+        reader, writer = await asyncio.open_connection(*scrape.address.split(":"))
+        writer.write(sent)
+        with contextlib.suppress(ConnectionResetError):
+            await reader.read()  # to its end
+        writer.close()
+
+
+async def test_strangers_who_hold_connections_keep_no_scrape_out(
+    agent: Agent, scrape: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.metrics_endpoint.listener.MAX_CONNECTIONS", 4)
+    held = [await asyncio.open_connection(*scrape.address.split(":")) for _ in range(12)]
+    for reader, _ in held[:8]:  # the oldest are hung up on
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+    assert (await scrape())("reconciled") == 1
+    assert len(scrape.listener._connections) <= 4
+    for _, writer in held:
+        writer.close()
+
+
+async def test_a_taken_port_is_waited_for_and_the_agent_hosts_meanwhile(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        registry = agent.host.metrics.registry
+        listener = MetricsListener(address, registry, agent.clock, is_ready=lambda: True)
+        work = asyncio.create_task(listener.run(), name="metrics")
+        await until(lambda: "not serving metrics yet" in caplog.text)
+        await agent.sessions.start(an_id(), a_spec())
+        await agent.clock.advance(5)
+        assert caplog.text.count("not serving metrics yet") == 1
+        assert not listener.serving.is_set()
+    await agent.clock.advance(1)
+    await listener.serving.wait()
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_an_agent_serves_its_metrics_and_counts_what_its_callers_ask(
+    tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_lag, "INTERVAL_SECONDS", 0.001)
+    address = f"127.0.0.1:{free_port()}"
+    async with (
+        served(tmp_path, engine, CLOCK, metrics_listen=address) as agent,
+        aiohttp.ClientSession() as client,
+    ):
+        session = await agent.sessions.start(an_id(), a_spec())
+        name = f"tiltyard-{session.internal_id}"
+        engine.write_log(name, b"hello\n")
+        engine.put_file(name, "/save", b"x" * 100)
+        await agent.ok("logs", session.internal_id)
+        await agent.ok("stop", session.internal_id)
+        archive = await agent.run("artifact", session.internal_id, "/save")
+        await agent.run("pull", "no-digest")
+        now = await scraped_from(client, address)
+        async with client.get(f"http://{address}/healthz") as answer:
+            assert answer.status == 200
+    assert now("streamed_bytes_total", stream="log") == 6
+    assert now("streamed_bytes_total", stream="artifact") == len(archive.stdout_bytes) > 0
+    assert now("rpcs_total", method="StreamLogs", outcome="ok") == 1
+    assert now("rpcs_total", method="PullImage", outcome="invalid_argument") == 1
+    assert (now("rpc_duration_seconds_count", method="StopSession") or 0) == 1
+    assert (now("reconcile_duration_seconds_count") or 0) >= 1
+    assert (now("event_loop_lag_seconds_count") or 0) >= 1

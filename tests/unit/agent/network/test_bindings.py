@@ -1,0 +1,259 @@
+"""Whose ports are bound, asked of this machine's kernel."""
+
+import asyncio
+import ctypes
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.domain.session import NetworkMode, Port, Process, Protocol
+from agent.kernel.processes import live_process
+from agent.network.bindings import LONG_LOOK_SOCKETS, SHORT_LOOK_SOCKETS, Bindings
+from agent.network.bound_ports import TooManySockets
+from agent.network.socket_diag import BoundSocket, group_of, is_bound_by, sockets_on
+from tests.support.harness import free_port
+
+CAPABILITY_VERSION_3 = 0x20080522
+KINDS = {Protocol.UDP: socket.SOCK_DGRAM, Protocol.TCP: socket.SOCK_STREAM}
+ADDRESSES = {"0.0.0.0": True, "::": True, "127.0.0.1": False, "::1": False}
+
+
+@pytest.fixture
+async def bindings() -> AsyncIterator[Bindings]:
+    made = Bindings()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def me() -> Process:
+    process = live_process(os.getpid())
+    assert process is not None
+    return process
+
+
+@contextmanager
+def bound(protocol: Protocol, address: str) -> Iterator[int]:
+    """A socket of this process; its port."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, KINDS[protocol]) as held:
+        if protocol is Protocol.TCP:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((address, port := free_port()))
+        if protocol is Protocol.TCP:
+            held.listen()
+        yield port
+
+
+def ports(protocol: Protocol, *numbers: int) -> tuple[Port, ...]:
+    """Ports that have the same number inside and outside."""
+    return tuple(Port(number, protocol, number) for number in numbers)
+
+
+@pytest.mark.parametrize("mode", NetworkMode)
+@pytest.mark.parametrize("protocol", Protocol)
+@pytest.mark.parametrize("address", ADDRESSES)
+async def test_a_port_is_bound_when_players_can_reach_it(
+    bindings: Bindings, me: Process, address: str, protocol: Protocol, mode: NetworkMode
+) -> None:
+    with bound(protocol, address) as port:
+        found = await bindings.all_bound(me, mode, ports(protocol, port))
+        assert found is ADDRESSES[address]
+    assert not await bindings.all_bound(me, mode, ports(protocol, port))
+
+
+@pytest.mark.parametrize("mode", NetworkMode)
+async def test_all_ports_count_each_by_its_protocol(
+    bindings: Bindings, me: Process, mode: NetworkMode
+) -> None:
+    udp, tcp = Protocol.UDP, Protocol.TCP
+    with bound(udp, "0.0.0.0") as first, bound(udp, "::") as second, bound(tcp, "::") as third:
+        wanted = ports(udp, first, second) + ports(tcp, third)
+        assert await bindings.all_bound(me, mode, wanted)
+        assert not await bindings.all_bound(me, mode, wanted + ports(tcp, first))
+    assert not await bindings.all_bound(me, mode, wanted)
+
+
+@pytest.mark.parametrize("mode", NetworkMode)
+async def test_a_socket_that_does_not_listen_or_is_connected_is_not_bound(
+    bindings: Bindings, me: Process, mode: NetworkMode
+) -> None:
+    with socket.socket() as quiet, socket.socket(type=socket.SOCK_DGRAM) as connected:
+        quiet.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        quiet.bind(("0.0.0.0", free_port()))
+        connected.bind(("0.0.0.0", free_port()))
+        connected.connect(("192.0.2.1", 9))
+        for protocol, held in ((Protocol.TCP, quiet), (Protocol.UDP, connected)):
+            assert not await bindings.all_bound(me, mode, ports(protocol, held.getsockname()[1]))
+
+
+@pytest.mark.parametrize("mode", NetworkMode)
+async def test_of_a_process_that_is_gone_nothing_is_bound(
+    bindings: Bindings, me: Process, mode: NetworkMode
+) -> None:
+    later = Process(me.pid, me.start_ticks + 1)
+    nobody = Process(2**22 - 1, 1)
+    with bound(Protocol.UDP, "0.0.0.0") as port:
+        for process in (later, nobody):
+            assert not await bindings.all_bound(process, mode, ports(Protocol.UDP, port))
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "127.0.0.1", "::1"])
+async def test_before_a_tls_port_of_the_host_the_process_is_reached_by_the_agent(
+    bindings: Bindings, me: Process, address: str
+) -> None:
+    with bound(Protocol.TCP, address) as inner, bound(Protocol.TCP, "0.0.0.0") as agents:
+        [plain] = ports(Protocol.TCP, agents)
+        tls = replace(plain, tls=True, inner=inner)
+        found = await bindings.all_bound(me, NetworkMode.HOST, [tls])
+        assert found is (address != "::1")
+    assert not await bindings.all_bound(me, NetworkMode.HOST, [tls])
+
+
+def udp_table(first: int, sockets: int) -> str:
+    """The text of `udp` for sockets bound to every address, the first to port `first`."""
+    rest = "00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 1 2 0 0"
+    return "  sl  local_address rem_address   st tx_queue rx_queue\n" + "".join(
+        f"{first + at:5d}: 00000000:{first + at:04X} {rest}\n" for at in range(sockets)
+    )
+
+
+def net_folder(proc: Path, process: Process) -> Path:
+    """An empty folder `net` about a process, in place of the kernel's."""
+    net = proc / str(process.pid) / "net"
+    net.mkdir(parents=True)
+    (net / "sockstat").write_text("UDP: inuse 3 mem 0\n")
+    return net
+
+
+def bytes_read() -> int:
+    """What all threads of this process have read so far."""
+    [line] = [each for each in Path("/proc/self/io").read_text().splitlines() if "rchar" in each]
+    return int(line.split()[1])
+
+
+async def test_a_look_at_very_many_sockets_is_cut_short(tmp_path: Path, me: Process) -> None:
+    """It ends once all ports are found, and at a bound when one is not."""
+    udp = net_folder(tmp_path, me) / "udp"
+    udp.write_text(udp_table(1, 60_000))
+    bindings = Bindings(tmp_path)
+    before = bytes_read()
+    assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1, 2))
+    assert bytes_read() - before < 2**18
+    with pytest.raises(TooManySockets, match="more than 8192 sockets"):
+        await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1, 60_001))
+    assert bytes_read() - before < udp.stat().st_size / 3
+    udp.write_text(udp_table(1, LONG_LOOK_SOCKETS))
+    assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, LONG_LOOK_SOCKETS))
+    await bindings.close()
+
+
+async def test_a_look_at_few_sockets_does_not_wait_for_one_at_many(
+    tmp_path: Path, me: Process
+) -> None:
+    other = await asyncio.to_thread(live_process, os.getppid())
+    assert other is not None
+    (net_folder(tmp_path, me) / "udp").write_text(udp_table(1, SHORT_LOOK_SOCKETS - 1))
+    table = net_folder(tmp_path, other) / "udp"
+    os.mkfifo(table)
+    kernel = os.open(table, os.O_RDWR | os.O_NONBLOCK)
+    bindings, many = Bindings(tmp_path), 2 * SHORT_LOOK_SOCKETS
+    # What the short look reads, and nothing more: the long look waits for it.
+    os.write(kernel, udp_table(1, SHORT_LOOK_SOCKETS + 1).encode())
+    long = asyncio.create_task(
+        bindings.all_bound(other, NetworkMode.BRIDGE, ports(Protocol.UDP, many))
+    )
+    await asyncio.sleep(0)  # its short look comes first
+    try:
+        async with asyncio.timeout(30):
+            for _ in range(2):  # the first one may still come before the long look
+                assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1))
+        assert not long.done()
+    finally:
+        os.write(kernel, udp_table(1, many)[:60_000].encode())
+        os.write(kernel, udp_table(many, 1).encode())
+        assert await long
+        await bindings.close()
+        os.close(kernel)
+
+
+@pytest.mark.parametrize("sockets", [SHORT_LOOK_SOCKETS // 2, 2 * SHORT_LOOK_SOCKETS])
+async def test_many_sockets_on_one_port_of_the_host_are_not_all_listed(
+    bindings: Bindings, me: Process, monkeypatch: pytest.MonkeyPatch, sockets: int
+) -> None:
+    listed = 0
+
+    def others(*_: object) -> Iterator[BoundSocket]:
+        nonlocal listed
+        for _each in range(100 * LONG_LOOK_SOCKETS):
+            listed += 1
+            yield BoundSocket(bytes(4), 20000, 1 if listed < sockets else group_of(me.pid))
+
+    monkeypatch.setattr("agent.network.socket_diag.sockets_on", others)
+    assert await bindings.all_bound(me, NetworkMode.HOST, ports(Protocol.UDP, 20000))
+    monkeypatch.setattr("agent.network.bindings.group_of", lambda _: -1)
+    listed = -1_000_000
+    with pytest.raises(TooManySockets):
+        await bindings.all_bound(me, NetworkMode.HOST, ports(Protocol.UDP, 20000))
+    assert listed + 1_000_000 < 2 * LONG_LOOK_SOCKETS
+
+
+def test_the_kernel_tells_address_port_and_group() -> None:
+    with bound(Protocol.TCP, "127.0.0.1") as port:
+        [found] = sockets_on(Protocol.TCP, port)
+        assert (found.address, found.port) == (bytes([127, 0, 0, 1]), port)
+        assert not list(sockets_on(Protocol.UDP, port))
+    with bound(Protocol.UDP, "::") as port:
+        [found] = sockets_on(Protocol.UDP, port)
+        assert (found.address, found.port) == (bytes(16), port)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "is_bound"),
+    [(1, 1, True), (1, 2, False), (1, None, True), (None, 2, True)],
+)
+def test_only_the_sockets_of_its_group_count_where_groups_are_known(
+    monkeypatch: pytest.MonkeyPatch, asked: int | None, told: int | None, *, is_bound: bool
+) -> None:
+    monkeypatch.setattr(
+        "agent.network.socket_diag.sockets_on", lambda *_: [BoundSocket(bytes(4), 20000, told)]
+    )
+    assert is_bound_by(asked, Protocol.UDP, 20000) is is_bound
+
+
+def test_a_process_that_is_gone_has_no_group() -> None:
+    assert group_of(2**22 - 1) is None
+
+
+def without_capabilities(work: Callable[[], None]) -> None:
+    """Do something on a thread that may nothing, and fail as it does."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+        try:
+            assert libc.capset(header, (ctypes.c_uint32 * 6)()) == 0
+            work()
+        except BaseException as error:  # noqa: BLE001  # for the test's own thread
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+
+
+def test_it_takes_no_capability() -> None:
+    def work() -> None:
+        with bound(Protocol.UDP, "0.0.0.0") as port:
+            assert [found.port for found in sockets_on(Protocol.UDP, port)] == [port]
+
+    without_capabilities(work)

@@ -1,0 +1,94 @@
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from agent.domain.session import Protocol
+from agent.network.port_probe import PortProbe
+from tests.support.harness import free_port
+
+TYPES = {Protocol.TCP: socket.SOCK_STREAM, Protocol.UDP: socket.SOCK_DGRAM}
+ANY = "0.0.0.0"
+HOME = "127.0.0.1"
+
+
+@contextmanager
+def process_on(protocol: Protocol, address: str, *options: tuple[int, int, int]) -> Iterator[int]:
+    """A port that a process has, by its number."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, TYPES[protocol]) as server:
+        for option in options:
+            server.setsockopt(*option)
+        if protocol is Protocol.TCP:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((address, port := free_port()))
+        if protocol is Protocol.TCP:
+            server.listen()
+        yield port
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+@pytest.mark.parametrize("address", [ANY, HOME, "127.0.0.2"])
+def test_a_port_of_a_process_is_not_free(protocol: Protocol, address: str) -> None:
+    with process_on(protocol, address) as port:
+        assert not PortProbe(ANY).is_free(protocol, port)
+        assert PortProbe(ANY).is_free(next(p for p in Protocol if p is not protocol), port)
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+@pytest.mark.parametrize("bind_address", [ANY, "::"])
+def test_a_port_of_a_process_on_ipv6_alone_is_not_free(
+    protocol: Protocol, bind_address: str
+) -> None:
+    with process_on(protocol, "::", (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)) as port:
+        assert not PortProbe(bind_address).is_free(protocol, port)
+        assert PortProbe(HOME).is_free(protocol, port)
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+def test_a_port_of_a_process_on_both_is_not_free(protocol: Protocol) -> None:
+    with process_on(protocol, "::", (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)) as port:
+        assert not PortProbe(HOME).is_free(protocol, port)
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+def test_another_address_is_in_nobodys_way(protocol: Protocol) -> None:
+    with process_on(protocol, "127.0.0.2") as port:
+        assert PortProbe(HOME).is_free(protocol, port)
+        assert not PortProbe("127.0.0.2").is_free(protocol, port)
+
+
+@pytest.mark.parametrize("option", [socket.SO_REUSEADDR, socket.SO_REUSEPORT])
+def test_a_udp_port_that_would_be_shared_is_not_free(option: int) -> None:
+    with process_on(Protocol.UDP, ANY, (socket.SOL_SOCKET, option, 1)) as port:
+        assert not PortProbe(ANY).is_free(Protocol.UDP, port)
+
+
+def test_closed_connections_do_not_count() -> None:
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((HOME, free_port()))
+        server.listen()
+        port = server.getsockname()[1]
+        with socket.create_connection((HOME, port)) as player:
+            accepted, _ = server.accept()
+            accepted.close()  # who closes first keeps the port for a minute (TIME_WAIT)
+            assert player.recv(1) == b""
+    with socket.socket() as naive, pytest.raises(OSError, match="in use"):
+        naive.bind((HOME, port))
+    assert PortProbe(HOME).is_free(Protocol.TCP, port)
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+def test_a_probe_keeps_nothing(protocol: Protocol) -> None:
+    with process_on(protocol, ANY) as port:
+        pass
+    for _ in range(2):
+        assert PortProbe(ANY).is_free(protocol, port)
+    with socket.socket(socket.AF_INET, TYPES[protocol]) as game:
+        game.bind((ANY, port))
+
+
+def test_what_cannot_be_told_is_left_to_the_engine() -> None:
+    assert PortProbe("192.0.2.1").is_free(Protocol.UDP, 20000)  # no address of this machine

@@ -1,0 +1,708 @@
+"""TLS ports on loopback: real handshakes, and a game that is a socket of the test's own."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import time
+import warnings
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from agent.domain.errors import NoCertificate, PortTaken
+from agent.domain.session import NetworkMode, Port, PortRequest, Process, Protocol, Session, State
+from agent.kernel.processes import live_process
+from agent.network.bindings import Bindings
+from agent.network.tls_certificate import CertificateFiles
+from agent.network.tls_gate import Gate, Limits
+from agent.network.tls_ports import TlsPorts, destination_of
+from agent.network.tls_relay import TlsStream
+from tests.support.agent.hosts import until
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.agent.tls_players import BOTH, HOST, Player, connection, issue, trusting
+from tests.support.certificates import Signer
+from tests.support.fakes import FakeClock
+from tests.support.harness import free_port
+
+AUTHORITY = Signer.new()
+MYSELF = live_process(os.getpid()) or Process(0, 0)
+PIECE = b"x" * 65536
+Serve = Callable[[socket.socket], Awaitable[None]]
+
+
+class Game:
+    """Listens on loopback and does `serve` with each connection; counts those it had."""
+
+    def __init__(self, serve: Serve) -> None:
+        self._serve = serve
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket.setblocking(False)
+        self._tasks = {asyncio.create_task(self._accept(), name="game")}
+        self.connections = 0
+        self.port: int = self._socket.getsockname()[1]
+
+    async def _accept(self) -> None:
+        while True:
+            made, _ = await asyncio.get_running_loop().sock_accept(self._socket)
+            self.connections += 1
+            self._tasks.add(asyncio.create_task(self._play(made), name="play"))
+
+    async def _play(self, made: socket.socket) -> None:
+        with made, contextlib.suppress(OSError):
+            await self._serve(made)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._socket.close()
+
+
+@dataclass
+class Served:
+    """TLS ports with one session, whose process is the test's own."""
+
+    tls: TlsPorts
+    session: Session
+    game: Game
+    files: CertificateFiles
+    clock: FakeClock
+    told: list[None]
+
+    @property
+    def port(self) -> int:
+        return self.session.ports[0].host
+
+    def player(
+        self, context: ssl.SSLContext | None = None
+    ) -> contextlib.AbstractAsyncContextManager[Player]:
+        return Player.connected(self.port, context or trusting(AUTHORITY))
+
+    async def all_gone(self) -> None:
+        await until(lambda: not self.tls.connections)
+
+
+def running(container: int, host: int, process: Process | None) -> Session:
+    """A session with one TLS port, of a process that runs; "on a bridge" that is loopback."""
+    spec = replace(a_spec(), ports=(PortRequest(container, Protocol.TCP, tls=True),))
+    session = Session(an_id(), spec, 0.0, ports=(Port(container, Protocol.TCP, host, tls=True),))
+    return session.to(State.RUNNING, at=0.0, process=process, address="127.0.0.1")
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    tmp_path: Path,
+    serve: Serve,
+    files: CertificateFiles | None = None,
+    limits: Limits | None = None,
+) -> AsyncIterator[Served]:
+    files = files or issue(AUTHORITY, tmp_path / "pair")
+    clock, told = FakeClock(time.time()), list[None]()
+    tls = TlsPorts(
+        files,
+        clock,
+        bind_address="127.0.0.1",
+        tell=lambda: told.append(None),
+        limits=limits,
+    )
+    await tls.look()
+    game = Game(serve)
+    session = running(game.port, free_port(), MYSELF)
+    tls.open(session)
+    tls.follow(session)
+    try:
+        yield Served(tls, session, game, files, clock, told)
+    finally:
+        await tls.stop()
+        await game.close()
+        assert tls.connections == 0
+
+
+async def echo(made: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    while data := await loop.sock_recv(made, 65536):
+        await loop.sock_sendall(made, data)
+
+
+async def _received(made: socket.socket) -> bytes:
+    parts = []
+    while data := await asyncio.get_running_loop().sock_recv(made, 65536):
+        parts.append(data)
+    return b"".join(parts)
+
+
+# -- what passes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", BOTH, ids=lambda version: version.name)
+async def test_plaintext_passes_in_both_directions(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    async with (
+        serving(tmp_path, echo) as served,
+        served.player(trusting(AUTHORITY, version)) as player,
+    ):
+        for text in (b"hello", b"x" * 300_000):
+            sending = asyncio.create_task(player.send(text), name="sending")
+            assert await player.exactly(len(text)) == text
+            await sending
+        assert player.tls.selected_alpn_protocol() is None
+
+
+@pytest.mark.parametrize("version", BOTH, ids=lambda version: version.name)
+async def test_what_is_sent_at_one_time_arrives_whole(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """An answer to a change of keys may go out while the game's bytes wait for a slow reader."""
+    files = issue(AUTHORITY, tmp_path / "pair")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    theirs, ours = socket.socketpair()
+    with theirs, ours:
+        for end in (theirs, ours):
+            end.setblocking(False)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        stream = TlsStream(ours, context)
+        player = Player(theirs, trusting(AUTHORITY, version), HOST)
+        await asyncio.gather(stream.handshake(), player.shake_hands())
+        pieces = [b"%d" % number * 300_000 for number in range(3)]
+        sending = [asyncio.create_task(stream.send(each), name="sending") for each in pieces]
+        assert await player.exactly(900_000) == b"".join(pieces)
+        await asyncio.gather(*sending)
+
+
+async def test_tls_1_1_is_refused(tmp_path: Path) -> None:
+    context = trusting(AUTHORITY)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    async with serving(tmp_path, echo) as served:
+        with pytest.raises(OSError):  # noqa: PT011 - an alert, or the reset that comes before it
+            async with served.player(context):
+                pass
+        assert served.game.connections == 0
+
+
+async def answer_at_the_end(made: socket.socket) -> None:
+    """Send what was heard a thousand times, once the player has ended."""
+    heard = await _received(made)
+    await asyncio.get_running_loop().sock_sendall(made, heard * 1000)
+
+
+@pytest.mark.parametrize("version", BOTH, ids=lambda version: version.name)
+async def test_a_player_who_has_ended_still_hears_the_game(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    async with (
+        serving(tmp_path, answer_at_the_end) as served,
+        served.player(trusting(AUTHORITY, version)) as player,
+    ):
+        await player.send(b"question")
+        await player.end()
+        assert await player.receive_all() == b"question" * 1000
+        await served.all_gone()
+
+
+@pytest.mark.parametrize("version", BOTH, ids=lambda version: version.name)
+async def test_a_game_that_has_ended_still_hears_the_player(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def end_first(made: socket.socket) -> None:
+        await asyncio.get_running_loop().sock_recv(made, 1)
+        made.shutdown(socket.SHUT_WR)
+        heard.set_result(await _received(made))
+
+    async with (
+        serving(tmp_path, end_first) as served,
+        served.player(trusting(AUTHORITY, version)) as player,
+    ):
+        await player.send(b"!")
+        player.tls.write(b"late")
+        record = player.outgoing.read()
+        await player.flush(record[:9])  # the game ends while half of a record is there
+        assert await player.receive_all() == b""
+        await player.flush(record[9:])
+        await player.end()
+        assert await heard == b"late"
+        await served.all_gone()
+
+
+async def test_a_player_who_goes_on_sending_is_heard_long_after_the_game_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, begin = asyncio.get_running_loop(), asyncio.get_running_loop().time
+    passed, heard = 0.0, asyncio.Queue[bytes]()
+    monkeypatch.setattr(loop, "time", lambda: begin() + passed)
+
+    async def end_first(made: socket.socket) -> None:
+        made.shutdown(socket.SHUT_WR)
+        while data := await loop.sock_recv(made, 65536):
+            await heard.put(data)
+        await heard.put(b"")
+
+    async with serving(tmp_path, end_first) as served, served.player() as player:
+        assert await player.receive_all() == b""
+        for number in range(4):
+            await player.send(b"%d" % number)
+            assert await heard.get() == b"%d" % number
+            passed += Limits().half_closed
+            for _ in range(10):
+                await asyncio.sleep(0)  # whoever waited for that time goes on
+        await player.end()
+        assert await heard.get() == b""
+        await served.all_gone()
+
+
+async def test_a_player_is_let_go_some_time_after_the_game_has_ended(tmp_path: Path) -> None:
+    async def hang_up(made: socket.socket) -> None:
+        made.close()
+
+    async with (
+        serving(tmp_path, hang_up, limits=Limits(half_closed=0.05)) as served,
+        served.player() as player,
+    ):
+        assert await player.receive_all() == b""
+        await served.all_gone()
+
+
+async def test_a_player_who_only_closes_the_socket_ends_the_connection(tmp_path: Path) -> None:
+    async with serving(tmp_path, echo) as served:
+        async with served.player() as player:
+            await player.send(b"x")
+            assert await player.exactly(1) == b"x"
+        await served.all_gone()
+
+
+@pytest.mark.parametrize("version", BOTH, ids=lambda version: version.name)
+async def test_a_player_who_ends_without_a_word_still_hears_the_game(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    async with (
+        serving(tmp_path, answer_at_the_end) as served,
+        served.player(trusting(AUTHORITY, version)) as player,
+    ):
+        await player.send(b"question")
+        player.socket.shutdown(socket.SHUT_WR)  # as many do, without ending TLS
+        assert await player.receive_all() == b"question" * 1000
+        await served.all_gone()
+
+
+async def test_a_slow_reader_stops_the_writer(tmp_path: Path) -> None:
+    sent, wanted = 0, 1024
+
+    async def flood(made: socket.socket) -> None:
+        nonlocal sent
+        for _ in range(wanted):
+            await asyncio.get_running_loop().sock_sendall(made, PIECE)
+            sent += 1
+
+    async with serving(tmp_path, flood) as served:
+        with connection() as made:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", served.port))
+            player = Player(made, trusting(AUTHORITY), HOST)
+            await player.shake_hands()
+            before = -1
+            while sent != before:  # nobody reads: it comes to rest
+                before = sent
+                for _ in range(500):
+                    await asyncio.sleep(0)
+            assert 0 < sent < wanted / 2
+            assert len(await player.receive_all()) == wanted * len(PIECE)
+
+
+async def test_a_player_who_takes_nothing_is_let_go(tmp_path: Path) -> None:
+    async def flood(made: socket.socket) -> None:
+        while True:
+            await asyncio.get_running_loop().sock_sendall(made, PIECE)
+
+    async with serving(tmp_path, flood, limits=Limits(unread=0.1)) as served, served.player():
+        await served.all_gone()
+
+
+# -- what does not --------------------------------------------------------------------------------
+
+
+async def test_a_game_that_does_not_listen_is_a_connection_that_closes(tmp_path: Path) -> None:
+    async with serving(tmp_path, echo) as served:
+        await served.game.close()
+        async with served.player() as player:
+            assert await player.receive_all() == b""
+        await served.all_gone()
+
+
+async def test_who_speaks_with_the_handshake_is_told_that_the_game_does_not_listen(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path, echo) as served:
+        await served.game.close()
+        with connection() as made:
+            await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", served.port))
+            player = Player(made, trusting(AUTHORITY, ssl.TLSVersion.TLSv1_3), HOST)
+            await player.shake_hands(b"hello")
+            assert await player.receive_all() == b""
+        await served.all_gone()
+
+
+async def test_without_a_process_nothing_is_accepted(tmp_path: Path) -> None:
+    async with serving(tmp_path, echo) as served:
+        served.tls.follow(served.session.with_changes(process=None))
+        with pytest.raises(OSError):  # noqa: PT011 - an end, or a reset
+            async with served.player():
+                pass
+        served.tls.follow(served.session)
+        async with served.player() as player:
+            await player.send(b"x")
+            assert await player.exactly(1) == b"x"
+
+
+async def test_another_process_at_the_address_gets_nothing(tmp_path: Path) -> None:
+    """As when a container has ended, and its address is another's before we know."""
+    async with serving(tmp_path, _received_nothing) as served:
+        ended = Process(os.getpid(), MYSELF.start_ticks - 1)
+        served.tls.follow(served.session.with_changes(process=ended))
+        async with served.player() as player:
+            with contextlib.suppress(OSError):
+                await player.send(b"secret")
+                assert await player.receive_all() == b""
+        await served.all_gone()
+
+
+async def _received_nothing(made: socket.socket) -> None:
+    assert not await _received(made)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        os.urandom(4096),
+        b"\x16\x03\x01\x40\x00" + b"\x01" * 3000,
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"",
+    ],
+    ids=["http", "noise", "endless", "half", "nothing"],
+)
+@pytest.mark.parametrize("hangs_up", [True, False], ids=["hangs-up", "stays"])
+async def test_who_does_not_shake_hands_is_let_go(
+    tmp_path: Path, said: bytes, hangs_up: bool
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with serving(tmp_path, echo, limits=Limits(handshake=0.1)) as served:
+        with connection() as made:
+            await loop.sock_connect(made, ("127.0.0.1", served.port))
+            await loop.sock_sendall(made, said)
+            if hangs_up:
+                made.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):
+                while await loop.sock_recv(made, 65536):
+                    pass  # an alert may say why
+        await served.all_gone()
+        assert served.game.connections == 0
+        object.__setattr__(served.tls._shared, "limits", Limits())  # a player may take longer
+        async with served.player() as player:  # who does, is served
+            await player.send(b"x")
+            assert await player.exactly(1) == b"x"
+
+
+@pytest.mark.parametrize("bound", ["total", "per_port", "per_address"])
+async def test_connections_over_a_bound_are_closed(tmp_path: Path, bound: str) -> None:
+    async with (
+        serving(tmp_path, echo, limits=Limits(**{bound: 2})) as served,
+        served.player() as first,
+    ):
+        async with served.player():
+            with pytest.raises(OSError):  # noqa: PT011 - an end, or a reset
+                async with served.player():
+                    pass
+        await until(lambda: served.tls.connections == 1)
+        async with served.player() as third:
+            for player in (first, third):
+                await player.send(b"x")
+                assert await player.exactly(1) == b"x"
+
+
+def test_an_address_is_one_of_ipv4_and_a_network_of_ipv6() -> None:
+    gate = Gate(Limits(per_address=1))
+    assert gate.refusal(1, "192.0.2.1") == ""
+    assert gate.refusal(1, "192.0.2.2") == ""
+    assert gate.refusal(1, "::ffff:192.0.2.1") == "the address's"
+    assert gate.refusal(1, "2001:db8::1") == ""
+    assert gate.refusal(1, "2001:db8::2") == "the address's"
+    gate.release(1, "2001:db8::1")
+    assert gate.refusal(2, "2001:db8::2") == ""
+
+
+def test_the_end_of_a_connection_costs_the_same_with_many_as_with_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Unread(Counter[object]):
+        def items(self) -> NoReturn:
+            pytest.fail("all that are counted were gone through")
+
+    monkeypatch.setattr("agent.network.tls_gate.Counter", Unread)
+    gate = Gate(Limits(per_port=1))
+    for _ in range(2):
+        assert gate.refusal(20000, "192.0.2.1") == ""
+        assert gate.refusal(20000, "192.0.2.2") == "the port's"
+        gate.release(20000, "192.0.2.1")
+    assert (gate.open, len(gate._by_port), len(gate._by_caller)) == (0, 0, 0)
+
+
+async def test_the_oldest_handshake_makes_way_for_another(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    async with serving(tmp_path, echo, limits=Limits(handshakes=2)) as served:
+        with contextlib.ExitStack() as silent:
+            for _ in range(50):
+                made = silent.enter_context(connection())
+                await loop.sock_connect(made, ("127.0.0.1", served.port))
+            async with served.player() as player:
+                await player.send(b"x")
+                assert await player.exactly(1) == b"x"
+                assert served.tls.connections <= 3
+
+
+async def test_a_thousand_connections_leave_nothing_behind(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    async with serving(tmp_path, echo, limits=Limits(per_address=100, handshakes=50)) as served:
+        before = _open_files()
+        for _ in range(10):
+            with contextlib.ExitStack() as many:
+                for number in range(100):
+                    made = many.enter_context(connection())
+                    await loop.sock_connect(made, ("127.0.0.1", served.port))
+                    if number % 3:
+                        await loop.sock_sendall(made, os.urandom(number))
+        await served.all_gone()
+        await until(lambda: _open_files() <= before)  # files of earlier tests may close
+
+
+def _open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - the folder itself is one of them
+
+
+# -- the certificate ------------------------------------------------------------------------------
+
+
+def leaf(files: CertificateFiles) -> bytes:
+    loaded = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+    return loaded.public_bytes(Encoding.DER)
+
+
+async def test_a_renewed_certificate_is_for_new_connections(tmp_path: Path) -> None:
+    """Renewed as certbot does: names that lead to other files, one after the other."""
+    old = issue(AUTHORITY, tmp_path / "archive" / "1")
+    live = tmp_path / "pair"
+    live.mkdir()
+    names = ("fullchain.pem", "privkey.pem")
+    for name in names:
+        (live / name).symlink_to(old.certificate.with_name(name))
+    before = leaf(old)
+    files = CertificateFiles(*(live / name for name in names))
+    async with serving(tmp_path, echo, files) as served, served.player() as player:
+        assert player.certificate() == before
+        new = issue(AUTHORITY, tmp_path / "archive" / "2")
+        for name in names:
+            beside = live / "beside"
+            beside.symlink_to(new.certificate.with_name(name))
+            beside.replace(live / name)
+            await served.tls.look()
+            if name == names[0]:  # they do not belong together now
+                assert "key values mismatch" in served.tls.warnings[0]
+                async with served.player() as between:
+                    assert between.certificate() == before
+        assert not served.tls.warnings
+        async with served.player() as later:
+            assert later.certificate() == leaf(new) != before
+        await player.send(b"still here")
+        assert await player.exactly(10) == b"still here"
+
+
+@pytest.mark.parametrize("harm", ["garbage", "gone", "no key", "old"])
+async def test_a_bad_pair_leaves_the_last_in_use(tmp_path: Path, harm: str) -> None:
+    async with serving(tmp_path, echo) as served:
+        before, told = leaf(served.files), len(served.told)
+        if harm == "garbage":
+            served.files.certificate.write_bytes(b"no certificate\n")
+        elif harm == "gone":
+            served.files.certificate.unlink()
+        elif harm == "no key":
+            served.files.key.write_bytes(b"")
+        else:
+            issue(AUTHORITY, tmp_path / "pair", life=timedelta(days=-1))
+        await served.tls.look()
+        await served.tls.look()
+        [warning] = served.tls.warnings
+        assert warning.startswith("cannot use the certificate for TLS ports, the last one stays")
+        assert str(tmp_path / "pair") in warning
+        assert len(served.told) == told + 1
+        assert served.tls.available
+        async with served.player() as player:
+            assert player.certificate() == before
+        good = issue(AUTHORITY, tmp_path / "pair")
+        await served.tls.look()
+        assert not served.tls.warnings
+        async with served.player() as player:
+            assert player.certificate() == leaf(good)
+
+
+async def test_the_end_of_a_certificate_is_told_in_time(tmp_path: Path) -> None:
+    async with serving(tmp_path, echo) as served:
+        assert not served.tls.warnings
+        served.clock.jump(50 * 86400)
+        await served.tls.look()
+        assert "the certificate for TLS ports ends on" in served.tls.warnings[0]
+        served.tls.check(served.session.spec)
+        served.clock.jump(20 * 86400)
+        await served.tls.look()
+        assert "the certificate for TLS ports ended on" in served.tls.warnings[0]
+        assert not served.tls.available
+        with pytest.raises(NoCertificate):
+            served.tls.check(served.session.spec)
+
+
+async def test_a_certificate_that_has_yet_to_begin_is_told_of(tmp_path: Path) -> None:
+    async with serving(tmp_path, echo) as served:
+        served.clock.jump(-3 * 86400)
+        await served.tls.look()
+        assert not served.tls.available
+        assert "the certificate for TLS ports begins on" in served.tls.warnings[0]
+
+
+# -- ports and sessions ---------------------------------------------------------------------------
+
+
+async def test_a_port_that_others_have_is_refused_and_nothing_held(tmp_path: Path) -> None:
+    async with serving(tmp_path, echo) as served:
+        mine, theirs = free_port(), socket.create_server(("127.0.0.1", 0))
+        with theirs:
+            taken: int = theirs.getsockname()[1]
+            ports = tuple(Port(n, Protocol.TCP, n, tls=True) for n in (mine, taken))
+            session = replace(served.session, internal_id=an_id(), ports=ports)
+            with pytest.raises(PortTaken):
+                served.tls.open(session)
+        with socket.create_server(("127.0.0.1", mine)):
+            pass  # nobody has it
+
+
+async def test_a_session_from_before_has_its_port_as_soon_as_it_is_free(tmp_path: Path) -> None:
+    async with serving(tmp_path, echo) as served:
+        taken = free_port()
+        with socket.create_server(("127.0.0.1", taken)):
+            session = running(served.game.port, taken, MYSELF)
+            served.tls.adopt(session)
+            await served.tls.look()
+            assert "TLS ports of 1 sessions are in use by others" in served.tls.warnings
+        await served.tls.look()
+        assert not served.tls.warnings
+        async with replace(served, session=session).player() as player:
+            await player.send(b"x")
+            assert await player.exactly(1) == b"x"
+
+
+async def test_the_end_of_a_session_ends_its_connections_and_frees_its_port(
+    tmp_path: Path,
+) -> None:
+    limits = Limits(linger=0.05)
+    async with serving(tmp_path, echo, limits=limits) as served, served.player() as player:
+        await player.send(b"x")
+        assert await player.exactly(1) == b"x"
+        served.tls.close(served.session.internal_id)
+        with (
+            socket.create_server(("127.0.0.1", served.port)),
+            pytest.raises(ssl.SSLEOFError),
+        ):
+            await player.receive_all()
+        await served.all_gone()
+
+
+async def test_what_a_game_said_last_gets_through(tmp_path: Path) -> None:
+    ended = asyncio.Event()
+
+    async def say_and_end(made: socket.socket) -> None:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        made.sendall(b"score" * 20_000)
+        made.close()
+        ended.set()
+
+    async with serving(tmp_path, say_and_end) as served, served.player() as player:
+        await ended.wait()
+        served.tls.close(served.session.internal_id)
+        assert await player.receive_all() == b"score" * 20_000
+
+
+def test_plaintext_goes_to_where_the_process_is() -> None:
+    process = Process(1, 2)
+    session = running(7778, 20000, process)
+    [port] = session.ports
+    found = destination_of(session, port)
+    assert found is not None
+    assert (found.address, found.port, found.process) == ("127.0.0.1", 7778, process)
+    assert destination_of(session.with_changes(address=""), port) is None
+    assert destination_of(session.with_changes(process=None), port) is None
+    assert destination_of(session.to(State.DEAD, at=1.0), port) is None
+    ending = session.to(State.SHUTTINGDOWN, at=1.0)
+    assert destination_of(ending, port) == found, "players stay until the process has ended"
+    in_host = replace(session, spec=replace(session.spec, network_mode=NetworkMode.HOST))
+    told = destination_of(in_host, replace(port, inner=20001))
+    assert told is not None
+    assert (told.address, told.port) == ("127.0.0.1", 20001)
+
+
+async def test_a_game_behind_tls_is_ready_on_loopback(tmp_path: Path) -> None:
+    bindings = Bindings()
+    async with serving(tmp_path, echo) as served:
+        [port] = served.session.ports
+        for inner, is_ready in ((served.game.port, True), (free_port(), False)):
+            ports = (replace(port, inner=inner),)
+            assert await bindings.all_bound(MYSELF, NetworkMode.HOST, ports) is is_ready
+    await bindings.close()
+
+
+async def test_idle_connections_are_kept_alive_and_nothing_waits_to_be_sent(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path, echo) as served, served.player() as player:
+        await player.send(b"x")
+        await player.exactly(1)
+        kinds = {(served.port, "local"), (served.game.port, "peer")}
+        found = [each for each in _own_sockets() if kinds & each.ends]
+        assert len(found) == 2, "one to the player, and one to the game"
+        assert all(each.keeps_alive and each.sends_at_once for each in found)
+
+
+@dataclass(frozen=True)
+class _Socket:
+    ends: frozenset[tuple[int, str]]
+    keeps_alive: bool
+    sends_at_once: bool
+
+
+def _own_sockets() -> list[_Socket]:
+    """Connections of this process, by their own port and that of the other side."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names of numbers
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as held:
+            if held.family != socket.AF_INET:
+                continue
+            ends = {(held.getsockname()[1], "local"), (held.getpeername()[1], "peer")}
+            found.append(
+                _Socket(
+                    frozenset(ends),
+                    bool(held.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)),
+                    bool(held.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)),
+                )
+            )
+    return found

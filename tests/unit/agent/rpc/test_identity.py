@@ -1,0 +1,215 @@
+"""A host's certificate and its renewal: nothing is installed that is not for it."""
+
+import asyncio
+import base64
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from agent.domain.errors import InvalidArgument
+from agent.rpc.identity import FILE, HostIdentity, Identity, UnfitIdentity, make_request
+from tests.agent.test_transport import HOST, OURS, URI, an_identity
+from tests.support.certificates import SERVES, Signer
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> HostIdentity:
+    an_identity().save(tmp_path / FILE)
+    return HostIdentity(tmp_path, asyncio.to_thread, time.time)
+
+
+async def now_is(host: HostIdentity) -> Identity:
+    found = await asyncio.to_thread(Identity.read, host.path)
+    assert found is not None
+    return found
+
+
+def test_a_request_says_nothing_but_a_key() -> None:
+    _, text = make_request()
+    request = x509.load_pem_x509_csr(text)
+    assert request.is_signature_valid
+    assert not request.subject.rdns
+    assert not list(request.attributes)
+
+
+async def test_a_renewed_certificate_has_a_fresh_key(host: HostIdentity) -> None:
+    before = await now_is(host)
+    first, request = await host.request(), await host.request()
+    assert request != first
+    signed = OURS.answer(request, [URI], [HOST])
+    await host.install(signed)
+    renewed = await now_is(host)
+    assert (renewed.certificate, renewed.authority) == (signed, before.authority)
+    assert renewed.key != before.key
+    assert host.path.stat().st_mode & 0o777 == 0o600
+    await host.install(signed)  # whose answer was lost
+    assert await now_is(host) == renewed
+
+
+HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "another authority's": (
+        lambda asked: Signer.new("ours").answer(asked, [URI], [HOST]),
+        "another authority",
+    ),
+    "another host's": (
+        lambda asked: OURS.answer(asked, ["tiltyard://agent/two"], [HOST]),
+        "another host",
+    ),
+    "for another key": (
+        lambda _: OURS.sign(SERVES, [URI], [HOST]).certificate,
+        "another key",
+    ),
+    "expired": (
+        lambda asked: OURS.answer(asked, [URI], [HOST], timedelta(hours=-1)),
+        "not valid now",
+    ),
+    "nameless": (lambda asked: OURS.answer(asked, [], [HOST]), "not a certificate for a host"),
+    "no certificate": (lambda _: b"certificate", "not a certificate for a host"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+async def test_what_is_not_for_this_host_is_not_installed(host: HostIdentity, kind: str) -> None:
+    before = await now_is(host)
+    asked = await host.request()
+    answer, cause = HOSTILE[kind]
+    with pytest.raises(InvalidArgument, match=cause):
+        await host.install(answer(asked))
+    assert await now_is(host) == before
+    await host.install(OURS.answer(asked, [URI], [HOST]))  # and the right one still may come
+
+
+async def test_nothing_is_installed_that_was_not_asked_for(host: HostIdentity) -> None:
+    with pytest.raises(InvalidArgument, match="none was asked for"):
+        await host.install(OURS.sign(SERVES, [URI], [HOST]).certificate)
+
+
+CHANGED = {
+    "the kind of the key": ("06072a8648ce3d0201", "06072a8648ce3d0200"),
+    "the curve": ("06082a8648ce3d030107", "06082a8648ce3d030100"),
+    "the version of the certificate": ("a003020102", "a003020142"),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+def test_an_identity_in_which_a_bit_has_changed_is_damaged(tmp_path: Path, kind: str) -> None:
+    """And is no other error, which the agent would end with."""
+    path, (old, new) = tmp_path / FILE, map(bytes.fromhex, CHANGED[kind])
+    identity = an_identity()
+    key, certificate = (_changed(text, old, new) for text in (identity.key, identity.certificate))
+    assert (key, certificate) != (identity.key, identity.certificate)
+    Identity(key, certificate, identity.authority).save(path)
+    with pytest.raises(UnfitIdentity, match="damaged"):
+        Identity.read(path)
+
+
+def _changed(text: bytes, old: bytes, new: bytes) -> bytes:
+    begin, *lines, end = text.splitlines()
+    der = base64.b64decode(b"".join(lines)).replace(old, new)
+    return b"\n".join([begin, base64.b64encode(der), end, b""])
+
+
+async def test_a_host_that_is_not_enrolled_has_nothing_to_renew(tmp_path: Path) -> None:
+    host = HostIdentity(tmp_path, asyncio.to_thread, time.time)
+    with pytest.raises(InvalidArgument, match="not enrolled"):
+        await host.request()
+    await asyncio.to_thread((tmp_path / FILE).write_bytes, b"damaged")
+    with pytest.raises(InvalidArgument, match="damaged"):
+        await host.install(b"certificate")
+
+
+def authorities(*signers: Signer) -> bytes:
+    return b"".join(signer.certificate for signer in signers)
+
+
+THEIRS = Signer.new("theirs")
+"""The authority that takes the place of ours."""
+
+
+async def test_a_host_moves_to_another_authority_and_then_drops_the_first(
+    host: HostIdentity,
+) -> None:
+    before = await now_is(host)
+    signed = THEIRS.answer(await host.request(), [URI], [HOST])
+    for _ in range(2):  # the answer to the first was lost
+        await host.install(signed, authorities(THEIRS, OURS))
+        moved = await now_is(host)
+        assert moved.trusted == authorities(THEIRS, OURS)
+        assert (moved.certificate, moved.uri) == (signed, before.uri)
+    for _ in range(2):
+        await host.install(b"", authorities(THEIRS))
+        assert await now_is(host) == Identity(moved.key, signed, THEIRS.certificate)
+    again = THEIRS.answer(await host.request(), [URI], [HOST])
+    await host.install(again)  # as it is renewed after that
+    assert (await now_is(host)).trusted == authorities(THEIRS)
+
+
+async def test_a_reader_who_knows_one_authority_finds_the_right_one(host: HostIdentity) -> None:
+    """As an agent of an earlier version, installed again in the middle of a move."""
+    signed = THEIRS.answer(await host.request(), [URI], [HOST])
+    await host.install(signed, authorities(THEIRS, OURS))
+    text = await asyncio.to_thread(host.path.read_bytes)
+    leaf, authority = x509.load_pem_x509_certificates(text)
+    leaf.verify_directly_issued_by(authority)
+
+
+WRONG: dict[str, tuple[bytes, str]] = {
+    "not the signer first": (authorities(OURS, THEIRS), "another authority"),
+    "without the signer": (authorities(OURS), "another authority"),
+    "three": (authorities(THEIRS, OURS, Signer.new()), "more than two"),
+    "a host's": (OURS.sign(SERVES, [URI], [HOST]).certificate, "authorities are none"),
+    "no certificate": (b"authority", "authorities are none"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+async def test_nobody_is_trusted_who_has_not_signed(host: HostIdentity, kind: str) -> None:
+    before = await now_is(host)
+    text, cause = WRONG[kind]
+    signed = THEIRS.answer(await host.request(), [URI], [HOST])
+    with pytest.raises(InvalidArgument, match=cause):
+        await host.install(signed, text)
+    with pytest.raises(InvalidArgument, match="another authority"):
+        await host.install(b"", authorities(THEIRS))  # whose certificate it has not
+    assert await now_is(host) == before
+
+
+async def test_a_second_authority_that_is_damaged_makes_the_identity_so(
+    host: HostIdentity,
+) -> None:
+    signed = THEIRS.answer(await host.request(), [URI], [HOST])
+    await host.install(signed, authorities(THEIRS, OURS))
+    text = await asyncio.to_thread(host.path.read_bytes)
+    begin = text.index(b"TRUSTED AUTHORITY-----\n") + 40
+    damaged = text[:begin] + b"####" + text[begin + 4 :]
+    await asyncio.to_thread(host.path.write_bytes, damaged)
+    with pytest.raises(UnfitIdentity, match="damaged"):
+        await now_is(host)
+
+
+async def test_a_key_that_is_asked_for_during_an_installation_is_kept(host: HostIdentity) -> None:
+    """The control plane was killed over the first, and the next one asks at once."""
+    signed = OURS.answer(await host.request(), [URI], [HOST])
+    writing, going_on = asyncio.Event(), asyncio.Event()
+    run = host.run
+
+    async def run_late(work: Callable[..., Any], *args: Any) -> Any:
+        if work.__name__ == "save":
+            writing.set()
+            await going_on.wait()
+        return await run(work, *args)
+
+    host.run = run_late
+    installing = asyncio.create_task(host.install(signed), name="an installation")
+    await writing.wait()
+    asked = await host.request()
+    going_on.set()
+    await installing
+    renewed = OURS.answer(asked, [URI], [HOST])
+    await host.install(renewed)
+    assert (await now_is(host)).certificate == renewed

@@ -1,0 +1,49 @@
+"""When a watcher of the agent hears of changes, on a clock that is turned by hand."""
+
+import asyncio
+from contextlib import aclosing
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent.rpc.service import HEARTBEAT_SECONDS
+from agent.sessions.host import HostReport
+from tests.support.agent.hosts import Agent
+from tests.support.agent.scraped import host_report
+from tests.support.fakes import FakeClock
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.runtime.clock import DUTY_CYCLE
+
+NOBODY: Any = SimpleNamespace(invocation_metadata=lambda: ())
+
+
+@pytest.mark.parametrize(
+    ("took", "rest"),
+    [(0.02, 0.02 * DUTY_CYCLE), (10.0, HEARTBEAT_SECONDS / 2)],
+    ids=["long", "stood-still"],
+)
+async def test_news_that_take_long_leave_the_loop_to_others_but_no_watcher_in_silence(
+    agent: Agent, clock: FakeClock, took: float, rest: float
+) -> None:
+    took_now = 0.0
+
+    def describe() -> HostReport:
+        clock._monotonic += took_now
+        return host_report(agent)
+
+    service = agent.service(describe)
+    feed = agent.host.feed
+    async with aclosing(service.Watch(pb.WatchRequest(), NOBODY)) as messages:
+        while not (await anext(messages)).HasField("snapshot_end"):
+            pass
+        took_now = took
+        feed.tell_host()
+        assert (await anext(messages)).HasField("host")
+        feed.tell_host()
+        news = asyncio.create_task(anext(messages), name="news")
+        await clock.advance(rest - 0.01)
+        assert not news.done()
+        await clock.advance(0.01)
+        assert news.done()
+        assert (await news).HasField("host")

@@ -1,0 +1,470 @@
+"""How a standby becomes a session, and that it does so once, on an engine in memory."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from agent.domain.engine import container_name
+from agent.domain.errors import (
+    AgentError,
+    DiskFull,
+    Draining,
+    EngineUnavailable,
+    InvalidArgument,
+    NotReconciled,
+    StandbyNotClaimable,
+)
+from agent.domain.session import EndReason, Session, State
+from agent.domain.steps import CLAIM_STEPS
+from agent.sessions.claims import ClaimRequest, checked_request
+from agent.state.drain import DrainOrder
+from agent.state.record import Records, decode_session
+from tests.support.agent.hosts import Agent, an_agent
+from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready, standbys, told
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.fake_clock import settle
+from tests.support.fakes import FakeClock, FakeEngine
+
+
+async def a_standby(agent: Agent, **changes: Any) -> Session:
+    """One that is ready, of a pool that is not refilled."""
+    async with kept_full(agent):
+        await ordered(agent, a_pool(1, **changes))
+    return ready(agent)[0]
+
+
+def claiming(
+    agent: Agent, standby: Session, request: ClaimRequest | None = None
+) -> asyncio.Task[Session]:
+    claim = agent.warm_pools.claim(standby.internal_id, request or a_claim())
+    return asyncio.create_task(claim, name="claim")
+
+
+def recorded(agent: Agent, session: Session) -> Session:
+    path = agent.records.directory(session.internal_id) / "record.json"
+    return decode_session(path.read_bytes())
+
+
+def signals(agent: Agent, session: Session) -> int:
+    """How many signals its container got."""
+    return list(agent.engine.calls).count(("kill", session.container))
+
+
+async def test_a_claimed_standby_is_a_session_of_whoever_claimed_it(
+    agent: Agent, clock: FakeClock
+) -> None:
+    standby = await a_standby(agent, args=("--pool",), restart=True)
+    await clock.advance(100)
+    now = clock.time()
+    session = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=600.0))
+    assert (session.internal_id, session.process) == (standby.internal_id, standby.process)
+    assert (session.ports, session.create_time) == (standby.ports, standby.create_time)
+    assert session.spec.identity == a_claim().identity
+    assert (session.spec.args, session.spec.restart) == (("--pool",), True)
+    assert session.deadline is not None
+    assert session.deadline.expire_time == now + 600
+    assert agent.host.deadlines.next_due() == session.deadline.boottime
+    assert (session.is_standby, session.restarts) == (False, True)
+    assert session.injected_env["TILTYARD_SESSION_ID"] == "m1"
+    read = told(agent, session)
+    assert (read["id"], read["labels"], read["external_id"]) == ("m1", {"mode": "duel"}, "x-2")
+    assert (read["standby"], read["request"]) == (False, {"map": "ü"})
+    assert read["expire_time"] == round((now + 600) * 1000)
+    await settle()
+    claim = agent.sessions.life(session.internal_id).session.claim
+    assert claim is not None
+    assert claim.told
+    assert recorded(agent, session).claim == replace(claim, told=False)  # there is no signal
+
+
+async def test_its_lifetime_ends_it(agent: Agent, clock: FakeClock) -> None:
+    standby = await a_standby(agent)
+    await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=60.0))
+    await clock.advance(59)
+    agent.sessions.expire_due()
+    assert agent.sessions.life(standby.internal_id).session.state is State.RUNNING
+    await clock.advance(1)
+    agent.sessions.expire_due()
+    life = agent.sessions.life(standby.internal_id)
+    await life.wait_for(lambda session: session.state.ended)
+    assert life.session.end_reason is EndReason.TTL
+
+
+async def test_a_repeat_answers_the_session(agent: Agent) -> None:
+    standby = await a_standby(agent)
+    first = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=600.0))
+    for again in (False, True):
+        request = a_claim(ttl=900.0, again=again)
+        found = await agent.warm_pools.claim(standby.internal_id, request)
+        assert found.deadline == first.deadline
+    await agent.sessions.stop(standby.internal_id, EndReason.STOPPED)
+    assert (await agent.warm_pools.claim(standby.internal_id, a_claim())).state.ended
+
+
+async def test_a_repeat_joins_the_claim_that_is_under_way(agent: Agent) -> None:
+    standby = await a_standby(agent)
+    agent.steps.hold("claim.begun")
+    first = claiming(agent, standby)
+    await agent.steps.reached("claim.begun")
+    second = claiming(agent, standby)
+    first.cancel()  # who goes away takes nothing with it
+    await settle()
+    agent.steps.release("claim.begun")
+    assert (await second).spec.identity.session_id == "m1"
+
+
+async def test_of_fifty_callers_one_gets_the_standby(agent: Agent) -> None:
+    standby = await a_standby(agent)
+    claims = [claiming(agent, standby, a_claim(f"m{number}")) for number in range(50)]
+    answers = await asyncio.gather(*claims, return_exceptions=True)
+    [won] = [each for each in answers if isinstance(each, Session)]
+    refused = [each for each in answers if isinstance(each, StandbyNotClaimable)]
+    assert len(refused) == 49
+    found = agent.sessions.life(standby.internal_id).session
+    assert found.spec.identity == recorded(agent, found).spec.identity == won.spec.identity
+    assert told(agent, found)["id"] == won.spec.identity.session_id
+
+
+async def test_what_cannot_be_claimed(agent: Agent, engine: FakeEngine) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    engine.binds_at_once = False
+    async with kept_full(agent):
+        await ordered(agent, a_pool(1))
+    [unready] = standbys(agent)
+    for internal_id, cause in (
+        (an_id(), "it is unknown"),
+        (session.internal_id, "it never was one"),
+        (unready.internal_id, "it is not ready"),
+    ):
+        with pytest.raises(StandbyNotClaimable, match=cause):
+            await agent.warm_pools.claim(internal_id, a_claim())
+    with pytest.raises(InvalidArgument):
+        await agent.warm_pools.claim("x", a_claim())
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+async def test_what_ends_cannot_be_claimed(agent: Agent, *, stopped: bool) -> None:
+    standby = await a_standby(agent)
+    name = container_name(standby.internal_id)
+    agent.engine.ignores_sigterm.add(name)
+    if stopped:
+        stop = agent.sessions.stop(standby.internal_id, EndReason.STOPPED)
+        stopping = asyncio.create_task(stop, name="stop")
+        await settle()
+    else:
+        agent.engine.end(name, 0)
+    with pytest.raises(StandbyNotClaimable):
+        await agent.warm_pools.claim(standby.internal_id, a_claim())
+    if stopped:
+        agent.engine.end(name, 0)
+        await stopping
+    await settle()
+    assert agent.sessions.life(standby.internal_id).session.is_standby
+
+
+async def test_a_claim_that_the_end_overtakes_is_refused(agent: Agent) -> None:
+    standby = await a_standby(agent)
+    agent.engine.end(container_name(standby.internal_id), 0)
+    claim = claiming(agent, standby)  # before the end has been seen
+    with pytest.raises(StandbyNotClaimable, match="it has ended"):
+        await claim
+
+
+async def test_a_drained_host_hands_out_none_but_repeats(agent: Agent) -> None:
+    standby = await a_standby(agent)
+    await agent.sessions.set_drain(DrainOrder(1, draining=True))
+    with pytest.raises(Draining):
+        await agent.warm_pools.claim(standby.internal_id, a_claim())
+    found = await agent.warm_pools.claim(standby.internal_id, a_claim(again=True))
+    assert told(agent, found)["draining"]
+    async with kept_full(agent):
+        assert agent.sessions.life(standby.internal_id).session.state is State.RUNNING
+
+
+async def test_what_is_being_claimed_is_not_stopped_as_too_many(agent: Agent) -> None:
+    standby = await a_standby(agent)
+    agent.steps.hold("claim.begun")
+    claim = claiming(agent, standby)
+    await agent.steps.reached("claim.begun")
+    async with kept_full(agent):
+        await ordered(agent, a_pool(0, revision=2))
+        agent.steps.release("claim.begun")
+        assert (await claim).state is State.RUNNING
+        await settle()
+        assert agent.sessions.life(standby.internal_id).session.stop_reason is None
+
+
+async def test_what_is_being_stopped_is_not_handed_out(agent: Agent) -> None:
+    standby = await a_standby(agent)
+    await agent.warm_pools.set(a_pool(0, revision=2))
+    agent.warm_pools.look()
+    with pytest.raises(StandbyNotClaimable, match="it does not run"):
+        await agent.warm_pools.claim(standby.internal_id, a_claim())
+    await settle()
+
+
+async def test_a_claim_that_cannot_be_recorded_is_none(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standby = await a_standby(agent)
+
+    async def full(*_: object) -> None:
+        raise DiskFull("record.json", "no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Records, "save", full)
+        with pytest.raises(DiskFull):
+            await agent.warm_pools.claim(standby.internal_id, a_claim())
+    assert ready(agent)[0] == standby
+    found = await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
+    assert found.spec.identity.session_id == "m2"
+
+
+@contextlib.contextmanager
+def unpublished() -> Iterator[None]:
+    """Have no game read what it becomes meanwhile, for want of room."""
+    error = DiskFull("session.json", "no space left on device")
+    with mock.patch.object(Records, "publish", side_effect=error):
+        yield
+
+
+async def test_what_its_game_could_not_read_it_is_told_by_the_next_agent(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        standby = await a_standby(agent, claim_signal="SIGUSR1")
+        with unpublished():
+            await agent.warm_pools.claim(standby.internal_id, a_claim())
+        await settle()
+        assert (told(agent, standby)["standby"], signals(agent, standby)) == (True, 0)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await settle()
+        assert (told(agent, standby)["id"], signals(agent, standby)) == ("m1", 1)
+
+
+async def test_the_signal_comes_once_the_file_can_be_read(agent: Agent) -> None:
+    standby = await a_standby(agent, claim_signal="SIGUSR1")
+    agent.steps.hold("claim.published")
+    claim = claiming(agent, standby)
+    await agent.steps.reached("claim.published")
+    assert (told(agent, standby)["id"], signals(agent, standby)) == ("m1", 0)
+    agent.steps.release("claim.published")
+    await claim
+    assert signals(agent, standby) == 1
+
+
+async def test_an_engine_that_is_away_does_not_keep_the_signal(
+    agent: Agent, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standby = await a_standby(agent, claim_signal="SIGUSR1")
+    sent = []
+
+    async def signal_process(process: object, signal: str) -> None:
+        sent.append((process, signal))
+
+    engine.fail_next("kill", EngineUnavailable("it restarts"))
+    monkeypatch.setattr(engine, "signal_process", signal_process)
+    await agent.warm_pools.claim(standby.internal_id, a_claim())
+    assert sent == [(standby.process, "SIGUSR1")]
+
+
+async def test_without_a_signal_in_its_pool_a_game_gets_none(agent: Agent) -> None:
+    standby = await a_standby(agent)
+    await agent.warm_pools.claim(standby.internal_id, a_claim())
+    assert signals(agent, standby) == 0
+
+
+@pytest.mark.parametrize("step", CLAIM_STEPS)
+async def test_an_agent_that_ends_at_any_step_of_a_claim(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, step: str
+) -> None:
+    """It was claimed or it was not; repeated, it is, and the game knows."""
+    async with an_agent(tmp_path, engine, clock) as agent:
+        standby = await a_standby(agent, claim_signal="SIGUSR1")
+        agent.steps.hold(step)
+        claim = claiming(agent, standby, a_claim(ttl=600.0))
+        await agent.steps.reached(step)
+        claim.cancel()
+    await clock.advance(60)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await settle()
+        found = agent.sessions.life(standby.internal_id).session
+        assert found.is_standby == (step == "claim.begun")
+        if found.is_standby:
+            assert told(agent, found)["standby"]
+        else:
+            assert told(agent, found)["id"] == "m1"
+            with pytest.raises(StandbyNotClaimable, match="somebody else's"):
+                await agent.warm_pools.claim(standby.internal_id, a_claim("m2", again=True))
+        again = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=600.0, again=True))
+        assert again.deadline is not None
+        passed = 0 if step == "claim.begun" else 60
+        assert agent.host.deadlines.next_due() == clock.boottime() + 600 - passed
+        assert told(agent, again)["id"] == "m1"
+        await settle()
+        assert signals(agent, standby) == (2 if step == "claim.signalled" else 1)
+
+
+async def test_a_repeat_waits_until_the_next_agent_has_told_the_game(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        standby = await a_standby(agent, claim_signal="SIGUSR1")
+        agent.steps.hold("claim.recorded")
+        claim = claiming(agent, standby)
+        await agent.steps.reached("claim.recorded")
+        claim.cancel()
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        agent.steps.hold("claim.published")
+        await agent.reconciler.pass_once()
+        await agent.steps.reached("claim.published")
+        again = claiming(agent, standby, a_claim(again=True))
+        await settle()
+        assert not again.done()
+        agent.steps.release("claim.published")
+        assert (await again).spec.identity.session_id == "m1"
+        assert signals(agent, standby) == 1
+
+
+async def test_a_repeat_while_it_is_recorded_that_the_game_was_told_has_its_answer(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standby = await a_standby(agent, claim_signal="SIGUSR1")
+    saving, go_on, save = asyncio.Event(), asyncio.Event(), agent.records.save
+
+    async def slowly(session: Session) -> None:
+        if session.claim is not None and session.claim.told:
+            saving.set()
+            await go_on.wait()
+        await save(session)
+
+    monkeypatch.setattr(agent.records, "save", slowly)
+    await agent.warm_pools.claim(standby.internal_id, a_claim())
+    await saving.wait()
+    again = claiming(agent, standby, a_claim(again=True))
+    await settle()
+    go_on.set()
+    assert (await again).spec.identity.session_id == "m1"
+    assert signals(agent, standby) == 1
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_repeat_tries_to_tell_the_game_again_unless_it_ends(
+    agent: Agent, *, stopped: bool
+) -> None:
+    standby = await a_standby(agent, claim_signal="SIGUSR1")
+    with unpublished():
+        await agent.warm_pools.claim(standby.internal_id, a_claim())
+    again = claiming(agent, standby, a_claim(again=True))
+    await asyncio.sleep(0)  # it has begun; the game is not told yet
+    if stopped:
+        await agent.sessions.stop(standby.internal_id, EndReason.STOPPED)
+    found = await again
+    assert found.spec.identity.session_id == "m1"
+    assert told(agent, found)["standby"] is stopped
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+async def test_without_its_directory_a_standby_is_in_doubt(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, *, claimed: bool
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        standby = await a_standby(agent)
+        if claimed:
+            await agent.warm_pools.claim(standby.internal_id, a_claim())
+            await settle()
+        await agent.records.delete(standby.internal_id)
+    for _ in range(2):  # also when it has a record again
+        async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+            found = agent.sessions.life(standby.internal_id).session
+            assert (found.is_standby, found.state) == (True, State.RUNNING)
+            assert found.standby is not None
+            assert found.standby.in_doubt
+            assert len(ready(agent)) == 2  # it does not count: it may be somebody's
+            with pytest.raises(StandbyNotClaimable, match="somebody's already"):
+                await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
+            await ordered(agent, a_pool(0, revision=agent.warm_pools.pools[0].revision + 1))
+            assert agent.sessions.life(standby.internal_id).session.state is State.RUNNING
+            revision = agent.warm_pools.pools[0].revision + 1
+            await ordered(agent, a_pool(1, revision=revision))
+    async with an_agent(tmp_path, engine, clock) as agent:
+        again = await agent.warm_pools.claim(standby.internal_id, a_claim(again=True))
+        assert (again.spec.identity.session_id, again.is_standby) == ("m1", False)
+        assert again.process == standby.process
+    async with an_agent(tmp_path, engine, clock) as agent:
+        with pytest.raises(StandbyNotClaimable, match="somebody else's"):
+            await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
+
+
+async def test_who_is_in_doubt_can_be_removed_and_is_left_alone_by_a_drain(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        standby = await a_standby(agent)
+        await agent.records.delete(standby.internal_id)
+    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+        await ordered(agent, a_pool(0, revision=2))
+        assert await agent.sessions.set_drain(DrainOrder(1, draining=True)) == (None, 1)
+        await settle()
+        assert agent.sessions.life(standby.internal_id).session.state is State.RUNNING
+        await agent.sessions.stop(standby.internal_id, EndReason.STOPPED, discard=True)
+        assert agent.sessions.all() == []
+
+
+async def test_a_standby_with_its_record_is_a_standby_after_a_restart(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        standby = await a_standby(agent)
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        for internal_id in (standby.internal_id, an_id()):
+            with pytest.raises(NotReconciled):
+                await agent.warm_pools.claim(internal_id, a_claim())
+        await agent.pass_over()
+        assert (await agent.warm_pools.claim(standby.internal_id, a_claim())).claim is not None
+
+
+async def test_a_standby_whose_start_was_cut_off_goes_on_or_is_undone(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    for step, left in (("start.created", 0), ("start.started", 1)):
+        folder = tmp_path / step
+        async with an_agent(folder, engine, clock) as agent, kept_full(agent):
+            agent.steps.hold(step)
+            await ordered(agent, a_pool(1))
+            await agent.steps.reached(step)
+        async with an_agent(folder, engine, clock) as agent:
+            await settle()
+            assert len(ready(agent)) == left
+
+
+async def test_the_watchers_are_told_of_standbys_and_claims(agent: Agent) -> None:
+    with agent.host.feed.subscribe() as changes:
+        standby = await a_standby(agent)
+        assert standby in (await changes.take(0)).sessions
+        claimed = await agent.warm_pools.claim(standby.internal_id, a_claim())
+        [found] = (await changes.take(0)).sessions
+        assert found.spec.identity == claimed.spec.identity
+    assert claimed.internal_id in {each.internal_id for each in agent.sessions.settled()}
+
+
+@pytest.mark.parametrize("text", ["{", "nul", '{"a": 1} x', "[" * 200_000, r'"\ud800"'])
+def test_a_request_that_is_not_json_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="not JSON"):
+        checked_request(text)
+
+
+def test_a_claim_without_a_request_reads_as_none() -> None:
+    assert json.loads(checked_request("")) is None
+
+
+def test_every_refusal_tells_its_cause() -> None:
+    error: AgentError = StandbyNotClaimable("it is not ready")
+    assert str(error) == "cannot claim the standby: it is not ready"

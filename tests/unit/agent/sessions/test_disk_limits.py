@@ -1,0 +1,184 @@
+"""Sessions that write more than their limit of disk end, and no others."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+from agent.domain.engine import container_name
+from agent.domain.errors import EngineTimeout
+from agent.domain.session import MEBIBYTE, EndReason, Session, State
+from agent.kernel.disks import Disk, Disks
+from agent.sessions.disk_limits import LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
+from agent.state.record import decode_session
+from tests.support.agent.hosts import Agent, an_agent
+from tests.support.agent.pools import POOL, a_pool, kept_full
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.fake_clock import settle
+from tests.support.fakes import FakeClock, FakeEngine
+
+LIMIT = 100 * MEBIBYTE
+HOSTS_LIMIT = 300 * MEBIBYTE
+
+
+@contextlib.asynccontextmanager
+async def watched(agent: Agent) -> AsyncIterator[None]:
+    """The agent looks at what containers write meanwhile; by itself it allows HOSTS_LIMIT."""
+    agent.host.settings = replace(agent.host.settings, session_disk_bytes=HOSTS_LIMIT)
+    watch = asyncio.create_task(DiskLimits(agent.host, agent.sessions).run(), name="disk-limits")
+    await settle()
+    try:
+        yield
+    finally:
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+
+
+async def started(agent: Agent, written: int = 0, *, limit: int = 0, restart: bool = True) -> str:
+    """Start a session whose program has written so much."""
+    spec = a_spec(restart=restart, disk_bytes=limit)
+    session = await agent.sessions.start(an_id(), spec)
+    agent.engine.write_files(container_name(session.internal_id), written)
+    return session.internal_id
+
+
+def now(agent: Agent, internal_id: str) -> Session:
+    return agent.sessions.life(internal_id).session
+
+
+def looks(agent: Agent) -> list[str]:
+    """The sessions whose containers were measured, in order."""
+    names = {
+        now(agent, each.internal_id).container: each.internal_id for each in agent.sessions.all()
+    }
+    return [names[subject] for call, subject in agent.engine.calls if call == "written_bytes"]
+
+
+async def test_a_session_beyond_its_limit_ends_and_its_neighbours_do_not(agent: Agent) -> None:
+    own = await started(agent, LIMIT + 1, limit=LIMIT)
+    default = await started(agent, HOSTS_LIMIT + 1)
+    spared = [
+        await started(agent, LIMIT, limit=LIMIT),
+        await started(agent, HOSTS_LIMIT),
+        await started(agent, 10 * HOSTS_LIMIT, limit=20 * HOSTS_LIMIT),
+    ]
+    async with watched(agent):
+        await agent.clock.advance(2 * LOOK_SECONDS)
+    for internal_id in (own, default):
+        ended = now(agent, internal_id)
+        assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.DISK)
+        assert ended.restart_count == 0
+        assert "limit of disk" in ended.detail
+    assert {now(agent, each).state for each in spared} == {State.RUNNING}
+
+
+async def test_why_it_ends_is_recorded_before_it_is_told(agent: Agent) -> None:
+    internal_id = await started(agent, LIMIT + 1, limit=LIMIT)
+    agent.steps.hold("stop.recorded")
+    async with watched(agent):
+        await agent.clock.advance(2 * LOOK_SECONDS)
+        await agent.steps.reached("stop.recorded")
+        path = agent.records.directory(internal_id) / "record.json"
+        recorded = decode_session(await asyncio.to_thread(path.read_bytes))
+        assert (recorded.state, recorded.stop_reason) == (State.SHUTTINGDOWN, EndReason.DISK)
+        assert recorded.spec.disk_bytes == LIMIT
+        assert "kill" not in {call for call, _ in agent.engine.calls}
+        agent.steps.release("stop.recorded")
+        await settle()
+    assert now(agent, internal_id).end_reason is EndReason.DISK
+
+
+async def test_without_limits_nobody_is_looked_at(agent: Agent) -> None:
+    await started(agent, 1000 * HOSTS_LIMIT)
+    async with watched(agent):
+        agent.host.settings = replace(agent.host.settings, session_disk_bytes=0)
+        await agent.clock.advance(10 * LOOK_SECONDS)
+    assert looks(agent) == []
+
+
+async def test_what_the_engine_does_not_tell_ends_nobody(agent: Agent) -> None:
+    internal_id = await started(agent, LIMIT + 1, limit=LIMIT)
+    agent.engine.fail_next("written_bytes", EngineTimeout("written-bytes"))
+    async with watched(agent):
+        await agent.clock.advance(LOOK_SECONDS + 2)
+        assert looks(agent) == [internal_id]
+        assert now(agent, internal_id).state is State.RUNNING
+        await agent.clock.advance(LOOK_SECONDS + 2)
+        assert now(agent, internal_id).end_reason is EndReason.DISK
+
+
+async def test_a_container_that_takes_long_to_look_at_is_looked_at_less_often(
+    agent: Agent,
+) -> None:
+    slow = await started(agent)
+    async with watched(agent):
+        agent.engine.hold("written_bytes")
+        await agent.clock.advance(LOOK_SECONDS + 1)
+        await agent.clock.advance(20)
+        agent.engine.release("written_bytes")
+        cheap = await started(agent)
+        await agent.clock.advance(LOOK_LONGEST_SECONDS - 20)
+        assert looks(agent).count(slow) == 1
+        assert looks(agent).count(cheap) > 5
+        await agent.clock.advance(40)
+        assert looks(agent).count(slow) == 2
+
+
+async def test_a_disk_that_loses_room_has_those_looked_at_who_may_have_taken_it(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    free = {"docker": 1000 * HOSTS_LIMIT}
+    disks = Disks(
+        HOSTS_LIMIT,
+        Path("/state"),
+        lambda path, _: Disk(path, free.get(path.name, 0), HOSTS_LIMIT),
+    )
+    disks.watch("/docker")
+    async with an_agent(tmp_path, engine, clock, disks=disks) as agent, watched(agent):
+        free["state"] = free["docker"]
+        disks.look()
+        small, large = await started(agent, limit=LIMIT), await started(agent)
+        await clock.advance(LOOK_SECONDS + 3)
+        agent.engine.calls.clear()
+
+        # As much as the small one may write and the large one may not.
+        free["docker"] -= LIMIT + 1
+        disks.look()
+        await clock.advance(LOOK_SECONDS / 2)
+        assert set(looks(agent)) == {small}
+
+        # The disk is low: all of them at shorter intervals, the largest first.
+        engine.write_files(container_name(large), 5)
+        await clock.advance(LOOK_SECONDS + 3)
+        agent.engine.calls.clear()
+        free["docker"] = 2 * HOSTS_LIMIT - 1
+        disks.look()
+        await clock.advance(LOOK_SECONDS / 2)
+        assert looks(agent)[:2] == [large, small]
+        assert len(looks(agent)) >= 4
+
+
+async def test_a_standby_that_wrote_too_much_is_replaced(agent: Agent) -> None:
+    await agent.warm_pools.set(a_pool(1, disk_bytes=LIMIT))
+    async with kept_full(agent), watched(agent):
+        [first] = agent.sessions.all()
+        assert first.standby is not None
+        assert first.standby.pool == POOL
+        agent.engine.write_files(container_name(first.internal_id), LIMIT + 1)
+        await agent.clock.advance(2 * LOOK_SECONDS)
+        live = [each for each in agent.sessions.all() if not each.state.ended]
+        assert [each.internal_id == first.internal_id for each in live] == [False]
+
+
+async def test_a_session_that_waits_for_its_restart_ends_too(agent: Agent) -> None:
+    internal_id = await started(agent, LIMIT + 1, limit=LIMIT)
+    async with watched(agent):
+        agent.engine.hold("start")
+        agent.engine.end(container_name(internal_id), 1)
+        await agent.clock.advance(2 * LOOK_SECONDS)
+        assert now(agent, internal_id).state is State.RESTARTING
+        agent.engine.release("start")
+        life = agent.sessions.life(internal_id)
+        await life.wait_for(lambda session: session.state.ended)
+    assert life.session.end_reason is EndReason.DISK

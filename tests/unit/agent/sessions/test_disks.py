@@ -1,0 +1,498 @@
+"""Disks that fill up: starts are refused in time, and what can be spared goes."""
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.domain.errors import DiskFull, EngineError, LogGone
+from agent.domain.session import EndReason, Session, State
+from agent.kernel.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
+from agent.logs import reading as logs
+from agent.logs.sealed import SealedLog
+from agent.sessions import sealed_report
+from agent.sessions.lifecycle import Lifecycle
+from agent.state.record import decode_session
+from tests.faults.ledger import ledger
+from tests.faults.memory_host import assert_survived
+from tests.support.agent.hosts import Agent, an_agent, until_sealed
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.fake_clock import settle
+from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.runtime import atomic_file
+from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
+
+RESERVE = 1000
+OUTPUT = (b"a" * 99_999 + b"\n") * 7
+"""Of more than one message."""
+
+
+class Filling:
+    """Disks with as much free as a test says; one for each folder unless they are `shared`."""
+
+    def __init__(self) -> None:
+        self.free: dict[str, int] = {}
+        self.free_inodes: dict[str, int] = {}
+        self.shared = False
+        self.read_only: set[str] = set()
+
+    def __call__(self, path: Path, reserve_bytes: int) -> Disk:
+        return Disk(
+            path,
+            self.free.get(path.name, 10 * RESERVE),
+            reserve_bytes,
+            device=0 if self.shared else hash(path),
+            is_read_only=path.name in self.read_only,
+            free_inodes=self.free_inodes.get(path.name, 10 * RESERVE),
+            reserve_inodes=RESERVE,
+        )
+
+
+@pytest.fixture
+def filling() -> Filling:
+    return Filling()
+
+
+@pytest.fixture
+async def agent(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, filling: Filling
+) -> AsyncIterator[Agent]:
+    disks = Disks(RESERVE, Path("/state"), filling)
+    disks.watch("/docker")
+    async with an_agent(tmp_path, engine, clock, disks=disks) as agent:
+        yield agent
+        if ledger.wants_checks and not ledger.checked:
+            filling.free.clear()
+            filling.free_inodes.clear()
+            filling.read_only.clear()
+            await assert_survived(agent)
+
+
+@pytest.mark.parametrize("disk", ["state", "docker"])
+async def test_f34_a_disk_that_is_short_refuses_starts_until_there_is_room(
+    agent: Agent, filling: Filling, disk: str
+) -> None:
+    running = await agent.sessions.start(an_id(), a_spec())
+    filling.free[disk] = RESERVE - 1
+    with agent.host.feed.subscribe() as subscription:
+        await agent.pass_over()
+        assert (await subscription.take(0)).host
+    with pytest.raises(DiskFull, match=f"/{disk}"):
+        await agent.sessions.start(an_id(), a_spec())
+    assert len(agent.sessions.all()) == 1
+    assert agent.directories() == [running.internal_id]
+    [warning] = agent.host.disks.warnings
+    assert f"/{disk}" in warning
+    filling.free[disk] = RESERVE
+    await agent.pass_over()
+    assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
+    assert agent.host.disks.warnings == ()
+
+
+async def test_a_disk_without_inodes_refuses_starts_and_removes_what_can_be_spared(
+    agent: Agent, filling: Filling
+) -> None:
+    ended = await _ended(agent)
+    filling.free_inodes["docker"] = RESERVE - 1
+    await agent.pass_over()
+    with pytest.raises(DiskFull, match="999 inodes are free, 1000 are reserved"):
+        await agent.sessions.start(an_id(), a_spec())
+    assert agent.host.disks.short is not None
+    assert agent.sessions.life(ended).session.container_removed
+
+
+@pytest.mark.parametrize(
+    ("inodes", "free", "reserve_bytes", "is_short", "is_low"),
+    [
+        (0, 0, 1, False, False),  # btrfs reports none at all
+        (10**7, 2 * RESERVE_INODES, 1, False, False),
+        (10**7, 2 * RESERVE_INODES - 1, 1, False, True),
+        (10**7, RESERVE_INODES - 1, 1, True, True),
+        (1000, 100, 1, False, False),  # a small disk reserves a twentieth
+        (1000, 49, 1, True, True),
+        (10**7, 0, 0, False, False),  # disk_reserve = 0
+    ],
+)
+def test_inodes_count_as_room(
+    inodes: int, free: int, reserve_bytes: int, is_short: bool, is_low: bool
+) -> None:
+    found = os.statvfs_result((4096, 4096, 10**6, 10**6, 10**6, inodes, free + 1, free, 0, 255))
+    disk = disk_of(Path("/disk"), found, 1, reserve_bytes)
+    assert (disk.is_short, disk.is_low) == (is_short, is_low)
+
+
+@pytest.mark.parametrize("disk", ["state", "docker"])
+async def test_f35_a_disk_that_is_read_only_refuses_starts_where_the_agent_writes(
+    agent: Agent, filling: Filling, disk: str
+) -> None:
+    filling.read_only.add(disk)  # Docker's is so to an agent under systemd, and to it alone
+    await agent.pass_over()
+    if disk == "docker":
+        await agent.sessions.start(an_id(), a_spec())
+        return
+    with pytest.raises(DiskFull, match="nothing can be written"):
+        await agent.sessions.start(an_id(), a_spec())
+    assert ("create", "") not in agent.engine.calls
+    assert "nothing can be written" in agent.host.disks.warnings[0]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
+async def test_f35_a_disk_that_fails_refuses_starts_and_disturbs_no_session(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    due = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+    stopped = await agent.sessions.start(an_id(), a_spec())
+    crashed = await agent.sessions.start(an_id(), a_spec(restart=True))
+    before = agent.directories()
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "replace", _failing(number))
+        agent.engine.calls.clear()
+        with pytest.raises(DiskFull, match=os.strerror(number)):
+            await agent.sessions.start(an_id(), a_spec())
+        assert "create" not in {call for call, _ in agent.engine.calls}
+        assert agent.directories() == before
+        agent.engine.end(f"tiltyard-{crashed.internal_id}", 1)
+        await agent.sessions.stop(stopped.internal_id, EndReason.STOPPED)
+        await agent.clock.advance(61)
+        agent.sessions.expire_due()
+        await agent.sessions.life(due.internal_id).wait_for(lambda now: now.state.ended)
+        again = agent.sessions.life(crashed.internal_id).session
+        assert (again.state, again.restart_count) == (State.RUNNING, 1)
+    await agent.clock.advance(RETRY_LONGEST_SECONDS)
+    assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
+    for session, reason in ((due, EndReason.TTL), (stopped, EndReason.STOPPED)):
+        path = agent.records.directory(session.internal_id) / "record.json"
+        recorded = decode_session(path.read_bytes())
+        assert (recorded.end_reason, recorded.log_sealed) == (reason, True)
+
+
+async def test_a_record_that_found_no_room_is_written_once_there_is_some(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    path = agent.records.directory(session.internal_id) / "record.json"
+    whole = atomic_file.write
+
+    def write(target: Path, *rest: Any, **more: Any) -> None:
+        if target.name == "record.json":  # the log is smaller
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        whole(target, *rest, **more)
+
+    with monkeypatch.context() as full:
+        full.setattr("agent.state.record.write", write)
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await until_sealed(agent, session.internal_id)
+        await agent.pass_over()
+        assert decode_session(path.read_bytes()).state is State.RUNNING
+    await agent.pass_over()
+    recorded = decode_session(path.read_bytes())
+    assert (recorded.state, recorded.log_sealed) == (State.EXITED, True)
+    assert not agent.records.unrecorded
+
+
+async def test_a_record_is_not_written_again_while_its_session_is_being_sealed(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older of two changes would take the place of the newer."""
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.steps.hold("report.sealed")
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.steps.reached("report.sealed")
+    agent.records.unrecorded.add(session.internal_id)
+    go_on, save = asyncio.Event(), agent.records.save
+
+    async def save_late(changed: Session) -> None:
+        if not changed.log_sealed:
+            await go_on.wait()
+        await save(changed)
+
+    monkeypatch.setattr(agent.records, "save", save_late)
+    await agent.reconciler.pass_once()
+    await settle()
+    agent.steps.release("report.sealed")
+    await until_sealed(agent, session.internal_id)
+    go_on.set()
+    await agent.reconciler.settled()
+    assert agent.sessions.life(session.internal_id).session.log_sealed
+    path = agent.records.directory(session.internal_id) / "record.json"
+    assert decode_session(path.read_bytes()).log_sealed
+
+
+async def test_a_low_disk_of_the_engine_takes_the_oldest_ended_containers_first(
+    agent: Agent, filling: Filling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.state.retention.SPARED_AT_ONCE", 2)
+    running = await agent.sessions.start(an_id(), a_spec())
+    ended = [await _ended(agent) for _ in range(3)]
+    await agent.pass_over()
+    assert _removed(agent) == set()
+    filling.free["docker"] = 2 * RESERVE - 1
+    await agent.pass_over()
+    assert _removed(agent) == set(ended[:2])
+    filling.free["docker"] = 2 * RESERVE
+    await agent.pass_over()
+    assert _removed(agent) == set(ended[:2])
+    assert agent.sessions.life(running.internal_id).session.state is State.RUNNING
+    assert _logs(agent) == set(ended)  # they are on another disk
+
+
+async def test_a_low_disk_of_the_state_directory_takes_the_oldest_logs_first(
+    agent: Agent,
+    filling: Filling,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("agent.state.retention.SPARED_AT_ONCE", 2)
+    ended = [await _ended(agent) for _ in range(4)]
+    await agent.clock.advance(4 * 3600)
+    await agent.pass_over()
+    with_container = await _ended(agent)
+    filling.free["state"] = 2 * RESERVE - 1
+    with agent.records.kept(ended[0]):  # somebody reads it
+        await agent.pass_over()
+        assert _logs(agent) == {ended[0], ended[3], with_container}
+    assert f"goes before its time, to make room session={ended[1]} part=log" in caplog.text
+    await agent.pass_over()
+    assert _logs(agent) == {with_container}
+    await agent.pass_over()
+    assert _logs(agent) == {with_container}
+    assert with_container not in _removed(agent)
+
+
+async def test_of_a_log_that_went_before_its_time_the_report_stays(
+    agent: Agent, filling: Filling
+) -> None:
+    internal_id = await _ended(agent)
+    await agent.clock.advance(4 * 3600)
+    await agent.pass_over()
+    filling.free["state"] = 0
+    await agent.pass_over()
+    life = agent.sessions.life(internal_id)
+    with pytest.raises(LogGone):
+        await _whole_log(agent, life)
+    report, tail = await sealed_report.read(agent.records, agent.clock, life)
+    assert (report.end_reason, tail) == (EndReason.STOPPED, None)
+    await agent.clock.advance(7 * 86400)
+    await agent.pass_over()
+    assert agent.directories() == []
+
+
+async def test_a_reader_of_a_log_has_it_to_its_end(agent: Agent, filling: Filling) -> None:
+    internal_id = await _ended(agent, OUTPUT)
+    await agent.clock.advance(4 * 3600)
+    await agent.pass_over()
+    life = agent.sessions.life(internal_id)
+    reading = logs.read(agent.engine, agent.records, agent.clock, life, follow=False)
+    read = [await anext(reading)]
+    filling.free["state"] = 0
+    await agent.pass_over()
+    assert _logs(agent) == {internal_id}
+    read += [chunk async for chunk in reading]
+    assert b"".join(read) == OUTPUT
+    await agent.pass_over()
+    assert _logs(agent) == set()
+
+
+async def test_of_one_disk_containers_go_before_logs(agent: Agent, filling: Filling) -> None:
+    filling.shared = True
+    old = await _ended(agent)
+    await agent.clock.advance(4 * 3600)
+    await agent.pass_over()
+    young = await _ended(agent)
+    filling.free = {"docker": 0, "state": 0}
+    await agent.pass_over()
+    assert _removed(agent) == {old, young}
+    assert _logs(agent) == {old, young}
+    await agent.pass_over()
+    assert _logs(agent) == set()
+
+
+async def test_of_one_disk_logs_go_while_the_engine_keeps_a_container(
+    agent: Agent, filling: Filling
+) -> None:
+    filling.shared = True
+    old = await _ended(agent)
+    await agent.clock.advance(4 * 3600)
+    await agent.pass_over()
+    kept = await _ended(agent)
+    filling.free = {"docker": 0, "state": 0}
+    for _ in range(2):
+        agent.engine.fail_next("remove", EngineError("remove", "device or resource busy"))
+        await agent.pass_over()
+    assert (_removed(agent), _logs(agent)) == ({old}, {kept})
+    await agent.pass_over()
+    assert _removed(agent) == {old, kept}
+
+
+@pytest.mark.parametrize("writer", [SealedLog, sealed_report], ids=["log", "report"])
+async def test_a_log_without_room_is_given_that_of_older_ones(
+    tmp_path: Path,
+    engine: FakeEngine,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    writer: Any,
+) -> None:
+    """Also where no reserve is asked for: a log may be larger than that is."""
+    disks = Disks(0, tmp_path / "state")
+    async with an_agent(tmp_path, engine, clock, disks=disks) as agent:
+        oldest = await _ended(agent)
+        await clock.advance(4 * 3600)
+        await agent.pass_over()
+        assert _removed(agent) == {oldest}
+        _full_while(monkeypatch, writer, lambda: oldest in _logs(agent))
+        session = await agent.sessions.start(an_id(), a_spec())
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await clock.advance(1)
+        assert _logs(agent) == {oldest}
+        assert disks.warnings == ()
+        await agent.pass_over()
+        await clock.advance(RETRY_LONGEST_SECONDS)
+        assert _logs(agent) == {session.internal_id}
+        assert disks.warnings == ()
+
+
+async def test_a_log_that_nothing_can_make_room_for_is_told(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room_for: set[str] = set()
+    finish = SealedLog.finish
+
+    def finished(log: SealedLog) -> int:
+        if log._path.parent.name not in room_for:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return finish(log)
+
+    monkeypatch.setattr(SealedLog, "finish", finished)
+    disks = Disks(0, tmp_path / "state")
+    async with an_agent(tmp_path, engine, clock, disks=disks) as agent:
+        sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(2)]
+        for session in sessions:
+            await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await clock.advance(1)
+        with agent.host.feed.subscribe() as subscription:
+            await agent.pass_over()
+            assert (await subscription.take(0)).host
+        for unsealed, session in zip((2, 1), sessions, strict=True):
+            [warning] = disks.warnings
+            assert warning.startswith(f"the logs of {unsealed} ended sessions cannot be sealed")
+            assert len(await engine.list(agent.host.settings.agent_id)) == 2
+            room_for.add(session.internal_id)
+            await clock.advance(2 * RETRY_LONGEST_SECONDS)
+            await agent.pass_over()
+            assert _logs(agent) == room_for
+        assert disks.warnings == ()
+
+
+async def test_a_disk_that_fails_otherwise_takes_nothing_from_others(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest = await _ended(agent)
+    await agent.clock.advance(4 * 3600)
+    await agent.pass_over()
+    _full_while(monkeypatch, SealedLog, lambda: True, errno.EIO)
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.clock.advance(1)
+    await agent.pass_over()
+    assert _logs(agent) == {oldest}
+
+
+async def test_logs_that_found_no_room_try_again_one_at_a_time(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes room for twice what is kept of it: all together might never find enough."""
+    at_work, most = 0, 0
+    seal = logs.seal
+
+    async def counted(*arguments: Any, **named: Any) -> int:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        try:
+            await agent.clock.sleep(0.1)
+            return await seal(*arguments, **named)
+        finally:
+            at_work -= 1
+
+    sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(3)]
+    monkeypatch.setattr(logs, "seal", counted)
+    _full_while(monkeypatch, SealedLog, lambda: True)
+    for session in sessions:
+        agent.engine.end(f"tiltyard-{session.internal_id}", 0)
+    await agent.clock.advance(0.3)
+    assert most == 3
+    most = 0
+    await agent.clock.advance(10)
+    assert most == 1
+
+
+async def test_a_disk_that_cannot_be_seen_refuses_nothing(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    disks = Disks(RESERVE, tmp_path / "none")
+    async with an_agent(tmp_path, engine, clock, disks=disks) as agent:
+        assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
+
+
+def test_the_reserve_is_at_most_a_twentieth_of_a_disk(tmp_path: Path) -> None:
+    disk = measured(tmp_path, 1 << 62)
+    assert 0 < disk.reserve_bytes < 1 << 62
+    assert measured(tmp_path, 5).reserve_bytes == 5
+    assert disk.free_bytes > 0
+    assert not measured(tmp_path, 0).is_short
+
+
+async def _ended(agent: Agent, output: bytes = b"") -> str:
+    """A session that ended a second after those before it."""
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.engine.write_log(f"tiltyard-{session.internal_id}", output)
+    await agent.clock.advance(1)
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await until_sealed(agent, session.internal_id)
+    return session.internal_id
+
+
+async def _whole_log(agent: Agent, life: Lifecycle) -> bytes:
+    chunks = logs.read(agent.engine, agent.records, agent.clock, life, follow=False)
+    return b"".join([chunk async for chunk in chunks])
+
+
+def _full_while(
+    monkeypatch: pytest.MonkeyPatch,
+    writer: Any,
+    full: Callable[[], bool],
+    number: int = errno.ENOSPC,
+) -> None:
+    """Let writing logs or reports fail while the condition holds."""
+    name = "finish" if writer is SealedLog else "write"
+    write = getattr(writer, name)
+
+    def written(*arguments: object) -> Any:
+        if full():
+            raise OSError(number, os.strerror(number))
+        return write(*arguments)
+
+    monkeypatch.setattr(writer, name, written)
+
+
+def _failing(number: int) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+def _logs(agent: Agent) -> set[str]:
+    """Sessions whose log the host says to have, and has."""
+    said = {each.internal_id for each in agent.sessions.all() if each.log_sealed}
+    there = {each for each in agent.directories() if agent.records.log_path(each).exists()}
+    assert said <= there
+    return said
+
+
+def _removed(agent: Agent) -> set[str]:
+    return {each.internal_id for each in agent.sessions.all() if each.container_removed}

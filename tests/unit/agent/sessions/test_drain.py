@@ -1,0 +1,279 @@
+"""A host that is drained: what it takes, what its games read, and what it stops when."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from agent.domain.errors import Draining, StaleRevision
+from agent.domain.session import EndReason, Session, State
+from agent.state.drain import DrainOrder
+from tests.support.agent.hosts import Agent, an_agent, until
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.agent.served import served
+from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+
+def _told(agent: Agent, session: Session) -> tuple[Any, Any]:
+    """What a game reads of the drain of its host."""
+    path = agent.records.public_dir(session.internal_id) / "session.json"
+    found = json.loads(path.read_text())
+    return found["draining"], found["drain_time"]
+
+
+def _drained(agent: Agent) -> bool:
+    return agent.host.drain.now.draining
+
+
+@contextlib.asynccontextmanager
+async def _timed(agent: Agent) -> AsyncIterator[None]:
+    keeper = asyncio.create_task(agent.timekeeper.run(), name="timekeeper")
+    try:
+        yield
+    finally:
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
+
+
+async def test_a_drained_host_takes_no_new_session_until_that_is_called_off(agent: Agent) -> None:
+    before = await agent.sessions.start(an_id(), a_spec())
+    assert await agent.sessions.set_drain(DrainOrder(1, draining=True)) == (None, 1)
+    with pytest.raises(Draining):
+        await agent.sessions.start(an_id(), a_spec())
+    again = await agent.sessions.start(before.internal_id, a_spec())
+    assert again.state is State.RUNNING  # a repeat joins what is there
+    await agent.sessions.set_drain(DrainOrder(2, draining=False))
+    assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
+
+
+async def test_games_are_told_in_their_file(agent: Agent, clock: FakeClock) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    assert _told(agent, session) == (False, None)
+    end = clock.time() + 600
+    await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=600))
+    assert _told(agent, session) == (True, round(end * 1000))
+    await agent.sessions.set_drain(DrainOrder(2, draining=False))
+    assert _told(agent, session) == (False, None)
+
+
+@pytest.mark.parametrize("step", ["start.reserved", "start.created", "start.saved"])
+async def test_a_game_that_starts_meanwhile_is_told_too(agent: Agent, step: str) -> None:
+    agent.steps.hold(step)
+    starter = asyncio.create_task(agent.sessions.start(an_id(), a_spec()))
+    await agent.steps.reached(step)
+    await agent.sessions.set_drain(DrainOrder(1, draining=True))
+    agent.steps.release(step)
+    assert _told(agent, await starter) == (True, None)
+
+
+async def test_what_is_left_after_the_deadline_is_stopped(agent: Agent, clock: FakeClock) -> None:
+    restarted = await agent.sessions.start(an_id(), a_spec(restart=True))
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
+    async with _timed(agent):
+        await clock.advance(59)
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        await clock.advance(1)
+        for each in (restarted, session):
+            life = agent.sessions.life(each.internal_id)
+            await life.wait_for(lambda now: now.state.ended)
+            assert (life.session.state, life.session.end_reason) == (
+                State.EXITED,
+                EndReason.DRAIN,
+            )
+
+
+async def test_the_deadline_passes_while_the_agent_is_away_and_the_wall_clock_jumps(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
+    await clock.advance(30)
+    clock.jump(86400)
+    async with an_agent(tmp_path, engine, clock) as agent, _timed(agent):
+        with pytest.raises(Draining):
+            await agent.sessions.start(an_id(), a_spec())
+        await clock.advance(29)
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+    clock.jump(-10 * 86400)
+    await clock.advance(60)
+    async with an_agent(tmp_path, engine, clock) as agent, _timed(agent):
+        life = agent.sessions.life(session.internal_id)
+        await clock.advance(1)
+        await life.wait_for(lambda now: now.state.ended)
+        assert life.session.end_reason is EndReason.DRAIN
+
+
+async def test_a_session_that_turns_up_after_the_deadline_is_stopped_too(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
+        await agent.lose_record(session.internal_id)
+    await clock.advance(61)
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent, _timed(agent):
+        await clock.advance(1)  # the deadline has passed before anything is known of the session
+        await agent.pass_over()
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        await clock.advance(10)
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.state.ended)
+        assert life.session.end_reason is EndReason.DRAIN
+
+
+async def test_a_drain_that_is_called_off_stops_nobody(agent: Agent, clock: FakeClock) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
+    await agent.sessions.set_drain(DrainOrder(2, draining=False))
+    async with _timed(agent):
+        await clock.advance(120)
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+
+
+async def test_it_says_when_the_host_is_empty_at_the_latest(
+    agent: Agent, clock: FakeClock
+) -> None:
+    revisions = itertools.count(1)
+
+    async def drained(deadline: float | None = None) -> tuple[float | None, int]:
+        """How many seconds from now the host is empty, and its sessions."""
+        set_drain, now = agent.sessions.set_drain, clock.time()
+        empty, live = await set_drain(
+            DrainOrder(next(revisions), draining=True, remaining=deadline)
+        )
+        return None if empty is None else round(empty - now, 3), live
+
+    async def open_again() -> None:
+        await agent.sessions.set_drain(DrainOrder(next(revisions), draining=False))
+
+    assert await drained() == (0.0, 0)
+    await open_again()
+    for ttl in (600.0, 60.0):
+        await agent.sessions.start(an_id(), a_spec(ttl=ttl))
+    assert await drained() == (600.0, 2)
+    assert await drained(90.0) == (90.0, 2)
+    assert await drained(3600.0) == (600.0, 2)
+    await open_again()
+    endless = await agent.sessions.start(an_id(), a_spec())
+    assert await drained() == (None, 3)
+    assert await drained(3600.0) == (3600.0, 3)
+    await agent.sessions.stop(endless.internal_id, EndReason.STOPPED)
+    assert await drained() == (600.0, 2)
+
+
+async def test_an_order_that_was_overtaken_is_refused_also_after_a_restart(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await agent.sessions.set_drain(DrainOrder(7, draining=True))
+    async with an_agent(tmp_path, engine, clock) as agent:
+        with pytest.raises(StaleRevision, match="7 is known"):
+            await agent.sessions.set_drain(DrainOrder(6, draining=False))
+        await agent.sessions.set_drain(DrainOrder(7, draining=False))  # a repeat
+        assert _drained(agent)
+        # Somebody on the host has the last word until the control plane has a new one.
+        await agent.sessions.set_drain(DrainOrder(0, draining=False))
+        assert not _drained(agent)
+        await agent.sessions.set_drain(DrainOrder(7, draining=True))
+        assert not _drained(agent)
+        await agent.sessions.set_drain(DrainOrder(8, draining=True))
+        assert _drained(agent)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1}'])
+async def test_what_cannot_be_read_drains_nothing(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, content: str
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await agent.sessions.set_drain(DrainOrder(1, draining=True))
+    (tmp_path / "state" / "drain.json").write_text(content)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        assert not _drained(agent)
+        await agent.sessions.start(an_id(), a_spec())
+
+
+async def test_watchers_are_told(agent: Agent) -> None:
+    with agent.host.feed.subscribe() as subscription:
+        await agent.sessions.set_drain(DrainOrder(1, draining=True))
+        assert (await subscription.take(0)).host
+
+
+async def test_orders_at_one_time_leave_memory_and_disk_alike(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    for first in range(1, 40, 2):
+        async with an_agent(tmp_path, engine, clock) as agent:
+            orders = [
+                agent.sessions.set_drain(DrainOrder(first + 1, draining=False)),
+                agent.sessions.set_drain(DrainOrder(first, draining=True)),
+            ]
+            await asyncio.gather(*orders, return_exceptions=True)
+            now = agent.host.drain.now
+            assert (now.revision, now.draining) == (first + 1, False)
+            assert await agent.records.load_drain() == now
+
+
+async def test_a_caller_that_goes_away_leaves_no_order_half_done(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    order = asyncio.create_task(
+        agent.sessions.set_drain(DrainOrder(1, draining=True)), name="order"
+    )
+    await asyncio.sleep(0)
+    order.cancel()
+    await asyncio.gather(order, return_exceptions=True)
+    await until(lambda: _drained(agent))
+    await until(lambda: not agent.sessions._drains)
+    assert (await agent.records.load_drain()).draining
+    assert _told(agent, session) == (True, None)
+
+
+HOUR = 3600
+
+
+@pytest.mark.parametrize("skew", [-3 * HOUR, 3 * HOUR])
+async def test_after_a_reboot_the_later_of_both_clocks_counts(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, skew: int
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        ordered_time = clock.time() + 2 * HOUR - skew
+        await agent.sessions.set_drain(DrainOrder(1, True, 2 * HOUR, ordered_time))
+    clock.reboot()
+    async with an_agent(tmp_path, engine, clock) as agent:
+        due = {name: due for due, name in agent.host.deadlines.snapshot()}
+        assert due["drain"] == clock.boottime() + 2 * HOUR + max(0, -skew)
+
+
+@pytest.mark.parametrize(
+    ("field", "seconds"),
+    [
+        ("remaining", -1),
+        ("remaining", 101 * 8760 * HOUR),
+        ("deadline_time", -1),
+        ("deadline_time", 2**62),
+    ],
+)
+async def test_refuses_a_deadline_that_no_clock_has(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, field: str, seconds: int
+) -> None:
+    request = pb.SetDrainRequest(revision=1, draining=True)
+    request.remaining.FromSeconds(HOUR)
+    getattr(request, field).seconds = seconds
+    async with served(tmp_path, engine, clock) as host:
+        address = f"unix:{host.config.socket}"
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await stub.SetDrain(request)
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert field in str(refused.value.details())
+            assert not (await stub.GetHost(pb.GetHostRequest())).host.draining

@@ -1,0 +1,250 @@
+"""Answers of the engine that are lost, and answers that nobody expected: what comes of them."""
+
+import asyncio
+import gc
+import logging
+from pathlib import Path
+
+import pytest
+
+from agent.domain.engine import ContainerSpec, container_name, name_of
+from agent.domain.errors import ContainerExists, EngineError, EngineTimeout, ImageMissing
+from agent.domain.session import EndReason, Resources, Session, State
+from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until, until_sealed
+from tests.support.agent.samples import IMAGE, a_spec, an_id
+from tests.support.fakes import FakeClock, FakeEngine
+
+
+def _made(engine: FakeEngine, call: str) -> int:
+    """How often the engine was asked for something."""
+    return sum(name == call for name, _ in engine.calls)
+
+
+def _named(session: Session) -> tuple[object, ...]:
+    """What of a session stays as it is while its task goes on."""
+    return session.internal_id, session.state, session.ports, session.container
+
+
+async def _assert_alone(agent: Agent, session: Session) -> None:
+    """One container runs, and what is held, published and told are the ports of this session."""
+    [container] = await agent.engine.list(agent.host.settings.agent_id)
+    assert container.process is not None
+    assert container.container == session.container
+    assert container.name == container_name(session.internal_id)
+    assert [_named(told) for told in agent.sessions.all()] == [_named(session)]
+    assert set(agent.engine._published) == {(p.protocol.value, p.host) for p in session.ports}
+    pool = agent.host.ports
+    for port in session.ports:
+        assert pool.free(port.protocol) == pool.last - pool.first
+
+
+# -- F14: the deed is done, the answer lost -----------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["create", "start"])
+async def test_f14_a_start_whose_answer_is_lost_is_read_again_and_goes_on(
+    agent: Agent, call: str
+) -> None:
+    agent.engine.answer_lost_next(call)
+    session = await agent.sessions.start(an_id(), a_spec())
+    assert session.state is State.RUNNING
+    assert (_made(agent.engine, "create"), _made(agent.engine, "start")) == (1, 1)
+    await _assert_alone(agent, session)
+    again = await agent.sessions.start(session.internal_id, a_spec())
+    assert _named(again) == _named(session)
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+    await assert_nothing_is_left(agent)
+
+
+async def test_f14_a_create_that_took_place_after_it_was_read_again_leaves_nothing(
+    agent: Agent, clock: FakeClock
+) -> None:
+    """The engine still carries out what nobody waits for any more."""
+    internal_id = an_id()
+    agent.engine.fail_next("create", EngineTimeout("create"))
+    with pytest.raises(EngineTimeout):
+        await agent.sessions.start(internal_id, a_spec())
+    await _create_behind_its_back(agent, internal_id)
+    await agent.pass_over()
+    await clock.advance(61)
+    await agent.pass_over()
+    await assert_nothing_is_left(agent)
+
+
+@pytest.mark.parametrize("call", ["create", "start"])
+async def test_f14_an_agent_killed_over_a_lost_answer_leaves_one_container_or_none(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, call: str
+) -> None:
+    """A container that runs is adopted by its label, one that never did is removed."""
+    internal_id = an_id()
+    async with an_agent(tmp_path, engine, clock) as agent:
+        engine.answer_lost_next(call)
+        engine.hold("inspect")
+        start = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+        await engine.held("inspect")
+        start.cancel()
+    engine.release("inspect")
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await agent.pass_over()
+        if call == "start":
+            [session] = agent.sessions.all()
+            assert (session.internal_id, session.state) == (internal_id, State.RUNNING)
+        else:
+            await until(agent.nothing_is_held)
+            await assert_nothing_is_left(agent)
+            session = await agent.sessions.start(internal_id, a_spec())
+        await _assert_alone(agent, session)
+        assert _made(engine, "start") == 1
+
+
+@pytest.mark.parametrize("signal", ["SIGTERM", "SIGKILL"])
+async def test_f14_a_kill_whose_answer_is_lost_ends_the_session_once(
+    agent: Agent, clock: FakeClock, signal: str
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    if signal == "SIGKILL":
+        agent.engine.ignores_sigterm.add(name_of(session))
+        stop = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
+        await clock.advance(agent.host.settings.stop_grace / 2)
+        agent.engine.answer_lost_next("kill")
+        await clock.advance(agent.host.settings.stop_grace)
+        ended = await stop
+    else:
+        agent.engine.answer_lost_next("kill")
+        ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    expected = 137 if signal == "SIGKILL" else 143
+    assert (ended.state, ended.exit_code, ended.restart_count) == (State.EXITED, expected, 0)
+    assert _made(agent.engine, "start") == 1
+    assert agent.nothing_is_held()
+
+
+async def test_f14_a_removal_whose_answer_is_lost_is_told_when_it_is_known(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await until_sealed(agent, session.internal_id)
+    agent.engine.answer_lost_next("remove")
+    with pytest.raises(EngineTimeout):
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+    assert not agent.sessions.life(session.internal_id).session.container_removed
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+    await assert_nothing_is_left(agent)
+
+
+async def test_f14_an_undoing_whose_answer_is_lost_gives_everything_back(
+    agent: Agent, clock: FakeClock
+) -> None:
+    agent.engine.fail_next("start", EngineError("start", "no space"))
+    agent.engine.answer_lost_next("remove")
+    with pytest.raises(EngineError):
+        await agent.sessions.start(an_id(), a_spec())
+    assert not agent.nothing_is_held()  # whether the container is gone is not known yet
+    await clock.advance(31)
+    await assert_nothing_is_left(agent)
+
+
+# -- F15: the name is taken, or the image has gone ----------------------------------------------
+
+
+async def _create_behind_its_back(agent: Agent, internal_id: str) -> str:
+    """Have the engine carry out an earlier create of this id."""
+    spec = a_spec()
+    return await agent.engine.create(
+        ContainerSpec(
+            internal_id=internal_id,
+            agent_id=agent.host.settings.agent_id,
+            image=IMAGE,
+            args=(),
+            env={},
+            network_mode=spec.network_mode,
+            ports=(),
+            bind_address="0.0.0.0",
+            reservation=Resources(),
+            limits=Resources(),
+            public_dir="/nonexistent",
+            record="",
+        )
+    )
+
+
+async def test_f15_what_has_the_name_of_a_start_makes_way_for_it(agent: Agent) -> None:
+    """Only an earlier try of the same id can have it: its ports and label are of no use."""
+    internal_id = an_id()
+    left = await _create_behind_its_back(agent, internal_id)
+    session = await agent.sessions.start(internal_id, a_spec())
+    assert session.container != left
+    await _assert_alone(agent, session)
+
+
+async def test_f15_a_name_that_stays_taken_is_a_refusal_that_leaves_nothing(agent: Agent) -> None:
+    internal_id = an_id()
+    for _ in range(2):
+        agent.engine.fail_next("create", ContainerExists(container_name(internal_id)))
+    with pytest.raises(ContainerExists):
+        await agent.sessions.start(internal_id, a_spec())
+    assert _made(agent.engine, "create") == 2
+    await assert_nothing_is_left(agent)
+
+
+async def test_f15_an_image_that_vanishes_before_the_create_is_refused_told_and_pulled_once(
+    agent: Agent,
+) -> None:
+    """The control plane tries another host, and has this one pull when it tells of the loss."""
+    internal_id = an_id()
+    agent.steps.hold("start.recorded")
+    start = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+    await agent.steps.reached("start.recorded")
+    agent.engine.lose_image(IMAGE)
+    agent.steps.release("start.recorded")
+    with pytest.raises(ImageMissing):
+        await start
+    await assert_nothing_is_left(agent)
+    with agent.host.feed.subscribe() as watcher:
+        await agent.pass_over()
+        assert (await watcher.take(0)).host
+    assert IMAGE not in agent.images.here
+    agent.engine.registry.add(IMAGE)
+    await asyncio.gather(*(_pull(agent) for _ in range(3)))
+    assert _made(agent.engine, "pull") == 1
+    await _assert_alone(agent, await agent.sessions.start(internal_id, a_spec()))
+
+
+async def test_f15_a_pull_does_not_believe_that_a_lost_image_is_there(agent: Agent) -> None:
+    agent.engine.lose_image(IMAGE)
+    agent.engine.registry.add(IMAGE)
+    assert IMAGE in agent.images.here  # no pass has been made since
+    await _pull(agent)
+    await agent.sessions.start(an_id(), a_spec())
+
+
+async def _pull(agent: Agent) -> None:
+    async for _ in agent.images.pull(IMAGE):
+        pass
+
+
+# -- F12: events that never arrive --------------------------------------------------------------
+
+
+async def test_f12_five_hundred_lost_events_are_made_up_for_by_one_pass(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the ring of the engine has dropped, the list has."""
+    caplog.set_level(logging.ERROR)
+    gc.collect()
+    caplog.clear()  # of what earlier tests left
+    sessions = [await agent.sessions.start(an_id(), a_spec(ports=())) for _ in range(100)]
+    for session in sessions:
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    async with agent.engine.events(agent.host.settings.agent_id) as events:
+        for session in sessions:
+            for _ in range(2):
+                await agent.engine.start(name_of(session))
+                agent.engine.end(name_of(session), 1)
+            await agent.engine.start(name_of(session))
+        for _ in range(500):
+            await anext(events)
+    await agent.pass_over()
+    found = await agent.engine.list(agent.host.settings.agent_id)
+    assert len(found) == len(sessions)
+    assert not any(container.process for container in found)
+    assert agent.nothing_is_held()
+    assert caplog.records == []

@@ -1,0 +1,219 @@
+"""Ends where the engine, the process or the log does not play along."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agent.domain.errors import CannotKill, EngineError, EngineUnavailable, SessionNotFound
+from agent.domain.session import EndReason, Process, Session, State
+from agent.logs.reading import UNREADABLE
+from agent.sessions.ending import KILL_SECONDS, SEAL_TRIES
+from agent.state.drain import DrainOrder
+from tests.faults.memory_host import assert_survived
+from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until, until_sealed
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
+
+
+def _now(agent: Agent, internal_id: str) -> Session:
+    return agent.sessions.life(internal_id).session
+
+
+def _held_ports(agent: Agent) -> bool:
+    return not agent.nothing_is_held()
+
+
+async def test_a_due_lifetime_ends_the_process_while_the_engine_does_not_answer(
+    agent: Agent,
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(ttl=60))
+    assert session.process is not None
+    agent.engine.unavailable = True
+    await agent.clock.advance(61)
+    agent.sessions.expire_due()
+    await until(lambda: session.process not in agent.engine._ends)
+    assert _now(agent, session.internal_id).state is State.SHUTTINGDOWN
+    agent.engine.unavailable = False
+    await agent.clock.advance(2)
+    ended = _now(agent, session.internal_id)
+    assert (ended.state, ended.exit_code) == (State.EXITED, 143)
+    assert ended.end_reason is EndReason.TTL
+
+
+@pytest.mark.parametrize("reason", [EndReason.TTL, EndReason.DRAIN, EndReason.STOPPED])
+async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_start_of_the_agent(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, reason: EndReason
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        due = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+        if reason is EndReason.DRAIN:
+            await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=50))
+    engine.unavailable = True
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        if reason is EndReason.STOPPED:
+            stop = asyncio.create_task(agent.sessions.stop(due.internal_id, reason))
+        else:
+            await clock.advance(61 if reason is EndReason.TTL else 51)
+            agent.sessions.expire_due()
+        await until(lambda: due.process not in engine.living)
+        assert not agent.sessions.reconciled
+        assert _now(agent, due.internal_id).state is State.SHUTTINGDOWN
+        engine.unavailable = False
+        await agent.pass_over()
+        await clock.advance(2)
+        ended = _now(agent, due.internal_id)
+        assert (ended.state, ended.exit_code, ended.end_reason) == (State.EXITED, 143, reason)
+        if reason is EndReason.STOPPED:
+            await stop
+        await agent.sessions.set_drain(DrainOrder(2, draining=False))
+        await assert_survived(agent)
+
+
+async def test_f09_of_another_boot_no_process_is_touched_before_the_engine_tells_of_it(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+    clock.reboot()
+    await clock.advance(61)
+    engine.unavailable = True
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        agent.sessions.expire_due()
+        await clock.advance(60)
+        assert session.process in engine.living
+        engine.unavailable = False
+        await agent.pass_over()
+        await clock.advance(2)
+        assert _now(agent, session.internal_id).end_reason is EndReason.TTL
+        await assert_survived(agent)
+
+
+async def test_a_kill_that_cannot_be_sent_proves_nothing(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+
+    async def refused(process: Process, signal: str) -> None:
+        raise EngineError("kill", "the agent lacks CAP_KILL")
+
+    monkeypatch.setattr(agent.engine, "signal_process", refused)
+    agent.engine.unavailable = True
+    stop = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
+    for _ in range(5):
+        await agent.clock.advance(KILL_SECONDS)
+    assert _now(agent, session.internal_id).state is State.SHUTTINGDOWN
+    agent.engine.unavailable = False
+    await agent.clock.advance(KILL_SECONDS)
+    await agent.clock.advance(KILL_SECONDS)
+    assert (await stop).exit_code == 137
+
+
+async def test_what_a_process_that_cannot_be_killed_uses_stays_held(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    internal_id = an_id()
+    name = f"tiltyard-{internal_id}"
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await agent.sessions.start(internal_id, a_spec())
+        engine.ignores_sigterm.add(name)
+        engine.survives_sigkill.add(name)
+        stop = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
+        for _ in range(2):
+            await clock.advance(KILL_SECONDS)
+        with pytest.raises(CannotKill):
+            await stop
+        assert _now(agent, internal_id).state is State.DEAD
+        assert _held_ports(agent)
+    # The next run of the agent knows, too.
+    async with an_agent(tmp_path, engine, clock) as agent:
+        assert _held_ports(agent)
+        await clock.advance(KILL_SECONDS)
+        with pytest.raises(CannotKill):
+            await agent.sessions.stop(internal_id, EndReason.STOPPED)
+        engine.survives_sigkill.clear()
+        for _ in range(2):
+            await clock.advance(KILL_SECONDS)
+        await until(agent.nothing_is_held)
+        dead = await agent.sessions.stop(internal_id, EndReason.STOPPED)
+        assert (dead.state, dead.process) == (State.DEAD, None)
+        await until_sealed(agent, internal_id)
+
+
+async def test_a_log_that_cannot_be_read_to_its_end_is_kept_as_far_as_it_can(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"one\ntwo\nthree\n")
+    broken = EngineError("logs", "invalid header")
+    agent.engine.break_log(name, 2, broken, times=SEAL_TRIES + 1)
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.clock.advance(RETRY_FIRST_SECONDS)
+    assert not _now(agent, session.internal_id).log_sealed
+    while not _now(agent, session.internal_id).log_sealed:
+        await agent.clock.advance(RETRY_FIRST_SECONDS)
+    sealed = agent.records.log_path(session.internal_id).read_bytes()
+    assert sealed == b"one\ntwo\n" + UNREADABLE % str(broken).encode()
+
+
+async def test_a_log_that_fails_once_within_is_sealed_whole(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"one\ntwo\n")
+    agent.engine.break_log(name, 1, EngineError("logs", "unexpected number of bytes"))
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    while not _now(agent, session.internal_id).log_sealed:
+        await agent.clock.advance(RETRY_FIRST_SECONDS)
+    assert agent.records.log_path(session.internal_id).read_bytes() == b"one\ntwo\n"
+
+
+async def test_a_log_that_cannot_be_opened_does_not_keep_its_container_for_ever(
+    agent: Agent,
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    for _ in range(SEAL_TRIES + 1):
+        agent.engine.fail_next("logs", EngineError("logs", "failed to get its reader"))
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.clock.advance(RETRY_FIRST_SECONDS * 2**SEAL_TRIES)
+    await until_sealed(agent, session.internal_id)
+    sealed = agent.records.log_path(session.internal_id).read_bytes()
+    assert sealed == UNREADABLE % b"cannot logs: failed to get its reader"
+
+
+async def test_a_discard_goes_on_when_nobody_waits_any_more(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.engine.hold("remove")
+    asked = asyncio.create_task(
+        agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+    )
+    await agent.engine.held("remove")
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+    agent.engine.release("remove")
+    await until(lambda: agent.directories() == [])
+    await assert_nothing_is_left(agent)
+    with pytest.raises(SessionNotFound):
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+
+
+async def test_a_container_whose_start_is_unknown_keeps_its_ports_until_it_is_removed(
+    agent: Agent,
+) -> None:
+    agent.engine.answer_lost_next("start")
+    agent.engine.fail_next("inspect", EngineUnavailable("gone"))
+    agent.engine.fail_next("remove", EngineUnavailable("gone"))
+    with pytest.raises(EngineUnavailable):
+        await agent.sessions.start(an_id(), a_spec())
+    assert _held_ports(agent)
+    assert agent.engine._containers
+    await agent.clock.advance(1)
+    await until(agent.nothing_is_held)
+    await assert_nothing_is_left(agent)
+
+
+async def test_an_engine_that_was_gone_from_the_beginning_holds_nothing(agent: Agent) -> None:
+    agent.engine.unavailable = True
+    with pytest.raises(EngineUnavailable):
+        await agent.sessions.start(an_id(), a_spec())
+    await until(agent.nothing_is_held)
+    assert agent.directories() == []

@@ -1,0 +1,75 @@
+"""What the agent logs: of sessions and their requests, and not too much of it."""
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.domain.session import EndReason
+from agent.sessions import session_log
+from tests.support.agent.hosts import an_agent
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.fake_clock import FakeClock
+from tests.support.fakes import FakeEngine
+from tiltyard.runtime.logging.context import bind
+from tiltyard.runtime.logging.events import Event
+from tiltyard.runtime.logging.limit import Limit
+
+
+async def test_an_engine_that_is_down_fills_no_log(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With sessions that end meanwhile, and whatever the agent does about it."""
+    limit = Limit(monotonic=clock.monotonic)
+    passed: list[str] = []
+    keep = logging.Handler()
+    keep.addFilter(limit)
+    keep.emit = lambda record: passed.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger().addHandler(keep)
+    try:
+        async with an_agent(tmp_path, engine, clock) as agent:
+            reconciling = asyncio.create_task(agent.reconciler.run(), name="reconciler")
+            sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(3)]
+            engine.unavailable = True
+            for session in sessions:
+                agent.sessions.life(session.internal_id).ask_stop(EndReason.STOPPED)
+            await clock.advance(300)
+            reconciling.cancel()
+            await asyncio.gather(reconciling, return_exceptions=True)
+    finally:
+        logging.getLogger().removeHandler(keep)
+    assert len(caplog.records) > 45, "there is nothing to keep quiet"
+    assert len(passed) < 35, Counter(each.split(" session=")[0] for each in passed)
+
+
+async def test_a_session_s_lines_name_the_request_while_it_starts_and_never_after(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    hostile = a_spec(identity=replace(a_spec().identity, session_id="a\nb"))
+
+    async def call() -> str:
+        bind(request="r", agent="other")
+        session = await agent.sessions.start(an_id(), hostile)
+        return session.internal_id
+
+    async with an_agent(tmp_path, engine, clock) as agent:
+        internal_id = await asyncio.create_task(call(), name="call")
+        await agent.sessions.stop(internal_id, EndReason.STOPPED)
+    lines = [each for each in caplog.records if each.name == session_log.__name__]
+    started, ended = map(fields, lines)
+    assert started["event"] == "session started"
+    assert (started["session"], started["request"], started["id"]) == (internal_id, "r", "a\nb")
+    assert "agent" not in started
+    assert (ended["event"], ended["session"]) == ("session ended", internal_id)
+    assert (ended["reason"], ended.get("request")) == ("stopped", None)
+
+
+def fields(record: logging.LogRecord) -> dict[str, Any]:
+    """What an event of ours has."""
+    assert isinstance(record.msg, Event)
+    return record.msg

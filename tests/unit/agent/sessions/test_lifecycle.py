@@ -1,0 +1,263 @@
+"""Start, stop and end of sessions on a host whose engine and clock are in memory."""
+
+import asyncio
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.domain.errors import (
+    AgentError,
+    EngineError,
+    EngineTimeout,
+    EngineUnavailable,
+    ImageCannotRun,
+    ImageMissing,
+    InvalidArgument,
+    NoCapacity,
+    NoFreePort,
+    NotReconciled,
+    PortTaken,
+    SessionNotFound,
+    SessionStopped,
+    SpecConflict,
+)
+from agent.domain.session import EndReason, PortRequest, Protocol, Resources, SessionSpec, State
+from agent.domain.steps import START_STEPS
+from tests.support.agent.hosts import (
+    Agent,
+    an_agent,
+    assert_nothing_is_left,
+    until,
+)
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.fakes import FakeClock, FakeEngine
+
+UUID = "01234567-89ab-4def-8123-456789abcdef"
+
+
+async def test_a_started_session_runs_and_is_recorded(agent: Agent) -> None:
+    internal_id = an_id()
+    session = await agent.sessions.start(internal_id, a_spec())
+    assert session.state is State.RUNNING
+    assert [(port.container, port.host) for port in session.ports] == [
+        (7777, 20000),
+        (7778, 20000),
+    ]
+    assert session.injected_env["TILTYARD_PORT_UDP_7777"] == "20000"
+    record = json.loads((agent.records.directory(internal_id) / "record.json").read_text())
+    assert record["format"] == 1
+    assert record["session"]["state"] == "running"
+    assert record["session"]["spec"]["identity"]["session_id"] == "match/1 ü"
+    public = json.loads((agent.records.public_dir(internal_id) / "session.json").read_text())
+    assert public["ports"][0] == {"type": "udp", "container": 7777, "host": 20000}
+    assert agent.host.capacity.reserved == a_spec().reservation
+
+
+async def test_a_repeat_joins_and_another_spec_is_refused(agent: Agent) -> None:
+    internal_id = an_id()
+    agent.steps.hold("start.created")
+    first = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+    await agent.steps.reached("start.created")
+    again = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+    with pytest.raises(SpecConflict):
+        await agent.sessions.start(internal_id, a_spec(args=("other",)))
+    agent.steps.release("start.created")
+    assert await first == await again
+    assert len(await agent.engine.list(agent.host.settings.agent_id)) == 1
+    assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING
+
+
+@pytest.mark.parametrize("step", START_STEPS)
+async def test_a_cancelled_wait_at_any_step_leaves_no_orphan(agent: Agent, step: str) -> None:
+    internal_id = an_id()
+    agent.steps.hold(step)
+    caller = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+    await agent.steps.reached(step)
+    caller.cancel()
+    await asyncio.gather(caller, return_exceptions=True)
+    agent.steps.release(step)
+    session = await agent.sessions.start(internal_id, a_spec())
+    assert session.state is State.RUNNING
+    assert [s.internal_id for s in agent.sessions.all()] == [internal_id]
+    await agent.sessions.stop(internal_id, EndReason.STOPPED)
+    assert agent.nothing_is_held()
+
+
+@pytest.mark.parametrize("step", START_STEPS)
+async def test_a_stop_at_any_step_of_a_start_undoes_it(agent: Agent, step: str) -> None:
+    internal_id = an_id()
+    agent.steps.hold(step)
+    starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+    await agent.steps.reached(step)
+    stopper = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
+    await asyncio.sleep(0)
+    agent.steps.release(step)
+    with pytest.raises(SessionStopped):
+        await starter
+    with pytest.raises(SessionNotFound):
+        await stopper
+    await assert_nothing_is_left(agent)
+    with pytest.raises(SessionStopped):
+        await agent.sessions.start(internal_id, a_spec())
+
+
+@pytest.mark.parametrize("call", ["create", "start", "inspect"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImageMissing("game"),
+        ImageCannotRun("no such entrypoint"),
+        EngineError("start", "no space"),
+        EngineTimeout("start"),
+        EngineUnavailable("gone"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_whatever_the_engine_refuses_nothing_is_left(
+    agent: Agent, call: str, error: AgentError
+) -> None:
+    if call == "inspect":  # it is looked at when it is not known to have started
+        agent.engine.answer_lost_next("start")
+    agent.engine.fail_next(call, error)
+    with pytest.raises(type(error)):
+        await agent.sessions.start(an_id(), a_spec())
+    if isinstance(error, EngineUnavailable) and call != "create":
+        # What it had made may still be there: the next passes find and remove it.
+        await agent.pass_over()
+        await agent.clock.advance(61)
+        await agent.pass_over()
+    await assert_nothing_is_left(agent)
+
+
+async def test_undoing_goes_on_when_the_engine_cannot_help_at_once(agent: Agent) -> None:
+    agent.engine.fail_next("start", EngineTimeout("start"))
+    agent.engine.fail_next("inspect", EngineTimeout("inspect"))
+    agent.engine.fail_next("remove", EngineTimeout("remove"))
+    with pytest.raises(EngineTimeout):
+        await agent.sessions.start(an_id(), a_spec())
+    assert not agent.nothing_is_held()
+    assert agent.sessions.settled() == []
+    await agent.clock.advance(31)
+    await until(lambda: agent.sessions.all() == [])
+    await assert_nothing_is_left(agent)
+
+
+async def test_a_port_that_somebody_else_uses_is_passed_over(agent: Agent) -> None:
+    agent.engine.occupy("udp", 20000)
+    session = await agent.sessions.start(an_id(), a_spec())
+    assert session.ports[0].host == 20001
+    public = json.loads(
+        (agent.records.public_dir(session.internal_id) / "session.json").read_text()
+    )
+    assert public["ports"][0]["host"] == 20001
+    assert session.injected_env["TILTYARD_PORT_UDP_7777"] == "20001"
+
+
+async def test_a_pinned_port_that_somebody_else_uses_is_refused(agent: Agent) -> None:
+    agent.engine.occupy("udp", 20050)
+    with pytest.raises(PortTaken):
+        await agent.sessions.start(
+            an_id(), a_spec(ports=(PortRequest(7777, Protocol.UDP, pinned=20050),))
+        )
+    await assert_nothing_is_left(agent)
+
+
+async def test_ports_all_used_by_others_are_refused_with_nothing_left(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    for port in range(20000, 20003):
+        engine.occupy("udp", port)
+    async with an_agent(tmp_path, engine, clock, ports=(20000, 20002)) as agent:
+        with pytest.raises(PortTaken):
+            await agent.sessions.start(an_id(), a_spec())
+        await assert_nothing_is_left(agent)
+
+
+async def test_an_exhausted_range_refuses_and_recovers(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, ports=(20000, 20002)) as agent:
+        ids = [an_id() for _ in range(50)]
+        answers = await asyncio.gather(
+            *(agent.sessions.start(internal_id, a_spec()) for internal_id in ids),
+            return_exceptions=True,
+        )
+        started = [a.internal_id for a in answers if not isinstance(a, BaseException)]
+        refused = [a for a in answers if isinstance(a, BaseException)]
+        assert len(started) == 3
+        assert all(isinstance(a, NoFreePort) for a in refused)
+        await agent.sessions.stop(started[0], EndReason.STOPPED)
+        assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
+
+
+async def test_admission_is_atomic_under_fifty_callers(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, cores=1, start_slots=50) as agent:
+        answers = await asyncio.gather(
+            *(agent.sessions.start(an_id(), a_spec()) for _ in range(50)), return_exceptions=True
+        )
+        refused = [a for a in answers if isinstance(a, BaseException)]
+        assert len(refused) == 40
+        assert all(isinstance(a, NoCapacity) for a in refused)
+        assert agent.host.capacity.reserved.nano_cpus == 10**9
+
+
+async def test_a_reservation_that_does_not_fit_leaves_nothing(agent: Agent) -> None:
+    with pytest.raises(NoCapacity):
+        await agent.sessions.start(
+            an_id(),
+            a_spec(reservation=Resources(10**12, 1), limits=Resources(10**12, 1)),
+        )
+    await assert_nothing_is_left(agent)
+
+
+async def test_names_that_the_host_sets_are_refused(agent: Agent) -> None:
+    for name in ("TILTYARD_HOST", "TILTYARD_PORT_UDP_7777"):
+        with pytest.raises(InvalidArgument):
+            await agent.sessions.start(an_id(), a_spec(env={name: "mine"}))
+    await assert_nothing_is_left(agent)
+
+
+def _expanding(variables: int, references: int) -> SessionSpec:
+    """Give a spec whose variables name the session's id, which has 1024 bytes, so often."""
+    identity = dataclasses.replace(a_spec().identity, session_id="\U0001f3ae" * 256)
+    value = "$TILTYARD_SESSION_ID" * references
+    return a_spec(identity=identity, env={f"V{number}": value for number in range(variables)})
+
+
+@pytest.mark.parametrize(("variables", "references"), [(1, 128), (9, 120)])
+async def test_an_environment_that_expands_too_far_is_refused(
+    agent: Agent, variables: int, references: int
+) -> None:
+    with pytest.raises(InvalidArgument, match=r"^cannot accept env: "):
+        await agent.sessions.start(an_id(), _expanding(variables, references))
+    await assert_nothing_is_left(agent)
+
+
+@pytest.mark.parametrize(("variables", "references"), [(1, 127), (8, 120)])
+async def test_an_environment_that_just_fits_starts(
+    agent: Agent, variables: int, references: int
+) -> None:
+    session = await agent.sessions.start(an_id(), _expanding(variables, references))
+    assert session.state is State.RUNNING
+
+
+@pytest.mark.parametrize(
+    "internal_id", ["", "x", "../../etc", UUID.upper(), UUID + "\n", UUID + "/.."]
+)
+async def test_only_a_lower_case_uuid_names_a_session(agent: Agent, internal_id: str) -> None:
+    with pytest.raises(InvalidArgument):
+        await agent.sessions.start(internal_id, a_spec())
+    with pytest.raises(InvalidArgument):
+        await agent.sessions.stop(internal_id, EndReason.STOPPED)
+
+
+async def test_nothing_starts_before_records_and_engine_were_compared(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        with pytest.raises(NotReconciled):
+            await agent.sessions.start(an_id(), a_spec())

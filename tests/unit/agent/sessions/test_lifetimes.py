@@ -1,0 +1,84 @@
+"""When sessions end by their lifetimes, and what their ends wait for."""
+
+import asyncio
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from agent.domain.deadlines import Deadlines
+from agent.domain.errors import NoFreePort
+from agent.domain.session import EndReason, Session, State
+from agent.sessions.ending import CONFIRM_SECONDS
+from agent.state.record import Records
+from tests.support.agent.hosts import Agent, an_agent
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.fakes import FakeClock, FakeEngine
+
+HOUR = 3600
+
+
+async def test_a_short_lifetime_is_kept_that_began_while_the_next_one_was_far_away(
+    agent: Agent, clock: FakeClock
+) -> None:
+    keeper = asyncio.create_task(agent.timekeeper.run(), name="timekeeper")
+    try:
+        await agent.sessions.start(an_id(), a_spec(ttl=10.0 * HOUR))
+        await clock.advance(60)  # the keeper sleeps
+        session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+        await clock.advance(61)
+        assert agent.sessions.life(session.internal_id).session.stop_reason is EndReason.TTL
+    finally:
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
+
+
+@pytest.mark.parametrize("jump", [-HOUR, HOUR])
+async def test_an_end_is_confirmed_for_as_long_whatever_the_wall_clock_does(
+    agent: Agent, clock: FakeClock, jump: int
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    life = agent.sessions.life(session.internal_id)
+    agent.engine.lose_process(session.container)  # the engine calls it running
+    await clock.advance(CONFIRM_SECONDS / 2)
+    clock.jump(jump)
+    await clock.advance(CONFIRM_SECONDS / 2 - 2)
+    assert not life.session.state.ended
+    await clock.advance(4)
+    assert life.session.state is State.DEAD
+
+
+async def test_a_port_is_taken_again_only_after_the_end_is_recorded(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent killed in between would give the port to two sessions."""
+    arrived, recorded, save = asyncio.Event(), asyncio.Event(), Records.save
+
+    async def held(records: Records, session: Session) -> None:
+        if session.state.ended:
+            arrived.set()
+            await recorded.wait()
+        await save(records, session)
+
+    monkeypatch.setattr(Records, "save", held)
+    async with an_agent(tmp_path, engine, clock, ports=(20000, 20000)) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        engine.end(session.container, 0)
+        await arrived.wait()
+        with pytest.raises(NoFreePort):
+            await agent.sessions.start(an_id(), a_spec())
+        recorded.set()
+        await agent.sessions.life(session.internal_id).wait_for(lambda now: now.log_sealed)
+        await agent.sessions.start(an_id(), a_spec())
+
+
+def test_a_deadline_that_is_set_again_and_again_takes_no_more_memory() -> None:
+    deadlines = Deadlines(FakeClock())
+    tracemalloc.start()
+    try:
+        for due in range(20_000):
+            deadlines.set("a", due)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 100_000

@@ -1,0 +1,300 @@
+"""Ports as sessions get them: passed over, used again, routed anew (F19 to F23)."""
+
+import asyncio
+import itertools
+from pathlib import Path
+
+import pytest
+
+from agent.docker.errors import Call, error_of_answer
+from agent.domain.errors import (
+    AgentError,
+    EngineUnavailable,
+    FirewallFailed,
+    ImageCannotRun,
+    NoFreePort,
+    PortTaken,
+)
+from agent.domain.session import EndReason, NetworkMode, PortRequest, Protocol, Session, State
+from agent.sessions.starting import FIREWALL_TRIES
+from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
+from tests.support.agent.samples import IMAGE, a_spec, an_id
+from tests.support.fakes import FakeClock, FakeEngine
+
+UDP = PortRequest(7777, Protocol.UDP)
+FIREWALL = (
+    "driver failed programming external connectivity on endpoint tiltyard-x (0a1b): "
+    " (iptables failed: iptables --wait -t nat -A DOCKER -p udp -d 0/0 --dport 20000 -j DNAT "
+    "--to-destination 172.17.0.2:7777 ! -i docker0: iptables: No chain/target/match by that "
+    "name.\n (exit status 1))"
+)
+LOCKED = "Another app is currently holding the xtables lock; waiting (1s) for it to exit"
+
+
+async def play(agent: Agent, *ports: PortRequest) -> Session:
+    return await agent.sessions.start(an_id(), a_spec(ports=ports or (UDP,)))
+
+
+async def end(agent: Agent, session: Session) -> None:
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+
+
+def name_of(session: Session) -> str:
+    return f"tiltyard-{session.internal_id}"
+
+
+# -- F19, F20: who gets a port -----------------------------------------------------------------
+
+
+async def test_f19_a_port_of_the_host_is_passed_over_before_the_engine_is_asked(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    taken = {(Protocol.UDP, 20000)}
+    async with an_agent(
+        tmp_path, engine, clock, ports=(20000, 20002), is_free=lambda *port: port not in taken
+    ) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        assert [port.host for port in session.ports] == [20001, 20000]
+        assert [call for call, _ in engine.calls].count("create") == 1
+        with pytest.raises(PortTaken):
+            await play(agent, PortRequest(7777, Protocol.UDP, pinned=20000))
+        assert [found.internal_id for found in agent.sessions.all()] == [session.internal_id]
+        await end(agent, session)
+        assert agent.nothing_is_held()
+        taken.clear()
+        assert [(await play(agent)).ports[0].host for _ in range(3)] == [20002, 20000, 20001]
+
+
+async def test_f19_a_port_that_the_engine_refuses_goes_to_the_end_of_the_queue(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, ports=(20000, 20003)) as agent:
+        engine.occupy("udp", 20000)
+        session = await play(agent)
+        assert session.ports[0].host == 20001
+        assert len(await engine.list(agent.host.settings.agent_id)) == 1
+        engine.vacate("udp", 20000)
+        assert [(await play(agent)).ports[0].host for _ in range(3)] == [20002, 20003, 20000]
+
+
+@pytest.mark.parametrize("by", ["sessions", "processes"])
+async def test_f20_no_port_left_leaves_nothing_and_passes(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, by: str
+) -> None:
+    taken: set[int] = set()
+    async with an_agent(
+        tmp_path, engine, clock, ports=(20000, 20002), is_free=lambda _, port: port not in taken
+    ) as agent:
+        three = [await play(agent) for _ in range(3)] if by == "sessions" else []
+        if by == "processes":
+            taken |= {20000, 20001, 20002}
+        before = agent.directories(), agent.host.capacity.reserved
+        with pytest.raises(NoFreePort) as error:
+            await play(agent)
+        assert "udp" in str(error.value)
+        assert (agent.directories(), agent.host.capacity.reserved) == before
+        assert len(agent.sessions.all()) == len(three)
+        if three:
+            await end(agent, three[1])
+        taken.discard(20001)
+        assert (await play(agent)).ports[0].host == 20001
+
+
+async def test_the_queue_of_ports_is_the_same_after_a_restart(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    """What ended last is used again last, whenever it began."""
+    async with an_agent(tmp_path, engine, clock, ports=(20000, 20004)) as agent:
+        sessions = [await play(agent) for _ in range(4)]
+        for ended in (2, 0, 1):
+            await clock.advance(1)
+            await end(agent, sessions[ended])
+    async with an_agent(tmp_path, engine, clock, ports=(20000, 20004)) as agent:
+        ports = [(await play(agent)).ports[0].host for _ in range(4)]
+        assert ports == [20004, 20002, 20000, 20001]
+        with pytest.raises(NoFreePort):
+            await play(agent)
+
+
+# -- F21: flows are forgotten whenever the engine has published ports --------------------------
+
+
+@pytest.mark.parametrize("mode", NetworkMode)
+async def test_f21_a_session_is_told_once_the_flows_to_its_ports_are_forgotten(
+    agent: Agent, engine: FakeEngine, mode: NetworkMode
+) -> None:
+    """In the host's network, too: a flow may still lead to the container that had the port."""
+    agent.steps.hold("flows")
+    start = asyncio.create_task(agent.sessions.start(an_id(), a_spec(network_mode=mode)))
+    await agent.steps.reached("flows")
+    assert engine.calls[-1][0] == "start"
+    assert agent.sessions.settled() == []
+    assert not start.done()
+    agent.steps.release("flows")
+    session = await start
+    assert agent.flows_forgotten == [session.ports]
+
+
+async def test_f21_a_start_whose_answer_was_lost_forgets_them_too(
+    agent: Agent, engine: FakeEngine
+) -> None:
+    engine.answer_lost_next("start")
+    session = await play(agent)
+    assert agent.flows_forgotten == [session.ports]
+
+
+async def test_a_start_that_fails_forgets_nothing(agent: Agent, engine: FakeEngine) -> None:
+    engine.cannot_run.add(IMAGE)
+    with pytest.raises(ImageCannotRun):
+        await play(agent)
+    assert agent.flows_forgotten == []
+
+
+async def test_f21_a_restart_forgets_them_before_it_is_told(
+    agent: Agent, engine: FakeEngine, clock: FakeClock
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    life = agent.sessions.life(session.internal_id)
+    agent.steps.hold("flows")
+    engine.end(name_of(session), 1)
+    await clock.advance(1)
+    await agent.steps.reached("flows")
+    assert life.session.state is State.RESTARTING
+    agent.steps.release("flows")
+    await life.wait_for(lambda now: now.state is State.RUNNING)
+    assert agent.flows_forgotten == [session.ports] * 2
+
+
+@pytest.mark.parametrize("restarting", [False, True])
+async def test_f21_what_a_killed_agent_left_to_do_is_done_by_the_next(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, restarting: bool
+) -> None:
+    internal_id = an_id()
+    async with an_agent(tmp_path, engine, clock) as agent:
+        if not restarting:
+            agent.steps.hold("flows")
+        start = asyncio.create_task(agent.sessions.start(internal_id, a_spec(restart=True)))
+        if restarting:
+            await start
+            agent.steps.hold("flows")
+            engine.end(f"tiltyard-{internal_id}", 1)
+            await clock.advance(1)
+        await agent.steps.reached("flows")
+        start.cancel()
+        await asyncio.gather(start, return_exceptions=True)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await clock.advance(1)
+        life = agent.sessions.life(internal_id)
+        await life.wait_for(lambda now: now.state is State.RUNNING)
+        assert agent.flows_forgotten == [life.session.ports]
+
+
+async def test_adoption_leaves_the_flows_of_players_alone(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await play(agent)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await clock.advance(0)
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        assert agent.flows_forgotten == []
+
+
+@pytest.mark.parametrize("agent_is_there", [False, True])
+async def test_f21_a_container_that_somebody_restarted_has_them_forgotten(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, agent_is_there: bool
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await play(agent)
+        agent.flows_forgotten.clear()
+        if agent_is_there:
+            engine.hold("inspect")
+        engine.end(name_of(session), 0)
+        await engine.start(name_of(session))
+        if agent_is_there:
+            engine.release("inspect")
+            life = agent.sessions.life(session.internal_id)
+            await life.wait_for(lambda now: now.process != session.process)
+            assert agent.flows_forgotten == [session.ports]
+            return
+        await agent.sessions.close()
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await until(lambda: agent.flows_forgotten == [session.ports])
+
+
+# -- F23: a firewall in others' hands ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [FIREWALL, LOCKED])
+def test_a_failure_of_the_firewall_is_told_from_others(text: str) -> None:
+    error = error_of_answer(Call("start", container="x", changes=True), 500, text)
+    assert type(error) is FirewallFailed
+    assert error.reason.name == "ENGINE_ERROR"
+    other = error_of_answer(Call("start", container="x", changes=True), 500, "no bridge")
+    assert not isinstance(other, FirewallFailed)
+
+
+async def test_f23_a_start_is_tried_again_after_growing_waits(
+    agent: Agent, engine: FakeEngine, clock: FakeClock
+) -> None:
+    for _ in range(FIREWALL_TRIES - 1):
+        engine.fail_next("start", FirewallFailed("start", "iptables failed"))
+    begin = clock.monotonic()
+    start = asyncio.create_task(play(agent))
+    moments = []
+    for number in range(1, FIREWALL_TRIES + 1):
+        while [call for call, _ in engine.calls].count("start") < number:
+            await clock.advance(0.01)
+        moments.append(clock.monotonic() - begin)
+    session = await start
+    assert session.state is State.RUNNING
+    waits = [later - sooner for sooner, later in itertools.pairwise(moments)]
+    for wait, mean in zip(waits, (0.2, 0.4, 0.8), strict=True):
+        assert 0.5 * mean - 0.02 <= wait <= 1.5 * mean + 0.02
+    assert [call for call, _ in engine.calls].count("create") == 1
+
+
+async def test_f23_waits_of_starts_differ(
+    agent: Agent, engine: FakeEngine, clock: FakeClock
+) -> None:
+    for _ in range(4):
+        engine.fail_next("start", FirewallFailed("start", "iptables failed"))
+    starts = [asyncio.create_task(play(agent)) for _ in range(4)]
+    seen = set()
+    while not all(start.done() for start in starts):
+        await clock.advance(0.001)
+        seen.add([call for call, _ in engine.calls].count("start"))
+    assert len(seen) > 2  # not all of them at one moment
+    await asyncio.gather(*starts)
+
+
+async def test_f23_a_firewall_that_stays_broken_is_a_refusal_that_leaves_nothing(
+    agent: Agent, engine: FakeEngine, clock: FakeClock
+) -> None:
+    for _ in range(FIREWALL_TRIES):
+        engine.fail_next("start", FirewallFailed("start", "iptables failed"))
+    start = asyncio.create_task(play(agent))
+    await clock.advance(3)
+    with pytest.raises(FirewallFailed):
+        await start
+    assert [call for call, _ in engine.calls].count("start") == FIREWALL_TRIES
+    await assert_nothing_is_left(agent)
+
+
+@pytest.mark.parametrize(
+    "error", [FirewallFailed("start", "iptables failed"), EngineUnavailable("gone")]
+)
+async def test_f23_a_restart_that_the_host_cannot_do_now_is_done_later(
+    agent: Agent, engine: FakeEngine, clock: FakeClock, error: AgentError
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    life = agent.sessions.life(session.internal_id)
+    for _ in range(3 * FIREWALL_TRIES):
+        engine.fail_next("start", error)
+    engine.end(name_of(session), 1)
+    await clock.advance(3)
+    assert life.session.state.value == "restarting"
+    await clock.advance(60)
+    assert life.session.state.value == "running"
+    assert life.session.restart_count == 1
+    assert agent.flows_forgotten == [session.ports] * 2

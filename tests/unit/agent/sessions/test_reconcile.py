@@ -1,0 +1,490 @@
+"""What the agent finds when others touch its containers, and what holds up what."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.domain.engine import LABEL_FORMAT, LABEL_RECORD, ContainerSpec
+from agent.domain.errors import DiskFull, EngineTimeout, SessionNotFound, SessionStopped
+from agent.domain.session import EndReason, Session, State
+from agent.domain.steps import REMOVAL_STEPS, RESTART_STEPS
+from agent.state.record import Records
+from agent.state.tombstones import TOMBSTONE_SECONDS, Tombstones
+from tests.support.agent.hosts import Agent, an_agent, until, until_sealed
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.fakes import FakeClock, FakeEngine
+
+WEEK = 7 * 86400
+
+
+def _name(session: Session) -> str:
+    return f"tiltyard-{session.internal_id}"
+
+
+@contextlib.asynccontextmanager
+async def _looked_after(agent: Agent) -> AsyncIterator[None]:
+    """Let the agent compare by itself, as it does when it serves."""
+    loops = [
+        asyncio.create_task(agent.reconciler.run(), name="reconciler"),
+        asyncio.create_task(agent.reconciler.listen(), name="listener"),
+    ]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+
+
+def _lists(engine: FakeEngine) -> int:
+    return sum(call == "list" for call, _ in engine.calls)
+
+
+async def _ended(agent: Agent) -> Session:
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await until_sealed(agent, session.internal_id)
+    return agent.sessions.life(session.internal_id).session
+
+
+async def _runs(agent: Agent, session: Session) -> bool:
+    found = await agent.engine.list(agent.host.settings.agent_id)
+    return any(each.name == _name(session) and each.process for each in found)
+
+
+async def test_f46_an_ended_session_that_somebody_starts_again_is_killed_at_once(
+    agent: Agent, clock: FakeClock
+) -> None:
+    session = await _ended(agent)
+    async with _looked_after(agent):
+        await until(lambda: ("events", "") in agent.engine.calls)
+        await agent.engine.start(_name(session))
+        await clock.advance(1)  # less than the ten seconds between two passes
+        await until(lambda: ("kill", session.container) in agent.engine.calls)
+        await agent.reconciler.settled()
+    assert not await _runs(agent, session)
+    assert agent.sessions.life(session.internal_id).session == session
+    assert agent.nothing_is_held()
+
+
+async def test_f12_what_no_event_tells_of_is_found_by_the_next_pass(
+    agent: Agent, clock: FakeClock
+) -> None:
+    session = await _ended(agent)
+    agent.engine.hold("events")  # subscribed to, and silent
+    async with _looked_after(agent):
+        await agent.engine.held("events")
+        await until(lambda: _lists(agent.engine) == 2)
+        await agent.engine.start(_name(session))
+        await clock.advance(1)
+        await clock.advance(8)
+        assert await _runs(agent, session)
+        await clock.advance(1)
+        await until(lambda: ("kill", session.container) in agent.engine.calls)
+        await agent.reconciler.settled()
+    assert not await _runs(agent, session)
+
+
+async def test_f13_what_happens_between_a_list_and_the_subscription_is_not_missed(
+    agent: Agent, clock: FakeClock
+) -> None:
+    session = await _ended(agent)
+    agent.engine.hold("events")
+    async with _looked_after(agent):
+        await agent.engine.held("events")
+        await until(lambda: _lists(agent.engine) == 2)
+        await agent.engine.start(_name(session))  # listed before, not subscribed yet
+        agent.engine.release("events")
+        await clock.advance(1)
+        await until(lambda: ("kill", session.container) in agent.engine.calls)
+        await agent.reconciler.settled()
+    assert not await _runs(agent, session)
+
+
+async def test_a_broken_stream_of_events_is_opened_again_and_followed_by_a_pass(
+    agent: Agent, clock: FakeClock
+) -> None:
+    async with _looked_after(agent):
+        await until(lambda: ("events", "") in agent.engine.calls)
+        await clock.advance(0)  # all is quiet: it listens
+        agent.engine.unavailable = True
+        agent.engine.unavailable = False
+        agent.engine.calls.clear()
+        while ("events", "") not in agent.engine.calls:
+            await clock.advance(0.5)
+        agent.engine.calls.clear()
+        while not _lists(agent.engine):
+            await clock.advance(0.5)
+
+
+async def test_events_of_sessions_that_live_are_no_reason_for_a_pass(
+    agent: Agent, clock: FakeClock
+) -> None:
+    async with _looked_after(agent):
+        await until(lambda: ("events", "") in agent.engine.calls)
+        await clock.advance(1)
+        await until(lambda: _lists(agent.engine) == 3)  # the first, its own, the subscription's
+        for _ in range(5):
+            await agent.sessions.start(an_id(), a_spec())
+        await clock.advance(5)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert _lists(agent.engine) == 3
+
+
+async def test_f46_a_renamed_container_is_still_the_session(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(restart=True))
+        engine.rename(_name(session), "mine-now")
+        engine.end("mine-now", 1)
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.state is State.RESTARTING)
+        await clock.advance(1)
+        await life.wait_for(lambda now: now.restart_count == 1)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        assert (stopped.state, stopped.exit_code) == (State.EXITED, 143)
+
+
+async def test_f46_a_container_that_somebody_removes_is_a_dead_session(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.engine.remove(_name(session))
+    life = agent.sessions.life(session.internal_id)
+    await life.wait_for(lambda now: now.state.ended)
+    assert (life.session.state, life.session.detail) == (State.DEAD, "its container vanished")
+    await agent.pass_over()
+    assert agent.nothing_is_held()
+
+
+async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        orphan = await agent.sessions.start(an_id(), a_spec())
+        kept = await _ended(agent)
+        await Tombstones(agent.records, clock).bury(orphan.internal_id)
+        await agent.records.delete(orphan.internal_id)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await clock.advance(61)
+        engine.hold("remove")
+        await agent.reconciler.pass_once()
+        await engine.held("remove")
+        engine.add_image("another@sha256:" + "1" * 64)
+        await agent.reconciler.pass_once()
+        assert len(agent.images.here) == 2
+        removals = [each for each in engine.calls if each == ("remove", orphan.container)]
+        assert len(removals) == 1  # one at a time for a container
+        engine.release("remove")
+        await agent.reconciler.settled()
+        found = await engine.list(agent.host.settings.agent_id)
+        assert [each.name for each in found] == [_name(kept)]
+
+
+async def test_a_chore_that_fails_is_done_by_a_later_pass(
+    agent: Agent, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = await _ended(agent)
+    await clock.advance(4 * 3600)
+    agent.engine.fail_next("remove", EngineTimeout("remove"))
+    await agent.pass_over()
+    assert "remove" in caplog.text
+    assert not agent.sessions.life(session.internal_id).session.container_removed
+    await agent.pass_over()
+    assert agent.sessions.life(session.internal_id).session.container_removed
+
+
+async def test_f03_a_kill_while_an_old_container_is_removed_leaves_nothing_of_it(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await _ended(agent)
+        await clock.advance(4 * 3600)
+        agent.steps.hold("container.removed")
+        await agent.reconciler.pass_once()
+        await agent.steps.reached("container.removed")
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await agent.pass_over()
+        assert agent.sessions.life(session.internal_id).session.container_removed
+        assert await engine.list(agent.host.settings.agent_id) == []
+
+
+@pytest.mark.parametrize("step", RESTART_STEPS)
+async def test_f03_a_kill_during_a_restart_neither_doubles_nor_forgets_it(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, step: str
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(restart=True))
+        agent.steps.hold(step)
+        engine.end(_name(session), 1)
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.state is State.RESTARTING)
+        await clock.advance(1)
+        await agent.steps.reached(step)
+        process = (await engine.inspect(_name(session))).process
+    async with an_agent(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(session.internal_id)
+        await clock.advance(1)
+        await life.wait_for(lambda now: now.state is State.RUNNING)
+        assert (life.session.process, life.session.restart_count) == (process, 1)
+        assert [port.host for port in life.session.ports] == [p.host for p in session.ports]
+
+
+@pytest.mark.parametrize("step", REMOVAL_STEPS)
+async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_starts_again(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, step: str
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await _ended(agent)
+        agent.steps.hold(step)
+        asked = asyncio.create_task(
+            agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+        )
+        await agent.steps.reached(step)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        # Whoever got no answer asks again.
+        with contextlib.suppress(SessionNotFound):
+            await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+        with pytest.raises(SessionStopped):
+            await agent.sessions.start(session.internal_id, a_spec())
+        assert agent.directories() == []
+        assert await engine.list(agent.host.settings.agent_id) == []
+
+
+async def test_directories_without_a_good_record_go_with_the_logs_of_their_time(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        kept = await _ended(agent)
+        lost, young = an_id(), an_id()
+        for internal_id in (lost, young):
+            agent.records.directory(internal_id).mkdir()
+        os.utime(agent.records.directory(lost), (clock.time() - WEEK - 1,) * 2)
+        os.utime(agent.records.directory(young), (clock.time() - WEEK + 60,) * 2)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        assert agent.directories() == sorted([kept.internal_id, young])
+        os.utime(agent.records.directory(young), (clock.time() - WEEK - 1,) * 2)
+        await agent.pass_over()
+        assert agent.directories() == [kept.internal_id]
+
+
+async def test_tombstones_go_from_the_disk_after_an_hour(agent: Agent, clock: FakeClock) -> None:
+    folder = agent.records.directory("x").parent.parent / "tombstones"
+    first, second = an_id(), an_id()
+    for internal_id, wait in ((first, TOMBSTONE_SECONDS), (second, 0.0)):
+        with pytest.raises(SessionNotFound):
+            await agent.sessions.stop(internal_id, EndReason.STOPPED)
+        await clock.advance(wait)
+    assert [path.name for path in folder.iterdir()] == [second]
+
+
+async def test_a_discard_that_fails_when_nobody_waits_is_logged(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = await _ended(agent)
+    agent.engine.hold("remove")
+    asked = asyncio.create_task(
+        agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+    )
+    await agent.engine.held("remove")
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+    agent.engine.fail_next("remove", EngineTimeout("remove"))
+    with caplog.at_level(logging.WARNING):
+        agent.engine.release("remove")
+        await until(lambda: "cannot be discarded yet" in caplog.text)
+
+
+async def test_images_that_cannot_be_listed_keep_no_session_from_being_adopted(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        engine.fail_next("images", EngineTimeout("images"))
+        with pytest.raises(EngineTimeout):
+            await agent.reconciler.pass_once()
+        assert agent.sessions.reconciled
+        await until(lambda: agent.host.deadlines.next_due() is not None)
+        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+
+
+async def test_f35_a_full_disk_and_a_lost_record_keep_nobody_from_being_adopted(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        lost, good = [await agent.sessions.start(an_id(), a_spec(ttl=60.0)) for _ in range(2)]
+        await agent.records.delete(lost.internal_id)
+    monkeypatch.setattr(Records, "create", _refuse)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await until(lambda: len(agent.host.deadlines.snapshot()) == 2)
+        for session in (lost, good):
+            found = agent.sessions.life(session.internal_id).session
+            assert (found.state, found.process) == (State.RUNNING, session.process)
+
+
+async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(restart=True))
+        monkeypatch.setattr(Records, "save", _refuse)
+        stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        assert stopped.state is State.EXITED
+    monkeypatch.undo()
+    async with an_agent(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.log_sealed)
+        assert (life.session.state, life.session.end_reason) == (State.EXITED, EndReason.STOPPED)
+        assert life.session.restart_count == 0
+        assert not await _runs(agent, session)
+
+
+async def _refuse(*_: object) -> None:
+    raise DiskFull("/state", "No space left on device")
+
+
+async def test_a_container_that_the_engine_does_not_name_for_a_moment_is_not_dead(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        await agent.sessions.adopt([])  # as a list says that misses it
+        for _ in range(50):
+            await asyncio.sleep(0)
+        found = agent.sessions.life(session.internal_id).session
+        assert (found.state, found.process) == (State.RUNNING, session.process)
+        await agent.pass_over()
+        assert await _runs(agent, session)
+
+
+async def test_a_stopped_session_whose_record_is_lost_does_not_start_again(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(restart=True))
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await agent.records.delete(session.internal_id)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.log_sealed)
+        assert (life.session.state, life.session.exit_code) == (State.EXITED, 143)
+        assert not await _runs(agent, session)
+
+
+async def test_a_stop_is_heard_while_a_restart_waits_for_its_turn(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, start_slots=1) as agent:
+        session = await agent.sessions.start(an_id(), a_spec(restart=True))
+        await agent.host.start_slots.acquire("alice")
+        engine.end(_name(session), 1)
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.state is State.RESTARTING)
+        await clock.advance(1)
+        stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        assert (stopped.state, stopped.restart_count) == (State.EXITED, 0)
+        agent.host.start_slots.release()
+        assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
+
+
+async def test_f11_a_restart_that_the_engine_only_imagines_ends_dead(
+    agent: Agent, clock: FakeClock
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    agent.engine.lose_process(_name(session))
+    life = agent.sessions.life(session.internal_id)
+    while not life.session.state.ended:
+        await clock.advance(5)
+    assert life.session.state is State.DEAD
+    assert life.session.restart_count == 0
+
+
+async def test_of_two_containers_that_name_one_session_its_own_counts(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        ours = agent.host.settings.agent_id
+    [own] = await engine.list(ours)
+    twin = replace(own, container="f" * 64, name="twin", process=None)
+    for listed in ([own, twin], [twin, own]):
+        async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+            await agent.sessions.adopt(listed)
+            found = agent.sessions.life(session.internal_id).session
+            assert (found.container, found.process) == (own.container, own.process)
+
+
+async def test_a_game_whose_label_nobody_can_read_is_left_alone(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        directory = agent.records.directory(session.internal_id)
+        held = engine._find(_name(session))
+        held.spec = replace(held.spec, record=held.spec.record.replace('"format":1', '"format":0'))
+    await asyncio.to_thread(shutil.rmtree, directory)
+    async with an_agent(tmp_path, engine, clock) as agent:
+        for _ in range(3):
+            await clock.advance(61)
+            await agent.pass_over()
+        assert await _runs(agent, session)
+        engine.end(_name(session), 0)
+        await agent.pass_over()
+        await clock.advance(61)
+        await agent.pass_over()
+        assert await engine.list(agent.host.settings.agent_id) == []
+
+
+@pytest.mark.parametrize(
+    ("label", "newer"), [(LABEL_RECORD, '{"format":2,"session":{}}'), (LABEL_FORMAT, "2")]
+)
+async def test_what_is_left_of_a_newer_agents_session_is_left_alone(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, label: str, newer: str
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        directory = agent.records.directory(session.internal_id)
+    await asyncio.to_thread(shutil.rmtree, directory)
+    labels = ContainerSpec.labels.fget  # type: ignore[attr-defined]  # of a property
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ContainerSpec, "labels", property(lambda it: labels(it) | {label: newer}))
+        async with an_agent(tmp_path, engine, clock) as agent:
+            engine.end(_name(session), 0)
+            for _ in range(3):
+                await agent.pass_over()
+                await clock.advance(61)
+            assert agent.sessions.all() == []
+            [left] = await engine.list(agent.host.settings.agent_id)
+            assert left.name == _name(session)
+
+
+async def test_a_pass_that_meets_a_defect_is_made_again(
+    agent: Agent,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def broken(_: float) -> None:
+        raise PermissionError(13, "as scripted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(agent.sessions, "sweep", broken)
+        async with _looked_after(agent):
+            await until(lambda: "by a defect" in caplog.text)
+            patch.undo()
+            before = _lists(agent.engine)
+            await clock.advance(31)
+            await until(lambda: _lists(agent.engine) > before)

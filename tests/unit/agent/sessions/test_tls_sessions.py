@@ -1,0 +1,169 @@
+"""Sessions with TLS ports: who may start, who has which port, and from when to when."""
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from agent.domain.engine import container_name
+from agent.domain.errors import ImageCannotRun, NoCertificate, PortTaken
+from agent.domain.session import (
+    EndReason,
+    NetworkMode,
+    PortRequest,
+    Protocol,
+    Session,
+    SessionSpec,
+    State,
+)
+from agent.network.tls_certificate import CertificateFiles
+from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.agent.tls_players import issue
+from tests.support.certificates import Signer
+from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.harness import free_port
+
+AUTHORITY = Signer.new()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(time.time())  # certificates are valid by the machine's clock
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> CertificateFiles:
+    return issue(AUTHORITY, tmp_path / "pair")
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+def tls_spec(*, pinned: int = 0, restart: bool = False, in_host: bool = False) -> SessionSpec:
+    ports = (PortRequest(7778, Protocol.TCP, tls=True, pinned=pinned),)
+    mode = NetworkMode.HOST if in_host else NetworkMode.BRIDGE
+    return a_spec(ports=ports, restart=restart, network_mode=mode)
+
+
+def is_listened_on(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+async def test_a_host_without_a_certificate_refuses(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        with pytest.raises(NoCertificate):
+            await agent.sessions.start(an_id(), tls_spec())
+        assert "remove" not in {call for call, _ in engine.calls}, "there is nothing to undo"
+        await assert_nothing_is_left(agent)
+
+
+async def test_the_agent_has_the_port_from_the_start_to_the_end(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, files: CertificateFiles, port: int
+) -> None:
+    async with an_agent(tmp_path, engine, clock, ports=(port, port), certificate=files) as agent:
+        session = await agent.sessions.start(an_id(), tls_spec())
+        [mine] = session.ports
+        assert (mine.host, mine.tls, mine.inner) == (port, True, 0)
+        assert engine.published == {}, "the container's port is nobody's but the agent's"
+        assert is_listened_on(port)
+        [container] = engine.containers(agent.host.settings.agent_id)
+        assert session.address == container.address != ""
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        assert not is_listened_on(port)
+        assert agent.nothing_is_held()
+
+
+async def test_the_address_is_that_of_the_run(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, files: CertificateFiles, port: int
+) -> None:
+    async with an_agent(tmp_path, engine, clock, ports=(port, port), certificate=files) as agent:
+        first = await agent.sessions.start(an_id(), tls_spec(restart=True))
+        life = agent.sessions.life(first.internal_id)
+        engine.end(container_name(first.internal_id), 1)
+        await life.wait_for(lambda session: session.state is State.RESTARTING)
+        assert is_listened_on(port), "it stays the session's"
+        await clock.advance(2)
+        await life.wait_for(lambda session: session.restart_count == 1)
+        assert life.session.address not in {"", first.address}
+
+
+async def test_a_port_that_others_listen_on_is_passed_over(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, files: CertificateFiles
+) -> None:
+    taken = free_port()
+    with socket.create_server(("127.0.0.1", taken)):
+        ports = (taken, taken + 1)
+        async with an_agent(tmp_path, engine, clock, ports=ports, certificate=files) as agent:
+            session = await agent.sessions.start(an_id(), tls_spec())
+            assert session.ports[0].host == taken + 1
+            assert session.injected_env["TILTYARD_PORT_TCP_7778"] == str(taken + 1)
+            with pytest.raises(PortTaken):
+                await agent.sessions.start(an_id(), tls_spec(pinned=taken))
+            await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+            await assert_nothing_is_left(agent)
+
+
+async def test_a_start_that_fails_gives_the_port_back(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, files: CertificateFiles, port: int
+) -> None:
+    async with an_agent(tmp_path, engine, clock, ports=(port, port), certificate=files) as agent:
+        engine.fail_next("start", ImageCannotRun("no entrypoint"))
+        with pytest.raises(ImageCannotRun):
+            await agent.sessions.start(an_id(), tls_spec())
+        assert not is_listened_on(port)
+        await assert_nothing_is_left(agent)
+
+
+async def test_the_next_run_of_the_agent_has_the_port_before_the_engine_answers(
+    tmp_path: Path,
+    engine: FakeEngine,
+    clock: FakeClock,
+    files: CertificateFiles,
+    port: int,
+) -> None:
+    async with an_agent(tmp_path, engine, clock, ports=(port, port), certificate=files) as agent:
+        session = await agent.sessions.start(an_id(), tls_spec())
+    assert not is_listened_on(port)
+    # Without a certificate it takes no session, and those that are there keep what they have.
+    async with an_agent(tmp_path, engine, clock, ports=(port, port), reconcile=False) as agent:
+        assert is_listened_on(port), "nobody else may have it"
+        await agent.pass_over()
+        await _adopted(agent, session)
+        assert is_listened_on(port)
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        assert not is_listened_on(port)
+
+
+async def _adopted(agent: Agent, session: Session) -> None:
+    life = agent.sessions.life(session.internal_id)
+    await until(lambda: life.session.process == session.process)
+    assert life.session.address == session.address
+
+
+async def test_in_the_network_of_the_host_the_process_is_told_another_port(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, files: CertificateFiles, port: int
+) -> None:
+    ports = (port, port + 1)
+    async with an_agent(tmp_path, engine, clock, ports=ports, certificate=files) as agent:
+        session = await agent.sessions.start(an_id(), tls_spec(in_host=True))
+        [mine] = session.ports
+        assert (mine.host, mine.inner) == ports
+        assert session.injected_env["TILTYARD_PORT_TCP_7778"] == str(mine.inner)
+        assert is_listened_on(mine.host)
+        assert not is_listened_on(mine.inner)
+        assert agent.host.ports.free(Protocol.TCP) == 0
+    async with an_agent(tmp_path, engine, clock, ports=ports, certificate=files) as agent:
+        [again] = agent.sessions.all()
+        assert again.ports == session.ports
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        assert agent.nothing_is_held()

@@ -1,0 +1,425 @@
+"""Pools that a host keeps full by itself, on an engine in memory."""
+
+import asyncio
+import dataclasses
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.domain.engine import container_name
+from agent.domain.errors import EngineError, InvalidArgument, StaleRevision
+from agent.domain.session import EndReason, PortRequest, Protocol, Resources, State
+from agent.sessions.warm_pools import PASS_SECONDS
+from agent.settings.policy import Policy
+from agent.state.drain import DrainOrder
+from agent.state.pool_files import REMOVED_KEPT
+from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left
+from tests.support.agent.pools import (
+    OTHER,
+    POOL,
+    a_claim,
+    a_pool,
+    crash,
+    kept_full,
+    ordered,
+    ready,
+    revisions,
+    standbys,
+    told,
+)
+from tests.support.agent.samples import IMAGE, a_spec, an_id
+from tests.support.fake_clock import settle
+from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.runtime.clock import DUTY_CYCLE
+
+NOBODY = a_pool(0, revision=99)
+"""The order that ends a pool."""
+
+
+async def test_a_pool_is_full_as_soon_as_it_is_set(agent: Agent) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(5, args=("--map", "x"), env={"A": "$TILTYARD_SESSION_ID"}))
+        found = ready(agent)
+        assert len(found) == 5
+        for each in found:
+            identity = each.spec.identity
+            assert (identity.session_id, identity.ticket) == (each.internal_id, "")
+            assert (identity.account, identity.labels) == ("acme", {"mode": "duel"})
+            assert each.injected_env["TILTYARD_SESSION_ID"] == each.internal_id
+            assert (told(agent, each)["id"], told(agent, each)["standby"]) == (
+                each.internal_id,
+                True,
+            )
+        assert agent.host.capacity.reserved == Resources(5 * 10**8, 5 * 32 * 2**20)
+        assert agent.host.ports.free(Protocol.UDP) == 95
+        assert agent.host.deadlines.next_due() is None
+
+
+async def test_a_standby_has_no_lifetime(agent: Agent, clock: FakeClock) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(1, ttl=60.0))
+        await clock.advance(120)
+        agent.sessions.expire_due()
+        [standby] = ready(agent)
+        assert (standby.deadline, standby.spec.ttl) == (None, None)
+
+
+async def test_it_is_full_again_after_a_claim_and_after_an_end(agent: Agent) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(2))
+        first, second = ready(agent)
+        await agent.warm_pools.claim(first.internal_id, a_claim())
+        await settle()
+        assert len(ready(agent)) == 2
+        await agent.sessions.stop(second.internal_id, EndReason.STOPPED)
+        await settle()
+        assert len(ready(agent)) == 2
+        assert second.internal_id not in agent.directories()  # it left nothing
+
+
+async def test_a_pool_that_is_taken_away_leaves_nothing(agent: Agent) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(3))
+        await ordered(agent, NOBODY)
+        await assert_nothing_is_left(agent)
+
+
+async def test_a_smaller_pool_keeps_what_is_ready(agent: Agent, engine: FakeEngine) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(2))
+        kept = ready(agent)
+        engine.binds_at_once = False
+        await ordered(agent, a_pool(4, revision=2))
+        assert (len(standbys(agent)), len(ready(agent))) == (4, 2)
+        await ordered(agent, a_pool(2, revision=3))
+        assert standbys(agent) == ready(agent) == kept
+
+
+async def test_of_a_newer_spec_each_replaces_one_as_it_becomes_ready(
+    agent: Agent, engine: FakeEngine
+) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(4))
+        engine.binds_at_once = False
+        await ordered(agent, a_pool(4, revision=2, args=("--new",)))
+        assert revisions(agent) == [1, 1, 1, 1]
+        for replaced in range(1, 5):
+            [coming] = [each for each in standbys(agent) if each.ready_time is None]
+            engine.bind(container_name(coming.internal_id))
+            await agent.clock.advance(3)
+            assert revisions(agent) == [1] * (4 - replaced) + [2] * replaced
+        assert len(standbys(agent)) == 4
+
+
+async def test_another_size_alone_replaces_nothing(agent: Agent) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(2))
+        before = {each.internal_id for each in ready(agent)}
+        await ordered(agent, a_pool(3, revision=2))
+        assert before < {each.internal_id for each in ready(agent)}
+        assert revisions(agent) == [1, 1, 1]
+
+
+async def test_without_room_for_more_the_older_ones_make_it(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, max_sessions=3) as agent, kept_full(agent):
+        await ordered(agent, a_pool(3))
+        await ordered(agent, a_pool(3, revision=2, args=("--new",)))
+        await clock.advance(5)
+        assert revisions(agent) == [2, 2, 2]
+        assert agent.warm_pools.warnings == ()
+
+
+async def test_what_has_no_room_is_started_once_there_is_some(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, max_sessions=3) as agent, kept_full(agent):
+        session = await agent.sessions.start(an_id(), a_spec())
+        await ordered(agent, a_pool(3))
+        assert len(ready(agent)) == 2
+        [warning] = agent.warm_pools.warnings
+        cause = "cannot reserve 1 sessions: 0 free"
+        assert warning == f"warm pool {POOL}: 2 of 3 ready: {cause}"
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await settle()
+        assert (len(ready(agent)), agent.warm_pools.warnings) == (3, ())
+
+
+async def test_a_standby_waits_while_players_start(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, start_slots=4) as agent, kept_full(agent):
+        engine.hold("start")
+        players = [asyncio.create_task(agent.sessions.start(an_id(), a_spec())) for _ in range(2)]
+        await settle()
+        await ordered(agent, a_pool(3))
+        assert standbys(agent) == []
+        engine.release("start")
+        await asyncio.gather(*players)
+        await settle()
+        assert len(ready(agent)) == 3
+
+
+async def test_standbys_leave_half_of_the_slots_to_players(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, start_slots=4) as agent, kept_full(agent):
+        engine.hold("start")
+        await ordered(agent, a_pool(8))
+        assert len(standbys(agent)) == 2
+        players = [asyncio.create_task(agent.sessions.start(an_id(), a_spec())) for _ in range(2)]
+        await settle()
+        assert sum(name == "start" for name, _ in engine.calls) == 4
+        engine.release("start")
+        await asyncio.gather(*players)
+        await settle()
+        assert len(ready(agent)) == 8
+
+
+async def test_a_crashed_standby_is_replaced_and_not_restarted(
+    agent: Agent, clock: FakeClock, engine: FakeEngine
+) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(2, restart=True))
+        crashed, kept = ready(agent)
+        crash(agent, crashed, 3)
+        await settle()
+        assert ready(agent) == [kept]
+        assert agent.warm_pools.warnings == (
+            f"warm pool {POOL}: 1 of 2 ready: it ended by itself: exited, code 3",
+        )
+        life = agent.sessions.life(crashed.internal_id)  # it is kept, for its log
+        assert (life.session.state, life.session.restart_count) == (State.EXITED, 0)
+        await clock.advance(1)
+        assert len(ready(agent)) == 2
+
+
+async def test_a_pool_that_crashes_again_and_again_does_not_spin(
+    agent: Agent, clock: FakeClock
+) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(3))
+        for delay in (1, 2, 4, 8, 16, 32, 60, 60):
+            for each in ready(agent):
+                crash(agent, each)
+            await settle()
+            ended = [each for each in agent.sessions.ended() if each.is_standby]
+            assert len(ended) == 1  # of all that crashed the last one is kept, for its log
+            await clock.advance(delay - 0.5)
+            assert standbys(agent) == []
+            await clock.advance(0.5)
+            assert len(ready(agent)) == 3
+        await ordered(agent, NOBODY)
+        await assert_nothing_is_left(agent)
+
+
+async def test_what_the_engine_refuses_is_tried_again_later(
+    agent: Agent, clock: FakeClock, engine: FakeEngine
+) -> None:
+    async with kept_full(agent):
+        for _ in range(3):
+            engine.fail_next("create", EngineError("create", "no"))
+        await ordered(agent, a_pool(1))
+        for seconds in (1, 2, 4):
+            assert standbys(agent) == []
+            assert "cannot create: no" in agent.warm_pools.warnings[0]
+            await clock.advance(seconds)
+        assert (len(ready(agent)), agent.warm_pools.warnings) == (1, ())
+        assert agent.directories() == [ready(agent)[0].internal_id]
+
+
+async def test_a_pool_that_the_policy_forbids_is_said_once(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    policy = Policy(max_cpu=0.5)
+    async with an_agent(tmp_path, engine, clock, policy=policy) as agent, kept_full(agent):
+        await ordered(agent, a_pool(1))
+        sequence = agent.host.feed.sequence
+        await clock.advance(60)
+        assert "this host's policy has max_cpu = 0.5" in agent.warm_pools.warnings[0]
+        assert agent.host.feed.sequence == sequence
+
+
+async def test_another_spec_is_tried_at_once(agent: Agent, engine: FakeEngine) -> None:
+    async with kept_full(agent):
+        engine.cannot_run.add(IMAGE)
+        await ordered(agent, a_pool(1))
+        assert ready(agent) == []
+        engine.cannot_run.clear()
+        await ordered(agent, a_pool(1, revision=2, args=("--mended",)))
+        assert (len(ready(agent)), agent.warm_pools.warnings) == (1, ())
+
+
+async def test_a_drained_host_gives_all_back_until_that_is_called_off(agent: Agent) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(3))
+        first = ready(agent)[0]
+        await agent.warm_pools.claim(first.internal_id, a_claim())
+        await settle()
+        empty = await agent.sessions.set_drain(DrainOrder(1, draining=True))
+        assert empty == (None, 1)  # of the session, not of the standbys
+        await settle()
+        assert standbys(agent) == []
+        assert agent.directories() == [first.internal_id]
+        await agent.sessions.set_drain(DrainOrder(2, draining=False))
+        await settle()
+        assert len(ready(agent)) == 3
+
+
+async def test_what_was_asked_is_known_after_a_restart(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    order = a_pool(2, revision=7, claim_signal="SIGUSR1", env={"KEY": "secret"})
+    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+        await ordered(agent, order)
+        before = [each.internal_id for each in ready(agent)]
+        asked = agent.warm_pools.pools
+        path = agent.records.pools_dir / f"{POOL}.json"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert json.loads(path.read_text())["format"] == 1
+    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+        assert agent.warm_pools.pools == asked
+        assert [each.internal_id for each in ready(agent)] == before
+        with pytest.raises(StaleRevision, match="7 is known"):
+            await agent.warm_pools.set(a_pool(5, revision=6))
+        await agent.warm_pools.set(a_pool(5, revision=7))  # a repeat
+        await settle()
+        assert len(standbys(agent)) == 2
+
+
+async def test_a_host_without_its_control_plane_fills_what_it_lacks_when_it_comes_back(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+        await ordered(agent, a_pool(3))
+        gone = ready(agent)[0]
+    engine.end(container_name(gone.internal_id), 137)
+    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+        await clock.advance(1)
+        assert len(ready(agent)) == 3
+
+
+async def test_a_reboot_ends_standbys_and_new_ones_start(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+        await ordered(agent, a_pool(2, restart=True))
+        before = {each.internal_id for each in ready(agent)}
+    for each in before:
+        engine.end(container_name(each), 137)
+    clock.reboot()
+    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+        await clock.advance(1)
+        assert len(ready(agent)) == 2
+        assert not before & set(agent.directories())
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"format":1,"pool":{}}'])
+async def test_a_pool_that_cannot_be_read_is_none(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, content: str
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+        await ordered(agent, a_pool(1))
+        (agent.records.pools_dir / f"{POOL}.json").write_text(content)
+    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+        assert (agent.warm_pools.pools, standbys(agent)) == ((), [])
+        await ordered(agent, a_pool(1))
+        assert len(ready(agent)) == 1
+
+
+async def test_an_order_that_comes_after_the_end_of_its_pool_is_refused(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        await agent.warm_pools.set(a_pool(0, revision=5))
+    async with an_agent(tmp_path, engine, clock) as agent:
+        with pytest.raises(StaleRevision):
+            await agent.warm_pools.set(a_pool(3, revision=4))
+        for number in range(REMOVED_KEPT):
+            pool = f"{number:08d}-0000-4000-8000-000000000000"
+            await agent.warm_pools.set(a_pool(0, revision=6, pool=pool))
+        assert len(agent.warm_pools.pools) == REMOVED_KEPT
+        assert len(list(agent.records.pools_dir.iterdir())) == REMOVED_KEPT
+
+
+@pytest.mark.parametrize(
+    ("order", "field"),
+    [
+        (a_pool(1, pool="../x"), "pool_id"),
+        (a_pool(1, ports=(PortRequest(7777, Protocol.UDP, pinned=20005),)), "spec.ports"),
+        (a_pool(1, claim_signal="SIGNONE"), "claim_signal"),
+        (a_pool(1, claim_signal="SIGKILL"), "claim_signal"),
+        (a_pool(1, env={"TILTYARD_HOST": "x"}), "env"),
+        (dataclasses.replace(a_pool(0), size=1), "spec"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_an_order_that_is_of_no_use_is_refused(agent: Agent, order: Any, field: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        await agent.warm_pools.set(order)
+    assert refused.value.field == field
+    assert agent.warm_pools.pools == ()
+
+
+async def test_pools_do_not_touch_each_other(agent: Agent) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(2))
+        await ordered(agent, a_pool(1, pool=OTHER))
+        before = ready(agent)
+        await ordered(agent, a_pool(0, revision=2, pool=OTHER))
+        assert (ready(agent), ready(agent, OTHER)) == (before, [])
+
+
+async def test_an_image_is_in_use_while_a_pool_is_to_start_from_it(agent: Agent) -> None:
+    await agent.warm_pools.set(a_pool(1))
+    assert agent.warm_pools.uses_image(IMAGE)
+    await agent.warm_pools.set(NOBODY)
+    assert not agent.warm_pools.uses_image(IMAGE)
+
+
+async def test_each_standby_has_a_gpu_of_its_own(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock, gpus=("0", "1")) as agent, kept_full(agent):
+        await ordered(agent, a_pool(3, reservation=Resources(10**8, 2**25, gpus=1)))
+        assert sorted(each.gpu_ids for each in ready(agent)) == [("0",), ("1",)]
+        assert "cannot reserve 1 GPUs: 0 free" in agent.warm_pools.warnings[0]
+
+
+async def test_a_standby_that_cannot_be_removed_is_removed_later(
+    agent: Agent, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(1))
+        engine.fail_next("remove", EngineError("remove", "no"))
+        await ordered(agent, NOBODY)
+        assert len(agent.directories()) == 1
+        await clock.advance(1)
+        await assert_nothing_is_left(agent)
+
+
+@pytest.mark.parametrize(
+    ("took", "rest"), [(1.0, DUTY_CYCLE), (30.0, PASS_SECONDS)], ids=["long", "stood-still"]
+)
+async def test_looks_that_take_long_leave_the_loop_to_others(
+    agent: Agent, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, took: float, rest: float
+) -> None:
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+        clock._monotonic += took
+
+    monkeypatch.setattr(agent.warm_pools, "look", look)
+    async with kept_full(agent):
+        assert looks == 1
+        agent.host.feed.tell_host()
+        await clock.advance(rest - 0.1)
+        assert looks == 1
+        await clock.advance(0.1)
+        assert looks == 2

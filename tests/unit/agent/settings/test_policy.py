@@ -1,0 +1,130 @@
+"""The host's own policy: what is beyond it is refused, whoever asks."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.domain.errors import NotAllowed
+from agent.domain.session import NetworkMode, Resources, SessionSpec
+from agent.settings.policy import Policy, PolicyError, load_policy
+from tests.support.agent.hosts import an_agent
+from tests.support.agent.samples import a_spec
+from tests.support.fakes import FakeClock, FakeEngine
+
+MEBIBYTE = 1024**2
+LIMITS = Resources(nano_cpus=2 * 10**9, memory_bytes=512 * MEBIBYTE, gpus=1)
+SPEC = replace(
+    a_spec(),
+    image="127.0.0.1:5000/team/game@sha256:" + "a" * 64,
+    limits=LIMITS,
+    reservation=Resources(),
+)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(),
+        Policy(
+            allowed_registries=("ghcr.io", "127.0.0.1:5000", "Registry.Example"),
+            max_cpu=2,
+            max_ram=512,
+            max_gpus=1,
+            max_disk=1,
+        ),
+    ],
+)
+def test_what_is_within_the_policy_passes(policy: Policy) -> None:
+    policy.check_spec(SPEC)
+    policy.check_image("registry.EXAMPLE/game@sha256:" + "a" * 64)
+
+
+def test_the_network_of_the_host_is_to_be_allowed() -> None:
+    Policy(host_network=True).check_spec(replace(SPEC, network_mode=NetworkMode.HOST))
+
+
+@pytest.mark.parametrize(
+    ("policy", "spec"),
+    [
+        (Policy(allowed_registries=()), SPEC),
+        (Policy(allowed_registries=("127.0.0.1",)), SPEC),
+        (Policy(allowed_registries=("127.0.0.1:500",)), SPEC),
+        (Policy(max_cpu=1.99), SPEC),
+        (Policy(max_ram=511), SPEC),
+        (Policy(max_disk=99), replace(SPEC, disk_bytes=100 * 2**20)),
+        (Policy(max_gpus=0), SPEC),
+        (Policy(max_gpus=1), replace(SPEC, reservation=Resources(gpus=2))),
+        (load_policy(None), replace(SPEC, network_mode=NetworkMode.HOST)),
+    ],
+)
+def test_what_is_beyond_it_is_refused(policy: Policy, spec: SessionSpec) -> None:
+    with pytest.raises(NotAllowed, match="this host's policy"):
+        policy.check_spec(spec)
+
+
+async def test_a_start_beyond_it_leaves_nothing(tmp_path: Path) -> None:
+    engine = FakeEngine()
+    policy = Policy(allowed_registries=("ghcr.io",))
+    async with an_agent(tmp_path, engine, FakeClock(), policy=policy) as agent:
+        with pytest.raises(NotAllowed):
+            await agent.sessions.start("3f6c1d0e-0000-4000-8000-000000000000", SPEC)
+        assert agent.sessions.all() == []
+        assert agent.directories() == []
+        assert not any(call == "create" for call, _ in engine.calls)
+
+
+def _written(folder: Path, text: str, mode: int = 0o644) -> Path:
+    path = folder / "policy.toml"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_the_file_is_read(tmp_path: Path) -> None:
+    path = _written(tmp_path, 'allowed_registries = ["ghcr.io"]\nmax_cpu = 4\nmax_ram = 2048\n')
+    assert load_policy(path) == Policy(allowed_registries=("ghcr.io",), max_cpu=4, max_ram=2048)
+    assert load_policy(None) == Policy()
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "told"),
+    [
+        ("max_cpus = 4", 0o644, "max_cpus"),
+        ("max_cpu = 0", 0o644, "max_cpu"),
+        ("max_cpu = nan", 0o644, "max_cpu"),
+        ('max_cpu = "four"', 0o644, "max_cpu"),
+        ("max_gpus = -1", 0o644, "max_gpus"),
+        ('allowed_registries = "ghcr.io"', 0o644, "allowed_registries"),
+        ("max_cpu =", 0o644, "cannot read"),
+        ("", 0o664, "chmod go-w"),
+        ("", 0o646, "chmod go-w"),
+    ],
+)
+def test_a_file_of_no_use_is_refused(tmp_path: Path, text: str, mode: int, told: str) -> None:
+    with pytest.raises(PolicyError, match=told):
+        load_policy(_written(tmp_path, text, mode))
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("https://ghcr.io", "without scheme, user and path"),
+        ("ghcr.io/studio", "without scheme, user and path"),
+        ("studio@ghcr.io", "without scheme, user and path"),
+        ("", "without scheme, user and path"),
+        ("myregistry", "a user of Docker Hub: write myregistry:443"),
+        ("docker.io", "write registry-1.docker.io"),
+        ("0x7f.1:5000", "not an IPv4 address"),
+    ],
+)
+def test_an_entry_that_names_no_registry_is_refused(tmp_path: Path, entry: str, told: str) -> None:
+    text = f'allowed_registries = ["ghcr.io", "{entry}"]'
+    with pytest.raises(PolicyError, match=told) as refused:
+        load_policy(_written(tmp_path, text))
+    assert f"allowed_registries[1]: '{entry}'" in str(refused.value)
+
+
+def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="cannot read"):
+        load_policy(tmp_path / "none.toml")

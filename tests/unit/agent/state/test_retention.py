@@ -1,0 +1,271 @@
+"""What is kept of ended sessions: for how long, how many, and by which clock."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.domain.deadlines import deadline_by
+from agent.domain.session import EndReason, Session, State
+from agent.kernel.disks import Shortage
+from agent.state import retention
+from agent.state.retention import Due, Rules, due
+from agent.state.tombstones import Tombstones
+from tests.faults.memory_host import assert_survived
+from tests.support.agent.hosts import Agent, an_agent, until_sealed
+from tests.support.agent.samples import a_session, a_spec, an_id
+from tests.support.fakes import FakeClock, FakeEngine
+
+HOUR = 3600
+WEEK = 7 * 86400
+YEAR = 365 * 86400
+RULES = Rules(container_seconds=10, log_seconds=100)
+
+
+def an_ended(name: str, **changes: Any) -> Session:
+    named = {"internal_id": name, "state": State.EXITED, "end_time": 1.0, "log_sealed": True}
+    return a_session(**{**named, **changes})
+
+
+def gone(*ended: tuple[float, Session], shortage: Shortage | None = None) -> Due:
+    return due(ended, RULES, shortage or Shortage(), lambda name: name == "read")
+
+
+def without_container(name: str, **changes: Any) -> Session:
+    return an_ended(name, container_removed=True, **changes)
+
+
+@pytest.mark.parametrize(
+    ("age", "session", "expected"),
+    [
+        (9, an_ended("a"), Due()),
+        (10, an_ended("a"), Due(containers=("a",))),
+        (1000, an_ended("a", log_sealed=False), Due()),
+        (1000, an_ended("a"), Due(containers=("a",))),
+        (99, without_container("a"), Due()),
+        (100, without_container("a"), Due(sessions=("a",))),
+        (100, without_container("a", log_sealed=False), Due(sessions=("a",))),
+        (100, without_container("read"), Due()),
+        (-5, without_container("a"), Due()),
+    ],
+)
+def test_each_thing_goes_in_its_time(age: float, session: Session, expected: Due) -> None:
+    assert gone((age, session)) == expected
+
+
+def test_of_too_many_the_oldest_go_whatever_their_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "ENDED_KEPT", 2)
+    ended = [(3, without_container("b")), (1, an_ended("d")), (4, an_ended("a"))]
+    assert gone(*ended) == Due(containers=("a",), early=frozenset("a"))
+    ended = [(3, without_container("b")), (1, an_ended("d")), (4, without_container("a"))]
+    assert gone(*ended) == Due(sessions=("a",), early=frozenset("a"))
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What was removed of ended sessions, one at a time, by the rule as it is written."""
+
+    ages: dict[str, float]
+    accounts: dict[str, str]
+
+    def gone(self, most: int) -> set[str]:
+        left = set(self.ages)
+        while len(left) > most:
+            held = Counter(self.accounts[each] for each in left)
+            candidates = [each for each in left if held[self.accounts[each]] == max(held.values())]
+            left.remove(max(candidates, key=lambda each: self.ages[each]))
+        return self.ages.keys() - left
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 9), st.sampled_from("abc")), unique_by=lambda each: each[0]),
+    st.integers(0, 12),
+)
+def test_the_account_with_the_most_loses_its_oldest_first(
+    found: list[tuple[float, str]], most: int
+) -> None:
+    """Of all that is left of sessions, of containers and of logs alike."""
+    ages = {str(number): age for number, (age, _) in enumerate(found)}
+    accounts = {str(number): account for number, (_, account) in enumerate(found)}
+    expected = _Kept(ages, accounts).gone(most)
+    spec = a_spec()
+    sessions = {
+        name: replace(spec, identity=replace(spec.identity, account=account))
+        for name, account in accounts.items()
+    }
+    bare = [(ages[name], without_container(name, spec=sessions[name])) for name in ages]
+    whole = [(ages[name], an_ended(name, spec=sessions[name])) for name in ages]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retention, "ENDED_KEPT", most)
+        assert set(gone(*bare).sessions) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retention, "SPARED_AT_ONCE", max(0, len(ages) - most))
+        assert set(gone(*bare, shortage=Shortage(logs=True)).logs) == expected
+        assert set(gone(*whole, shortage=Shortage(containers=True)).containers) == expected
+
+
+async def test_a_storm_of_one_account_leaves_what_is_kept_of_another(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "ENDED_KEPT", 3)
+    quiet = await _ended(agent)
+    spec = a_spec()
+    for _ in range(4):
+        await agent.clock.advance(1)
+        storm = replace(spec, identity=replace(spec.identity, account="storm"))
+        session = await agent.sessions.start(an_id(), storm)
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await until_sealed(agent, session.internal_id)
+    for _ in range(2):  # the container, then the rest
+        await agent.pass_over()
+    assert len(agent.directories()) == 3
+    assert quiet in agent.directories()
+
+
+def test_what_is_not_sealed_keeps_its_place_among_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retention, "ENDED_KEPT", 1)
+    ended = [(3, an_ended("a", log_sealed=False)), (2, an_ended("b"))]
+    assert gone(*ended) == Due()
+
+
+def test_nothing_is_left_when_neither_container_nor_log_could_go() -> None:
+    ended = [(1, an_ended("a", log_sealed=False)), (2, without_container("read"))]
+    for shared in (True, False):
+        shortage = Shortage(containers=shared, logs=True, shared=shared)
+        assert gone(*ended, shortage=shortage).nothing_left
+    only_engine = Shortage(containers=True)
+    assert not gone(*ended, shortage=only_engine).nothing_left
+
+
+def test_nothing_waits_for_the_room_of_containers_that_cannot_be_removed() -> None:
+    one_disk = Shortage(containers=True, logs=True, shared=True)
+    stuck, old = an_ended("stuck"), without_container("old")
+    found = due([(3, stuck), (2, old)], RULES, one_disk, lambda _: False, {"stuck"})
+    assert (found.containers, found.logs) == (("stuck",), ("old",))
+    found = due([(3, stuck)], RULES, one_disk, lambda _: False, {"stuck"})
+    assert (found.containers, found.nothing_left) == (("stuck",), True)
+
+
+def test_what_could_not_be_removed_gives_way_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retention, "SPARED_AT_ONCE", 1)
+    ended = [(3, an_ended("stuck")), (2, an_ended("next"))]
+    engines = Shortage(containers=True)
+    assert due(ended, RULES, engines, lambda _: False).containers == ("stuck",)
+    assert due(ended, RULES, engines, lambda _: False, {"stuck"}).containers == ("next",)
+
+
+async def _ended(agent: Agent) -> str:
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await until_sealed(agent, session.internal_id)
+    return session.internal_id
+
+
+@pytest.mark.parametrize("jump", [YEAR, -YEAR])
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_f26_a_jump_of_the_wall_clock_neither_removes_nor_keeps_anything(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, jump: float, restarted: bool
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        internal_id = await _ended(agent)
+        clock.jump(jump)
+        await agent.pass_over()
+        assert not agent.sessions.life(internal_id).session.container_removed
+        if not restarted:
+            await _goes_in_its_time(agent, internal_id)
+    if restarted:
+        async with an_agent(tmp_path, engine, clock) as agent:
+            await _goes_in_its_time(agent, internal_id)
+
+
+async def test_after_a_reboot_the_wall_clock_decides(
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, engine, clock) as agent:
+        internal_id = await _ended(agent)
+    await clock.advance(3 * HOUR)
+    clock.reboot()
+    async with an_agent(tmp_path, engine, clock) as agent:
+        assert not agent.sessions.life(internal_id).session.container_removed
+        await clock.advance(HOUR)
+        await agent.pass_over()
+        assert agent.sessions.life(internal_id).session.container_removed
+
+
+async def _goes_in_its_time(agent: Agent, internal_id: str) -> None:
+    own = agent.host.settings.agent_id
+    await agent.clock.advance(4 * HOUR - 1)
+    await agent.pass_over()
+    assert len(await agent.engine.list(own)) == 1
+    await agent.clock.advance(1)
+    await agent.pass_over()
+    assert await agent.engine.list(own) == []
+    await agent.clock.advance(WEEK - 4 * HOUR - 1)
+    await agent.pass_over()
+    assert agent.directories() == [internal_id]
+    await agent.clock.advance(1)
+    await agent.pass_over()
+    assert agent.directories() == []
+    await assert_survived(agent)
+
+
+def test_what_an_earlier_version_recorded_goes_by_the_wall_clock(clock: FakeClock) -> None:
+    old = an_ended("a", end_time=clock.time() - 5)
+    new = an_ended("b", end_time=1.0, kept_since=deadline_by(clock, -5))
+    assert retention.with_ages([old, new], clock) == [(5, old), (5, new)]
+
+
+async def test_so_many_ended_sessions_are_known_and_no_more(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody acknowledges anything: nothing waits for that."""
+    monkeypatch.setattr(retention, "ENDED_KEPT", 2)
+    running = await agent.sessions.start(an_id(), a_spec())
+    ended = []
+    for _ in range(4):
+        ended.append(await _ended(agent))
+        await agent.clock.advance(1)
+    for _ in range(2):  # the container, then the rest
+        await agent.pass_over()
+    assert agent.directories() == sorted([running.internal_id, *ended[2:]])
+    assert len(await agent.engine.list(agent.host.settings.agent_id)) == 3
+    assert "goes before its time" in caplog.text
+
+
+async def test_so_many_tombstones_are_kept_and_no_more(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.state.tombstones.TOMBSTONES_KEPT", 2)
+    folder = agent.records.tombstones_dir
+    tombstones = Tombstones(agent.records, agent.clock)
+    made = [an_id() for _ in range(3)]
+    for internal_id in made:
+        await tombstones.bury(internal_id)
+        await agent.clock.advance(1)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(made[1:])
+    (folder / f".{made[0]}.new").touch()  # a killed agent was about to make it
+    again = Tombstones(agent.records, agent.clock)
+    await again.load()
+    assert sorted(path.name for path in folder.iterdir()) == sorted(made[1:])
+    assert [each in again for each in made] == [False, True, True]
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+async def test_tombstones_last_an_hour(agent: Agent, jump: float) -> None:
+    tombstones = Tombstones(agent.records, agent.clock)
+    await tombstones.bury("young")
+    agent.clock.jump(jump - 1 if jump > 0 else jump + 1)
+    assert "young" in tombstones
+    agent.clock.jump(1 if jump > 0 else -1)
+    assert "young" not in tombstones
+    again = Tombstones(agent.records, agent.clock)
+    await again.load()
+    assert not list(agent.records.tombstones_dir.iterdir())

@@ -1,0 +1,176 @@
+"""Which hosts the control plane speaks to: the one whose name it dials, and no other."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import grpc
+import pytest
+
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.agent_rpc.dialling import Dialler
+from controlplane.domain.errors import AgentSilentError
+from controlplane.pki.authority import agent_host, agent_uri
+from controlplane.pki.issuer import Issuer
+from controlplane.storage.tables.fleet import AgentRow
+from tests.support.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
+from tests.support.controlplane.fake_agent import FakeAgent
+from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.runtime.clock import SystemClock
+
+ONE, OTHER = ("one", "other")
+
+
+class Deployment:
+    """An authority at work, and its key in the hands of whoever wants to misuse it."""
+
+    def __init__(self, issuer: Issuer) -> None:
+        self.issuer = issuer
+        self.signer = Signer.of(issuer.authority.to_pem())
+
+    def host(self, agent_id: str, life: timedelta = timedelta(hours=1)) -> Party:
+        return self.signer.sign(SERVES, [agent_uri(agent_id)], [agent_host(agent_id)], life)
+
+    def client(self, address: str, agent_id: str = ONE) -> AgentClient:
+        return Dialler(self.issuer).client(row_of(address, agent_id))
+
+
+def row_of(address: str, agent_id: str = ONE) -> AgentRow:
+    return AgentRow("host-1", address, "local", "default", agent_id, 1)
+
+
+@pytest.fixture
+async def deployment(tmp_path: Path) -> AsyncIterator[Deployment]:
+    issuer = Issuer(tmp_path / "authority.pem", SystemClock())
+    await issuer.open()
+    yield Deployment(issuer)
+    issuer.close()
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, party: Party | None, trusted: bytes, address: str = "127.0.0.1:0"
+) -> AsyncIterator[FakeAgent]:
+    """A host on a port that shows a certificate, or speaks in clear."""
+    agent, server = FakeAgent(folder), grpc.aio.server()
+    agent_pb2_grpc.add_AgentServiceServicer_to_server(agent, server)
+    if party is None:
+        port = server.add_insecure_port(address)
+    else:
+        shown = grpc.ssl_server_credentials(
+            [(party.key, party.certificate)], trusted, require_client_auth=True
+        )
+        port = server.add_secure_port(address, shown)
+    agent.address = address.replace("127.0.0.1:0", f"127.0.0.1:{port}")
+    await server.start()
+    try:
+        yield agent
+    finally:
+        await server.stop(0)
+
+
+async def heard(client: AgentClient) -> bool:
+    """Tell whether a host could say something."""
+    stream = client.watch("", 0)
+    try:
+        async for _ in stream:
+            return True
+        return False
+    finally:
+        await stream.aclose()
+        await client.close()
+
+
+async def test_the_host_that_was_dialled_is_heard(deployment: Deployment, tmp_path: Path) -> None:
+    authority = deployment.issuer.authority.certificate
+    async with serving(tmp_path, deployment.host(ONE), authority) as agent:
+        assert await heard(deployment.client(agent.address))
+        with pytest.raises(AgentSilentError):  # by its address alone it is nobody
+            await heard(deployment.client(agent.address, OTHER))
+
+
+async def test_a_host_is_never_dialled_on_this_machine_by_a_scheme(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """gRPC reads `unix-abstract:1` as a socket; it has the form of a host and a port, too."""
+    authority = deployment.issuer.authority.certificate
+    async with serving(tmp_path, deployment.host(ONE), authority, "unix-abstract:64999") as agent:
+        client = deployment.client(agent.address)
+        with pytest.raises(AgentSilentError):
+            await heard(client)
+
+
+IMPOSTORS: dict[str, Callable[[Deployment], Party | None]] = {
+    "another agent": lambda deployment: deployment.host(OTHER),
+    "an expired agent": lambda deployment: deployment.host(ONE, timedelta(hours=-1)),
+    "self-signed": lambda _: self_signed(SERVES, [agent_uri(ONE)], [agent_host(ONE)]),
+    "another authority's": lambda _: Signer.new().sign(
+        SERVES, [agent_uri(ONE)], [agent_host(ONE)]
+    ),
+    "a caller": lambda deployment: deployment.signer.sign(
+        CALLS, [CONTROL_PLANE], [agent_host(ONE)]
+    ),
+    "without a DNS name": lambda deployment: deployment.signer.sign(SERVES, [agent_uri(ONE)]),
+    "in clear": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("kind", IMPOSTORS)
+async def test_an_impostor_is_told_nothing(
+    deployment: Deployment, tmp_path: Path, kind: str
+) -> None:
+    party = IMPOSTORS[kind](deployment)
+    async with serving(tmp_path, party, deployment.issuer.authority.certificate) as agent:
+        with pytest.raises(AgentSilentError):
+            await heard(deployment.client(agent.address))
+        client = deployment.client(agent.address)
+        with pytest.raises(AgentSilentError):
+            await client.ask_for_request()
+        await client.close()
+        assert agent.calls == 0 if hasattr(agent, "calls") else not agent.started
+
+
+async def test_calls_under_way_outlive_a_change_of_credentials(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    issuer = deployment.issuer
+    async with serving(tmp_path, deployment.host(ONE), issuer.authority.certificate) as agent:
+        client = deployment.client(agent.address)
+        stream = client.watch("", 0)
+        await anext(stream)
+        client.redial(Dialler(issuer).credentials(row_of(agent.address)))
+        assert await heard_by(client)
+        agent.tell_snapshot()
+        await anext(stream)
+        await stream.aclose()
+        await client.close()
+        assert not client._left
+
+
+async def test_hanging_up_ends_the_calls_of_every_connection(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    issuer = deployment.issuer
+    async with serving(tmp_path, deployment.host(ONE), issuer.authority.certificate) as agent:
+        client = deployment.client(agent.address)
+        streams = []
+        for _ in range(3):
+            streams.append(client.watch("", 0))
+            await anext(streams[-1])
+            client.redial()
+        assert len(client._left) == 3
+        client.hang_up(Dialler(issuer).credentials(row_of(agent.address)))
+        for stream in streams:
+            with pytest.raises(AgentSilentError, match="has hung up"):
+                while True:
+                    await anext(stream)
+        assert await heard_by(client)
+        await client.close()
+
+
+async def heard_by(client: AgentClient) -> bool:
+    stream = client.watch("", 0)
+    await anext(stream)
+    await stream.aclose()
+    return True

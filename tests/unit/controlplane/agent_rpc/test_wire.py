@@ -1,0 +1,94 @@
+"""What a host says is read with care: it may be in anybody's hands."""
+
+from pathlib import Path
+
+import pytest
+
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.agent_rpc.wire import MAX_MEMORY_BYTES, MAX_NANO_CPUS, session_in
+from controlplane.domain.contract import Identity, NetworkMode, Resources, SessionSpec
+from controlplane.domain.errors import AgentSilentError
+from tests.support.controlplane.fake_agent import FakeAgent
+from tiltyard.agent.v1 import agent_pb2
+
+SPEC = SessionSpec(
+    identity=Identity("alice", "match", "game", "1", "local", {}),
+    image="game@sha256:0",
+    args=(),
+    env={},
+    restart=False,
+    ttl=None,
+    network_mode=NetworkMode.BRIDGE,
+    reservation=Resources(),
+    limits=Resources(),
+    ports=(),
+)
+DEADLINE = 20.0
+
+
+def a_session(**reserved: int) -> agent_pb2.Session:
+    held = agent_pb2.Resources(**reserved)
+    return agent_pb2.Session(format=1, state=agent_pb2.STATE_RUNNING, reservation=held)
+
+
+@pytest.mark.parametrize(
+    "reserved",
+    [
+        {"nano_cpus": -1},
+        {"nano_cpus": MAX_NANO_CPUS + 1},
+        {"memory_bytes": -1},
+        {"memory_bytes": 2**63 - 1},
+    ],
+    ids=str,
+)
+def test_resources_that_no_host_has_are_not_read(reserved: dict[str, int]) -> None:
+    """An account whose sums overflow could start nothing any more."""
+    with pytest.raises(ValueError, match="no host has"):
+        session_in(a_session(**reserved))
+
+
+def test_the_largest_resources_are_read() -> None:
+    most = a_session(nano_cpus=MAX_NANO_CPUS, memory_bytes=MAX_MEMORY_BYTES)
+    assert session_in(most).reservation.memory_bytes == MAX_MEMORY_BYTES
+
+
+def test_what_sessions_have_in_common_is_kept_once() -> None:
+    """A control plane has a hundred thousand of them in memory."""
+    told = a_session(nano_cpus=10**9)
+    told.image, told.host = "game@sha256:0", "192.0.2.1"
+    told.identity.application = "game"
+    told.identity.labels["mode"] = told.injected_env["TILTYARD_IP"] = "1"
+    data = told.SerializeToString()
+    one, other = (session_in(agent_pb2.Session.FromString(data)) for _ in range(2))
+    assert one == other
+    assert one.image is other.image
+    assert one.host is other.host
+    assert one.reservation is other.reservation
+    assert one.identity.application is other.identity.application
+    for mine, its in (
+        (one.identity.labels, other.identity.labels),
+        (one.injected_env, other.injected_env),
+    ):
+        assert [*map(id, mine)] == [*map(id, its)]
+
+
+class Mistaken(FakeAgent):
+    """It answers with another session than the one that it was asked for."""
+
+    def _make(self, request: agent_pb2.StartSessionRequest) -> agent_pb2.Session:
+        made = super()._make(request)
+        self.sessions[request.internal_id].internal_id = made.internal_id = "another"
+        return made
+
+
+async def test_an_answer_for_another_session_is_none(tmp_path: Path) -> None:
+    agent = Mistaken(tmp_path)
+    agent.images = [SPEC.image]
+    await agent.start()
+    client = AgentClient(agent.address)
+    with pytest.raises(AgentSilentError, match="another session"):
+        await client.start_session("one", SPEC, DEADLINE)
+    with pytest.raises(AgentSilentError, match="another session"):
+        await client.stop_session("one", DEADLINE, discard=False)
+    await client.close()
+    await agent.stop()

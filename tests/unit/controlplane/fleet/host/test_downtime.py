@@ -1,0 +1,103 @@
+"""How long a host is silent when the database fails; else tests/flow/test_lost_hosts.py has it."""
+
+from collections.abc import Collection
+from typing import Any, cast
+
+import pytest
+
+from controlplane.domain.errors import StoreError
+from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL, HostSilence
+from controlplane.fleet.host.link import HostLink
+from controlplane.storage.tables.fleet import AgentRow
+from tests.support.fake_clock import FakeClock
+
+LOST_AFTER = 3600.0
+
+
+class Written:
+    """A store that fails when it is told to, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        self.asked: list[str] = []
+
+    async def note_heard(self, _: str, __: int) -> None:
+        self._ask("heard")
+
+    async def count_silence(self, _: str, silent_ms: int) -> None:
+        self._ask(f"silent {silent_ms // 1000}")
+
+    async def lose(self, _: str, __: Collection[str], ___: int) -> None:
+        self._ask("lost")
+
+    def _ask(self, what: str) -> None:
+        self.asked.append(what)
+        if self.fails:
+            raise StoreError("the disk is full")
+
+
+class Listening:
+    """The silence of one host."""
+
+    def __init__(self, **known: Any) -> None:
+        self.clock = FakeClock()
+        self.store = Written()
+        row = AgentRow("h", "unix:/h", "local", "default", **known)
+        self.link = HostLink(row, cast("Any", None))
+        self.silence = HostSilence(self.link, cast("Any", self.store), LOST_AFTER, self.clock)
+        self.silence.begin()
+
+    async def miss(self, seconds: float) -> None:
+        for _ in range(round(seconds / LONGEST_GAP)):
+            self.clock.stall(LONGEST_GAP)
+            await self.silence.missed()
+
+
+async def test_a_host_is_served_though_it_cannot_be_noted_as_heard() -> None:
+    host = Listening()
+    host.store.fails = True
+    for _ in range(4):
+        await host.silence.heard()
+        host.clock.stall(WRITE_INTERVAL / 2)
+    assert host.store.asked == ["heard", "heard"]
+
+
+@pytest.mark.parametrize("known", [{"silent_ms": 60_000}, {"silent_ms": 60_000, "lost_ms": 1}])
+async def test_a_host_is_not_served_before_the_end_of_its_silence_is_written(
+    known: dict[str, int],
+) -> None:
+    """Else its next silence might be added to that one after a crash."""
+    host = Listening(**known)
+    host.store.fails = True
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            await host.silence.heard()
+    assert host.link.lost_ms == known.get("lost_ms")
+    host.store.fails = False
+    await host.silence.heard()
+    assert host.link.lost_ms is None
+    await host.silence.heard()
+    assert host.store.asked == ["heard"] * 3
+
+
+async def test_silence_is_written_once_a_minute_and_its_end_once() -> None:
+    host = Listening()
+    await host.silence.heard()
+    await host.miss(LOST_AFTER)
+    spans = range(int(WRITE_INTERVAL), int(LOST_AFTER), int(WRITE_INTERVAL))
+    assert host.store.asked == ["heard", *(f"silent {span}" for span in spans), "lost"]
+    assert host.link.lost_ms == host.clock.time() * 1000
+    await host.miss(LOST_AFTER)
+    assert host.store.asked[-1] == "lost"
+    assert host.store.asked.count("lost") == 1
+
+
+async def test_what_could_not_be_written_is_tried_again() -> None:
+    host = Listening()
+    host.store.fails = True
+    await host.miss(2 * LOST_AFTER)
+    asked = len(host.store.asked)
+    host.store.fails = False
+    await host.miss(2 * LONGEST_GAP)
+    assert host.store.asked[asked:] == ["lost"]
+    assert host.link.lost_ms is not None

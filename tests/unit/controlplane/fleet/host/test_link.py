@@ -1,0 +1,196 @@
+"""A host in memory: when what a start holds returns, and when absence means gone."""
+
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.contract import (
+    Answer,
+    Heartbeat,
+    HostReported,
+    HostSession,
+    Identity,
+    ImagesReported,
+    Port,
+    PortRequest,
+    Protocol,
+    Resources,
+    SessionsReported,
+    State,
+    WatchMessage,
+)
+from controlplane.domain.placement import HostView, Wanted
+from controlplane.fleet.host.link import HostLink
+from controlplane.storage.tables.fleet import AgentRow
+from tests.unit.controlplane.domain.test_placement import HOST, IMAGE
+
+WANTED = Wanted(IMAGE, Resources(2, 3), (PortRequest(1, Protocol.UDP, pinned=20007),))
+SESSION = HostSession(
+    internal_id="i",
+    identity=Identity("a", "s", "game", "v1", "local", {}),
+    image=IMAGE,
+    state=State.RUNNING,
+    ports=(Port(1, Protocol.UDP, 20007),),
+    reservation=Resources(2, 3),
+    injected_env={},
+    create_ms=0,
+    expire_ms=None,
+    end_ms=None,
+    exit_code=None,
+    end_reason=None,
+    detail="",
+    sequence=10,
+    host="192.0.2.1",
+)
+
+
+@pytest.fixture
+def link() -> HostLink:
+    made = HostLink(AgentRow("h", "unix:/h", "local", "default"), cast("AgentClient", None))
+    made.apply(WatchMessage("life", 8, HostReported(HOST)), now=0.0)
+    made.reconciled = True
+    return made
+
+
+def view(link: HostLink) -> HostView:
+    shown = link.view(1.0)
+    assert shown is not None
+    return shown
+
+
+def heartbeat(sequence: int, incarnation: str = "life") -> WatchMessage:
+    return WatchMessage(incarnation, sequence, Heartbeat())
+
+
+def test_images_count_once_all_of_them_were_reported(link: HostLink) -> None:
+    def part(*images: str, first: bool = False, last: bool = False) -> None:
+        link.apply(WatchMessage("life", 9, ImagesReported(images, first=first, last=last)), 1.0)
+
+    part("a", first=True, last=True)
+    assert view(link).host.images == {"a"}
+    part("b", first=True)
+    link.apply(WatchMessage("life", 9, HostReported(HOST)), 1.0)
+    assert view(link).host.images == {"a"}
+    part("c", first=True)  # the stream broke, and began again
+    part("d")
+    assert view(link).host.images == {"a"}
+    part("e", last=True)
+    assert view(link).host.images == {"c", "d", "e"}
+    part(first=True, last=True)
+    assert view(link).host.images == frozenset()
+
+
+def test_choosing_takes_reservation_pin_and_slot(link: HostLink) -> None:
+    link.hold("i", WANTED)
+    taken = view(link)
+    assert (taken.held, taken.starting, taken.in_flight) == (Resources(2, 3), 1, 1)
+    assert (Protocol.UDP, 20007) in taken.used_ports()
+
+
+def test_a_refusal_returns_everything(link: HostLink) -> None:
+    before = view(link)
+    link.hold("i", WANTED)
+    link.give_back("i")
+    after = view(link)
+    assert after.used_ports() == before.used_ports()
+    assert replace(after, used_ports=before.used_ports) == before
+
+
+def test_an_answer_returns_the_slot_and_the_watch_the_rest(link: HostLink) -> None:
+    link.hold("i", WANTED)
+    link.answered("i", Answer(SESSION, "life"))
+    assert (view(link).starting, view(link).in_flight) == (0, 1)
+    link.apply(heartbeat(9), 1.0)
+    assert link.in_flight == 1
+    link.apply(heartbeat(10), 1.0)
+    assert (link.in_flight, view(link).held) == (0, Resources())
+    assert (Protocol.UDP, 20007) in view(link).used_ports()
+
+
+def test_what_the_host_has_counted_is_not_counted_twice(link: HostLink) -> None:
+    link.hold("i", WANTED)
+    link.hold("other", WANTED)
+    host = replace(HOST, reserved=WANTED.reservation, starting=frozenset({"i", "unknown"}))
+    link.apply(WatchMessage("life", 9, HostReported(host)), 1.0)
+    shown = view(link)
+    assert (shown.held, shown.in_flight, shown.starting) == (WANTED.reservation, 1, 2)
+    # The session of it comes in the message that follows; the start has no answer yet.
+    link.apply(WatchMessage("life", 10, HostReported(replace(host, starting=frozenset()))), 1.0)
+    assert view(link).held == WANTED.reservation
+    link.give_back("i")
+    link.give_back("other")
+    assert view(link).held == Resources()
+
+
+def test_an_answer_that_the_watch_overtook_returns_at_once(link: HostLink) -> None:
+    link.hold("i", WANTED)
+    link.apply(heartbeat(10), 1.0)
+    link.answered("i", Answer(SESSION, "life"))
+    assert link.in_flight == 0
+
+
+def test_a_new_life_of_the_agent_returns_the_answers_of_the_last(link: HostLink) -> None:
+    link.hold("i", WANTED)
+    link.answered("i", Answer(SESSION, "life"))
+    link.apply(heartbeat(1, "next life"), 1.0)
+    assert link.in_flight == 0
+
+
+def test_the_newest_of_answer_and_watch_counts(link: HostLink) -> None:
+    link.hold("i", WANTED)
+    ended = replace(SESSION, state=State.EXITED, sequence=11)
+    link.apply(WatchMessage("life", 11, SessionsReported((ended,))), 1.0)
+    link.forget(ended)
+    assert link.answered("i", Answer(SESSION, "life")) == ended
+
+
+def test_absence_means_gone_only_when_nothing_newer_was_answered(link: HostLink) -> None:
+    assert link.is_gone("unknown")
+    link.hold("i", WANTED)
+    assert not link.is_gone("i")
+    link.answered("i", Answer(SESSION, "life"))
+    assert not link.is_gone("i")  # the snapshot of sequence 8 was taken before the start
+    link.apply(heartbeat(10), 1.0)
+    assert link.is_gone("i")
+
+
+def test_what_a_snapshot_lacks_is_dropped_unless_it_is_newer(link: HostLink) -> None:
+    old, kept = replace(SESSION, internal_id="old"), replace(SESSION, internal_id="kept")
+    link.apply(WatchMessage("life", 10, SessionsReported((old, kept))), 1.0)
+    newer = replace(SESSION, internal_id="newer", ports=(Port(1, Protocol.UDP, 1),), sequence=11)
+    link.hold("newer", WANTED)
+    link.answered("newer", Answer(newer, "life"))
+    link.drop_absent({"kept"})
+    assert set(link._sessions) == {"kept", "newer"}
+
+
+def test_a_host_is_not_shown_before_it_has_reconciled(link: HostLink) -> None:
+    link.reconciled = False
+    assert link.view(0.0) is None
+
+
+def test_an_end_is_counted_once_however_it_is_heard_of(link: HostLink) -> None:
+    ended = replace(SESSION, state=State.EXITED, sequence=11)
+    standby = replace(SESSION, internal_id="s", warm_pool="p")
+    for sessions in ((SESSION, standby), (ended, replace(standby, state=State.EXITED)), (ended,)):
+        link.apply(WatchMessage("life", 12, SessionsReported(sessions)), now=1.0)
+    assert link.ends == 1
+    link.forget(ended)
+    assert link.ends == 1
+    link.apply(WatchMessage("life", 13, SessionsReported((SESSION,))), now=1.0)
+    link.drop_absent(())
+    assert link.ends == 2
+    link.drop_absent(())
+    link.apply(WatchMessage("life", 14, SessionsReported((ended,))), now=1.0)
+    assert link.ends == 2
+
+
+def test_what_is_given_up_with_its_host_makes_no_room(link: HostLink) -> None:
+    link.apply(WatchMessage("life", 12, SessionsReported((SESSION,))), now=1.0)
+    link.lose(0)
+    link.apply(
+        WatchMessage("life", 13, SessionsReported((replace(SESSION, state=State.EXITED),))), 1.0
+    )
+    assert link.ends == 0

@@ -1,0 +1,281 @@
+"""Latency: what is known of the addresses of a host, and when they are asked."""
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.contract import HostReported, WatchMessage
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.latency import MAX_ADDRESSES, MAX_LOOKED_AT, MAX_MISSES, HostLatency
+from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.icmp import CannotPingError
+from controlplane.fleet.pinger import AT_ONCE, JITTER, LOOK, Pinger
+from controlplane.storage.tables.fleet import AgentRow
+from tests.support.fake_clock import FakeClock
+from tests.unit.controlplane.domain.test_placement import HOST
+
+NEAR, FAR = "192.0.2.1", "192.0.2.2"
+INTERVAL = 30.0
+WHAT_FOLLOWS = "latency is not measured, and ranks no host"
+
+
+def latency(*addresses: str) -> HostLatency:
+    made = HostLatency()
+    made.announce(addresses)
+    return made
+
+
+def test_an_address_is_taken_to_answer_until_it_is_known_not_to() -> None:
+    made = latency(NEAR, FAR)
+    assert (made.ms, made.answering, made.silent) == (None, (NEAR, FAR), ())
+    for _ in range(MAX_MISSES - 1):
+        assert not made.note(FAR, None)
+        assert made.answering == (NEAR, FAR)
+    assert made.note(FAR, None)
+    assert (made.answering, made.silent) == ((NEAR,), (FAR,))
+    assert made.note(FAR, None)  # one echo is enough now
+    assert made.note(FAR, 5.0)
+    assert (made.ms, made.answering, made.silent) == (5.0, (NEAR, FAR), ())
+
+
+def test_an_answer_forgets_the_misses_before_it() -> None:
+    made = latency(NEAR)
+    for ms in (None, None, 4.0, None, None, 4.0):
+        made.note(NEAR, ms)
+    assert (made.ms, made.answering) == (4.0, (NEAR,))
+
+
+def test_the_nearest_address_counts_and_one_outlier_does_not() -> None:
+    made = latency(NEAR, FAR)
+    for ms in (8.0, 8.0, 80.0):
+        made.note(NEAR, ms)
+    made.note(FAR, 90.0)
+    assert made.ms == 8.0 + (80.0 - 8.0) / 4
+    for _ in range(MAX_MISSES):
+        made.note(NEAR, None)
+    assert made.ms == 90.0
+    made.note(NEAR, 3.0)
+    assert made.ms == 3.0  # what it was before it was silent is forgotten
+
+
+def test_an_address_that_stays_keeps_what_is_known_of_it() -> None:
+    made = latency(NEAR, FAR)
+    made.note(NEAR, 4.0)
+    made.note(FAR, 2.0)
+    made.announce((NEAR, "192.0.2.3"))
+    assert (made.ms, made.addresses) == (4.0, (NEAR, "192.0.2.3"))
+    assert made.note(FAR, 1.0)  # the answer came late
+    assert made.ms == 4.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "host.example", "::1", "2001:db8::1", "192.0.2.1/24", "192.0.2", "192.0.2.01"),
+        *("224.0.0.1", "239.255.255.250", "255.255.255.255", "0.0.0.0", "240.0.0.1", "-I eth0"),
+    ],
+)
+def test_what_is_no_address_of_one_host_is_never_asked(text: str) -> None:
+    assert latency(text, NEAR).addresses == (NEAR,)
+
+
+def test_a_host_that_announces_many_addresses_is_asked_at_the_first() -> None:
+    many = tuple(f"192.0.2.{number}" for number in range(1, 200))
+    assert latency(NEAR, *many).addresses == many[:MAX_ADDRESSES]
+    assert latency(*[""] * MAX_LOOKED_AT, NEAR).addresses == ()
+
+
+@given(st.lists(st.tuples(st.sampled_from([NEAR, FAR]), st.none() | st.floats(0, 1000))))
+def test_whatever_comes_back_the_figures_fit_each_other(echoes: list[Any]) -> None:
+    made, last = latency(NEAR, FAR), dict.fromkeys((NEAR, FAR), (0, False))
+    for address, ms in echoes:
+        made.note(address, ms)
+        misses, answered = last[address]
+        last[address] = (misses + 1, answered) if ms is None else (0, True)
+    gone = tuple(a for a, (misses, _) in last.items() if misses >= MAX_MISSES)
+    assert made.silent == gone
+    assert sorted((*made.answering, *made.silent)) == [NEAR, FAR]
+    known = any(answered and misses < MAX_MISSES for misses, answered in last.values())
+    assert (made.ms is not None) == known
+
+
+class Network:
+    """Answers echoes as a test says; an address that it does not name is silent."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, float] = {}
+        self.asked: dict[str, int] = defaultdict(int)
+        self.hold: asyncio.Event | None = None
+        self.under_way = self.most_under_way = 0
+        self.refuses = ""
+
+    async def ping(self, address: str, timeout: float) -> float | None:
+        assert timeout == 1.0
+        self.asked[address] += 1
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            if self.refuses:
+                raise CannotPingError(self.refuses)
+            if self.hold is not None:
+                await self.hold.wait()
+            return self.answers.get(address)
+        finally:
+            self.under_way -= 1
+
+
+class Measured:
+    """A pinger on hosts that have reported, on a clock that the test turns."""
+
+    def __init__(self, network: Network) -> None:
+        self.clock = FakeClock()
+        self.links: list[HostLink] = []
+        self.unheard: set[str] = set()
+        fleet = SimpleNamespace(links=self.links, is_heard=lambda agent: agent not in self.unheard)
+        self.pinger = Pinger(
+            cast("Fleet", fleet),
+            interval=INTERVAL,
+            clock=self.clock,
+            random=Random(1),
+            ping=network.ping,
+        )
+
+    def add(self, *addresses: str) -> HostLink:
+        row = AgentRow(f"a{len(self.links)}", "unix:/a", "local", "default")
+        link = HostLink(row, cast("AgentClient", None))
+        self.links.append(link)
+        self.report(link, *addresses)
+        return link
+
+    async def looks(self) -> None:
+        """Let the pinger look whom it has to ask, once."""
+        await self.clock.advance(LOOK)
+
+    def report(self, link: HostLink, *addresses: str) -> None:
+        host = replace(HOST, latency_addresses=addresses)
+        link.apply(WatchMessage("life", 1, HostReported(host)), 0.0)
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network()
+
+
+@pytest.fixture
+async def measured(network: Network) -> AsyncIterator[Measured]:
+    made = Measured(network)
+    running = asyncio.create_task(made.pinger.run())
+    yield made
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_a_host_is_asked_when_it_reports_and_then_once_in_an_interval(
+    measured: Measured, network: Network
+) -> None:
+    network.answers = {NEAR: 4.0}
+    link = measured.add(NEAR)
+    await measured.looks()
+    assert link.latency.ms == 4.0
+    times = []
+    for rounds in range(1, 5):
+        while network.asked[NEAR] < rounds:
+            await measured.looks()
+        times.append(measured.clock.monotonic())
+    for before, after in pairwise(times[1:]):
+        assert (1 - JITTER) * INTERVAL <= after - before <= (1 + JITTER) * INTERVAL + LOOK
+
+
+async def test_an_address_that_falls_silent_is_left_out_within_one_interval_and_is_back(
+    measured: Measured, network: Network
+) -> None:
+    network.answers = {NEAR: 4.0, FAR: 9.0}
+    link = measured.add(NEAR, FAR)
+    await measured.looks()
+    assert network.asked == {NEAR: 1, FAR: 1}
+    del network.answers[NEAR]
+    await measured.clock.advance(1.15 * INTERVAL)
+    assert link.latency.silent == (NEAR,)
+    assert network.asked[NEAR] == 1 + MAX_MISSES
+    assert link.latency.ms == 9.0
+    await measured.clock.advance(1.15 * INTERVAL)
+    assert network.asked[FAR] == 3
+    assert network.asked[NEAR] == 2 + MAX_MISSES  # who is silent costs one echo
+    network.answers[NEAR] = 3.0
+    await measured.clock.advance(1.15 * INTERVAL)
+    assert link.latency.answering == (NEAR, FAR)
+    assert link.latency.ms == 3.0
+
+
+async def test_other_addresses_all_the_time_cost_no_more_than_the_same(
+    measured: Measured, network: Network
+) -> None:
+    link = measured.add("198.51.100.1")
+    for number in range(2, 22):  # within one interval
+        measured.report(link, *(f"198.51.100.{number + more}" for more in range(20)))
+        await measured.looks()
+    assert sum(network.asked.values()) <= MAX_ADDRESSES * MAX_MISSES
+
+
+async def test_only_so_many_echoes_are_under_way(measured: Measured, network: Network) -> None:
+    network.hold = asyncio.Event()
+    for number in range(2 * AT_ONCE):
+        address = f"198.51.100.{number}"
+        network.answers[address] = 1.0
+        measured.add(address)
+    await measured.looks()
+    assert network.under_way == AT_ONCE
+    network.hold.set()
+    await measured.looks()
+    assert all(link.latency.ms == 1.0 for link in measured.links)
+    assert network.most_under_way == AT_ONCE
+
+
+async def test_a_host_that_is_not_heard_is_not_asked(measured: Measured, network: Network) -> None:
+    measured.unheard.add("a0")
+    measured.add(NEAR)
+    await measured.looks()
+    assert not network.asked
+    measured.unheard.clear()
+    await measured.looks()
+    assert network.asked[NEAR] == MAX_MISSES
+
+
+async def test_where_nothing_can_be_measured_none_is_left_out_and_it_is_said_once(
+    measured: Measured, network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "controlplane.fleet.pinger")
+    network.answers = {NEAR: 4.0}
+    link = measured.add(NEAR, FAR)
+    await measured.looks()
+    assert link.latency.silent == (FAR,)
+    network.refuses = "nobody may"
+    for _ in range(3):
+        await measured.clock.advance(1.15 * INTERVAL)
+    assert (link.latency.ms, link.latency.answering) == (None, (NEAR, FAR))
+    assert caplog.messages == [
+        f"{WHAT_FOLLOWS} error=cannot measure latency: because nobody may",
+    ]
+    network.refuses = ""
+    await measured.clock.advance(1.15 * INTERVAL)
+    assert link.latency.ms == 4.0
+    assert caplog.messages[1:] == ["latency is measured again"]
+
+
+async def test_an_interval_of_nothing_measures_nothing(network: Network) -> None:
+    fleet = cast("Fleet", SimpleNamespace(links=[Measured(network).add(NEAR)]))
+    await Pinger(fleet, interval=0.0, clock=FakeClock(), ping=network.ping).run()
+    assert not network.asked

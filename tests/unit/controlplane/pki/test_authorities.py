@@ -1,0 +1,172 @@
+"""Two authorities at once: what is read, who signs, who is trusted, and what is kept."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from controlplane.api.enrolling import enrolling_tls
+from controlplane.backups.parts import check_keys
+from controlplane.domain.errors import StoreError
+from controlplane.pki.authorities import Authorities
+from controlplane.pki.authority import AUTHORITY_LIFE, ENDING, Authority, Identity
+from controlplane.pki.issuer import Issuer
+from tests.support.certificates import a_request
+from tests.support.fake_clock import FakeClock
+from tiltyard.runtime.clock import SystemClock
+
+NOW_MS = 1_767_225_600_000
+ID = "0b6c2f5e-0d3f-4d0e-9d7c-0a5f8c1d2e3f"
+FIRST = Authority.create(NOW_MS)
+
+
+def fingerprints(authorities: Authorities) -> list[str]:
+    return [authority.fingerprint for authority in authorities]
+
+
+def is_signed_by(certificate: bytes, authority: Authority) -> bool:
+    issuer = x509.load_pem_x509_certificate(authority.certificate).subject
+    return x509.load_pem_x509_certificate(certificate).issuer == issuer
+
+
+def test_the_file_of_one_is_read_and_written_as_ever() -> None:
+    one = Authorities.from_pem(FIRST.to_pem())
+    assert one.former is None
+    assert one.to_pem() == FIRST.to_pem()
+
+
+def test_a_rotation_is_read_as_it_was_written_and_an_older_reader_sees_the_new_one() -> None:
+    both = Authorities(FIRST).rotated(NOW_MS)
+    assert fingerprints(Authorities.from_pem(both.to_pem())) == fingerprints(both)
+    assert both.former is FIRST
+    assert both.current.life == FIRST.life
+    assert Authority.from_pem(both.to_pem()).fingerprint == both.current.fingerprint
+    assert both.trusted == both.current.certificate + FIRST.certificate
+    assert fingerprints(both.finished()) == [both.current.fingerprint]
+
+
+def test_what_is_not_one_or_two_authorities_is_damaged() -> None:
+    both, third = Authorities(FIRST).rotated(NOW_MS), Authority.create(NOW_MS)
+    for text in (b"", both.to_pem() + third.to_pem(), both.to_pem()[:-40]):
+        with pytest.raises(ValueError, match=r"."):
+            Authorities.from_pem(text)
+    mixed = FIRST.to_pem().replace(FIRST.certificate, third.certificate)
+    with pytest.raises(ValueError, match="do not belong together"):
+        Authorities.from_pem(third.to_pem() + mixed)
+
+
+def test_of_a_fingerprint_nobody_has_the_current_one_is_meant() -> None:
+    both = Authorities(FIRST).rotated(NOW_MS)
+    assert both.of(FIRST.fingerprint) is FIRST
+    for unknown in (None, both.current.fingerprint, "0" * 64):
+        assert both.of(unknown) is both.current
+
+
+def test_an_authority_is_ending_a_year_before_it_does() -> None:
+    ending_ms = NOW_MS + (AUTHORITY_LIFE - ENDING) // timedelta(milliseconds=1)
+    assert FIRST.begin_ms == NOW_MS
+    assert not FIRST.is_ending(ending_ms)
+    assert FIRST.is_ending(ending_ms + 1000)
+
+
+def test_a_backup_in_the_middle_of_a_rotation_holds_good_keys(tmp_path: Path) -> None:
+    both = Authorities(FIRST).rotated(NOW_MS).to_pem()
+    (tmp_path / "authority.pem").write_bytes(both)
+    check_keys(tmp_path)
+    (tmp_path / "authority.pem").write_bytes(both[:-40])
+    with pytest.raises(StoreError, match=r"authority\.pem is damaged"):
+        check_keys(tmp_path)
+
+
+@pytest.fixture
+async def issuer(tmp_path: Path) -> AsyncIterator[Issuer]:
+    made = Issuer(tmp_path / "authority.pem", SystemClock())
+    await made.open()
+    yield made
+    made.close()
+
+
+async def test_each_host_is_called_and_renewed_by_the_authority_that_it_has(
+    issuer: Issuer,
+) -> None:
+    former = issuer.authority
+    assert is_signed_by(issuer.caller_of(former.fingerprint).certificate, former)
+    await issuer.trust(issuer.authorities.rotated(NOW_MS))
+    current = issuer.authority
+    assert issuer.first is former
+    for known, signer in ((former.fingerprint, former), (current.fingerprint, current)):
+        assert is_signed_by(issuer.caller_of(known).certificate, signer)
+        issued = issuer.sign_agent(a_request(), ID, known)
+        assert is_signed_by(issued.certificate, signer)
+        assert issued.authority == known
+    assert issuer.sign_agent(a_request(), ID).authority == current.fingerprint
+    await issuer.trust(issuer.authorities.finished())
+    assert issuer.caller_of(former.fingerprint) == issuer.caller
+    assert issuer.first is current
+
+
+async def test_the_enrolment_listener_shows_the_current_authority_though_a_disk_was_full(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await issuer.listener_tls(enrolling_tls())
+    assert not await issuer.renew_own()
+    shown: list[bytes] = []
+
+    def load(_context: object, identity: Identity, _folder: Path) -> None:
+        shown.append(identity.certificate)
+        if len(shown) == 1:
+            raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr("controlplane.pki.issuer._load", load)
+    await issuer.trust(issuer.authorities.rotated(NOW_MS))
+    await issuer.show_current()
+    assert await issuer.renew_own()
+    assert is_signed_by(shown[1], issuer.authority)
+    assert not await issuer.renew_own()
+    assert len(shown) == 2
+
+
+async def test_what_is_trusted_is_kept_or_has_not_changed(issuer: Issuer, tmp_path: Path) -> None:
+    made = issuer.authorities.rotated(NOW_MS)
+    await issuer.trust(made)
+    again = Issuer(tmp_path / "authority.pem", SystemClock())
+    await again.open()
+    assert fingerprints(again.authorities) == fingerprints(made)
+    again.close()
+    caller = issuer.caller
+    issuer._path = tmp_path / "authority.pem" / "no folder"
+    with pytest.raises(StoreError, match="cannot write"):
+        await issuer.trust(made.finished())
+    assert issuer.authorities is made
+    assert issuer.caller == caller
+
+
+async def test_a_former_authority_that_has_ended_stops_nothing(tmp_path: Path) -> None:
+    """A host that is away for long keeps a rotation open beyond that."""
+    late_ms = FIRST.expire_ms + 3_600_000
+    both = Authorities(FIRST).rotated(FIRST.expire_ms - 3_600_000)
+    await asyncio.to_thread((tmp_path / "authority.pem").write_bytes, both.to_pem())
+    clock = FakeClock(late_ms / 1000)
+    issuer = Issuer(tmp_path / "authority.pem", clock)
+    await issuer.open()
+    clock.jump(25 * 24 * 3600)
+    assert await issuer.renew_own()
+    assert is_signed_by(issuer.caller_of(both.current.fingerprint).certificate, both.current)
+    issuer.close()
+
+
+async def test_no_key_is_left_behind_of_what_could_not_be_kept(
+    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", fail)
+        with pytest.raises(StoreError, match="No space left"):
+            await issuer.trust(issuer.authorities.rotated(NOW_MS))
+    assert await asyncio.to_thread(os.listdir, tmp_path) == ["authority.pem"]

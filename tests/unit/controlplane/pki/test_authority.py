@@ -1,0 +1,304 @@
+"""What the authority signs, and what it does not."""
+
+import base64
+import contextlib
+import logging
+import ssl
+import stat
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from controlplane.domain.errors import StoreError
+from controlplane.pki.authority import (
+    ENROLMENT_HOST,
+    LIFE,
+    Authority,
+    UnfitRequestError,
+    agent_host,
+)
+from controlplane.pki.issuer import Issuer
+from tests.support.certificates import SERVES, Signer, a_key, a_request, pem_of, trusting
+from tests.support.fake_clock import FakeClock
+from tiltyard.runtime.clock import SystemClock
+
+NOW_MS = 1_800_000_000_000
+ID = "0b6c2f5e-0d3f-4d0e-9d7c-0a5f8c1d2e3f"
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority.create(NOW_MS)
+
+
+def read(text: bytes) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(text)
+
+
+def names(certificate: x509.Certificate) -> tuple[list[str], list[str]]:
+    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    uris = found.get_values_for_type(x509.UniformResourceIdentifier)
+    hosts = found.get_values_for_type(x509.DNSName)
+    assert len(list(found)) == len(uris) + len(hosts)
+    return uris, hosts
+
+
+def uses(certificate: x509.Certificate) -> list[x509.ObjectIdentifier]:
+    found = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
+    assert found.critical
+    return list(found.value)
+
+
+def assert_signs_nothing(certificate: x509.Certificate) -> None:
+    constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+    assert (constraints.critical, constraints.value.ca) == (True, False)
+    assert not certificate.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+
+
+def test_a_certificate_of_an_agent_serves_alone_and_names_it_alone(authority: Authority) -> None:
+    key = a_key()
+    issued = authority.sign_agent(a_request(key), ID, NOW_MS)
+    made = read(issued.certificate)
+    made.verify_directly_issued_by(read(authority.certificate))
+    assert made.public_key() == key.public_key()
+    assert made.subject.rfc4514_string() == f"CN={ID}"
+    assert names(made) == ([f"tiltyard://agent/{ID}"], [f"{ID}.agent.tiltyard.internal"])
+    assert uses(made) == [ExtendedKeyUsageOID.SERVER_AUTH]
+    assert_signs_nothing(made)
+    now = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    assert made.not_valid_after_utc == now + timedelta(days=30)
+    assert now - timedelta(hours=1) < made.not_valid_before_utc < now
+    assert issued.expire_ms == NOW_MS + 30 * 24 * 3600 * 1000
+    assert int(issued.serial, 16) == made.serial_number
+
+
+def test_our_own_certificate_calls_alone(authority: Authority) -> None:
+    own = authority.caller(NOW_MS)
+    made = read(own.certificate)
+    made.verify_directly_issued_by(read(authority.certificate))
+    assert names(made) == (["tiltyard://controlplane"], [])
+    assert uses(made) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+    assert_signs_nothing(made)
+    assert "PRIVATE" not in repr(own)
+
+
+def test_the_listener_has_a_name_that_no_agent_gets(authority: Authority) -> None:
+    made = read(authority.listener(NOW_MS).certificate)
+    assert names(made) == ([], ["enrolment.tiltyard.internal"])
+    assert uses(made) == [ExtendedKeyUsageOID.SERVER_AUTH]
+    assert_signs_nothing(made)
+
+
+def test_the_authority_signs_certificates_and_no_other_authority(authority: Authority) -> None:
+    made = read(authority.certificate)
+    constraints = made.extensions.get_extension_for_class(x509.BasicConstraints).value
+    assert (constraints.ca, constraints.path_length) == (True, 0)
+    assert authority.fingerprint == made.fingerprint(hashes.SHA256()).hex()
+    assert read(Authority.create(NOW_MS).certificate).subject != made.subject
+
+
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
+    """Have both verify what the other shows, and what is said after that; raises SSLError."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname=name),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    while ends:
+        for end in tuple(ends):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+                ends.remove(end)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["issued", "renewed"])
+def test_all_that_it_signs_is_verified_strictly(tmp_path: Path, *, again: bool) -> None:
+    """As Python 3.13 and later do by themselves (RFC 5280)."""
+    now_ms = int(time.time() * 1000)
+    authority, key = Authority.create(now_ms), a_key()
+    if again:  # read from its file, at another time
+        authority = Authority.from_pem(authority.to_pem())
+    agent = authority.sign_agent(a_request(key), ID, now_ms).certificate
+    caller, listener = authority.caller(now_ms), authority.listener(now_ms)
+    shown = {
+        "agent": pem_of(key) + agent,
+        "caller": caller.key + caller.certificate,
+        "listener": listener.key + listener.certificate,
+    }
+    for name, text in shown.items():
+        (tmp_path / name).write_bytes(text)
+    for served, host in (("agent", agent_host(ID)), ("listener", ENROLMENT_HOST)):
+        server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        server.load_verify_locations(cadata=authority.certificate.decode())
+        server.verify_mode = ssl.CERT_REQUIRED
+        server.verify_flags |= ssl.VERIFY_X509_STRICT
+        server.load_cert_chain(tmp_path / served)
+        client = trusting(authority.certificate)
+        client.load_cert_chain(tmp_path / "caller")
+        shake_hands(server, client, host)
+
+
+def test_nothing_outlives_the_authority(authority: Authority) -> None:
+    late = authority.expire_ms - 1000
+    assert authority.sign_agent(a_request(), ID, late).expire_ms == authority.expire_ms
+
+
+def another_version(text: bytes) -> bytes:
+    """The request as one of a version that there is not."""
+    der = x509.load_pem_x509_csr(text).public_bytes(serialization.Encoding.DER)
+    version = bytes.fromhex("020100")
+    assert der.index(version) < 10, "it comes first"
+    told = base64.encodebytes(der.replace(version, bytes.fromhex("020107"), 1))
+    begin, end = (f"-----{edge} CERTIFICATE REQUEST-----\n".encode() for edge in ("BEGIN", "END"))
+    return begin + told + end
+
+
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    "CA:TRUE": lambda: a_request(extensions=[x509.BasicConstraints(ca=True, path_length=None)]),
+    "another id": lambda: a_request(
+        extensions=[
+            x509.SubjectAlternativeName([x509.UniformResourceIdentifier("tiltyard://agent/x")])
+        ]
+    ),
+    "the control plane's name": lambda: a_request(subject="tiltyard://controlplane"),
+    "rights of a caller": lambda: a_request(
+        extensions=[x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])]
+    ),
+    "an RSA key": lambda: a_request(rsa.generate_private_key(65537, 2048)),
+    "another curve": lambda: a_request(ec.generate_private_key(ec.SECP384R1())),
+    "no request": lambda: b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n",
+    "a certificate": lambda: Signer.new().sign(SERVES, ["tiltyard://agent/x"]).certificate,
+    "another version": lambda: another_version(a_request()),
+    "nothing": lambda: b"",
+    "too much": lambda: a_request() + b"#" * 9000,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_request_for_more_than_a_key_is_not_signed(authority: Authority, kind: str) -> None:
+    with pytest.raises(UnfitRequestError):
+        authority.sign_agent(HOSTILE[kind](), ID, NOW_MS)
+
+
+def test_a_request_that_its_key_did_not_sign_is_not_signed(authority: Authority) -> None:
+    lines = a_request().splitlines()
+    for position, sign in enumerate(lines[-2][:-8]):  # somewhere in the signature
+        changed = b"A" if sign != ord("A") else b"B"
+        line = lines[-2][:position] + changed + lines[-2][position + 1 :]
+        with pytest.raises(UnfitRequestError):
+            authority.sign_agent(b"\n".join([*lines[:-2], line, lines[-1], b""]), ID, NOW_MS)
+
+
+def test_certificates_are_due_after_two_thirds_of_their_life(authority: Authority) -> None:
+    expire_ms = NOW_MS + LIFE // timedelta(milliseconds=1)
+    due_ms = NOW_MS + 20 * 24 * 3600 * 1000
+    assert not authority.is_due(expire_ms, due_ms - 1)
+    assert authority.is_due(expire_ms, due_ms)
+
+
+def test_what_is_not_valid_yet_is_due(authority: Authority) -> None:
+    """The clock was ahead when it was signed, and was set back."""
+    made = authority.sign_agent(a_request(), ID, NOW_MS)
+    begin_ms = int(read(made.certificate).not_valid_before_utc.timestamp() * 1000)
+    assert authority.is_due(made.expire_ms, begin_ms - 1)
+    assert not authority.is_due(made.expire_ms, begin_ms)
+
+
+async def opened(path: Path, enrolled: int = 0) -> Issuer:
+    issuer = Issuer(path, SystemClock())
+    try:
+        await issuer.open(enrolled=enrolled)
+    finally:
+        issuer.close()
+    return issuer
+
+
+async def test_the_authority_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "authority.pem"
+    first = await opened(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [child.name for child in path.parent.iterdir()] == ["authority.pem"]
+    assert (await opened(path)).authority.fingerprint == first.authority.fingerprint
+
+
+def test_two_that_make_it_at_once_have_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "authority.pem"
+    with ThreadPoolExecutor(8) as pool:
+        issuers = [Issuer(path, SystemClock()) for _ in range(8)]
+        made = list(pool.map(lambda issuer: issuer._open(0).current.fingerprint, issuers))
+    for issuer in issuers:
+        issuer.close()
+    assert len(set(made)) == 1
+
+
+async def test_a_lost_authority_is_not_replaced_in_silence(tmp_path: Path) -> None:
+    path = tmp_path / "authority.pem"
+    with pytest.raises(StoreError, match="is gone, and 3 agents were enrolled"):
+        await opened(path, enrolled=3)
+    assert not path.exists()
+
+
+def with_a_changed_bit(text: bytes) -> bytes:
+    """An authority's file whose key is of an unknown kind."""
+    key, mark, rest = text.partition(b"-----BEGIN CERT")
+    der = base64.b64decode(b"".join(key.splitlines()[1:-1]))
+    kind = bytes.fromhex("06072a8648ce3d0201")  # an elliptic curve
+    assert kind in der
+    changed = base64.encodebytes(der.replace(kind, kind[:-1] + b"\x00"))
+    return (
+        b"-----BEGIN PRIVATE KEY-----\n" + changed + b"-----END PRIVATE KEY-----\n" + mark + rest
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"no key", with_a_changed_bit(Authority.create(NOW_MS).to_pem()), None],
+    ids=["empty", "no key", "a changed bit", "no text"],
+)
+async def test_a_damaged_authority_is_told_and_stays(tmp_path: Path, text: bytes | None) -> None:
+    path = tmp_path / "authority.pem"
+    if text is None:  # the key of one and the certificate of another
+        text = Authority.create(NOW_MS).to_pem().partition(b"-----BEGIN CERT")[0]
+        text += Authority.create(NOW_MS).certificate
+    path.write_bytes(text)
+    with pytest.raises(StoreError, match="damaged"):
+        await opened(path)
+    assert path.read_bytes() == text
+
+
+async def test_our_own_certificates_are_renewed_in_time(tmp_path: Path) -> None:
+    clock = FakeClock(time.time())
+    issuer = Issuer(tmp_path / "authority.pem", clock)
+    try:
+        await issuer.open()
+        first = issuer.caller
+        assert not await issuer.renew_own()
+        clock.jump(20 * 24 * 3600 + 1)
+        assert await issuer.renew_own()
+        assert issuer.caller.expire_ms > first.expire_ms
+        assert issuer.caller.key != first.key
+    finally:
+        issuer.close()
+
+
+def test_an_authority_that_others_could_read_is_taken_from_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "authority.pem"
+    path.write_bytes(Authority.create(NOW_MS).to_pem())
+    path.chmod(0o644)
+    issuer = Issuer(path, SystemClock())
+    with caplog.at_level(logging.WARNING):
+        issuer._open(0)
+    issuer.close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "others could read" in caplog.text

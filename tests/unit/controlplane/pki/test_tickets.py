@@ -1,0 +1,94 @@
+"""Tickets: one for each session and place, and a key that stays."""
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controlplane.domain.contract import Identity
+from controlplane.domain.errors import StoreError
+from controlplane.pki.ticket_key import TicketKey
+from controlplane.pki.tickets import is_valid, make_ticket
+from tests.support.fake_clock import FakeClock
+from tests.unit.controlplane.fleet.host.test_link import SESSION
+
+KEY = bytes(range(32))
+IDENTITY = SESSION.identity
+ISSUED_MS = 1_767_225_600_000
+
+texts = st.text(max_size=4).filter(lambda text: text.isprintable())
+placed = st.tuples(texts, texts, texts, texts, texts, st.integers(0, 2))
+Placed = tuple[str, str, str, str, str, int]
+
+
+def ticket_of(fields: Placed, key: bytes = KEY) -> bytes:
+    agent, internal_id, account, session_id, application, issued_ms = fields
+    identity = replace(IDENTITY, account=account, session_id=session_id, application=application)
+    return make_ticket(key, agent, internal_id, identity, issued_ms)
+
+
+@given(placed, placed)
+def test_two_sessions_or_places_have_two_tickets(one: Placed, other: Placed) -> None:
+    assert (ticket_of(one) == ticket_of(other)) == (one == other)
+
+
+def test_what_moves_from_a_field_to_the_next_makes_another_ticket() -> None:
+    cuts = itertools.combinations_with_replacement(range(7), 4)
+    text = "abcdef"
+    pieces = {(text[:a], text[a:b], text[b:c], text[c:d], text[d:], 1) for a, b, c, d in cuts}
+    assert len({ticket_of(fields) for fields in pieces}) == len(pieces)
+
+
+def test_a_ticket_is_valid_with_its_key_and_its_session_alone() -> None:
+    def holds(key: bytes, agent: str, identity: Identity, create_ms: int = ISSUED_MS) -> bool:
+        return is_valid(key, agent, replace(SESSION, identity=identity, create_ms=create_ms))
+
+    good = replace(IDENTITY, ticket=make_ticket(KEY, "h", "i", IDENTITY, ISSUED_MS))
+    assert holds(KEY, "h", good)
+    assert not holds(KEY, "other", good)
+    assert not holds(bytes(32), "h", good)
+    assert not holds(KEY, "h", IDENTITY)
+    assert not holds(KEY, "h", replace(good, account="b"))
+    assert not holds(KEY, "h", replace(good, session_id="t"))
+    assert not holds(KEY, "h", replace(good, application="g"))
+    assert holds(KEY, "h", replace(good, tag="v2", labels={"a": "b"}, external_id="x"))
+    later = (ISSUED_MS + 1).to_bytes(8, "big") + good.ticket[8:]
+    assert not holds(KEY, "h", replace(good, ticket=later))
+
+
+@pytest.mark.parametrize(
+    ("hours", "valid"), [(-10_000, True), (0, True), (24, True), (25, False), (10_000, False)]
+)
+def test_a_ticket_covers_what_began_before_it_or_soon_after(hours: int, valid: bool) -> None:
+    """A claimed standby began before, and a host's clock may be somewhat ahead."""
+    ticket = make_ticket(KEY, "h", "i", IDENTITY, ISSUED_MS)
+    session = replace(SESSION, identity=replace(IDENTITY, ticket=ticket))
+    create_ms = ISSUED_MS + hours * 3_600_000
+    assert is_valid(KEY, "h", replace(session, create_ms=create_ms)) is valid
+
+
+async def opened(path: Path) -> TicketKey:
+    key = TicketKey(path, FakeClock(1.0))
+    await key.open()
+    return key
+
+
+async def test_the_key_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "ticket.key"
+    first, again = await opened(path), await opened(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert first.ticket("h", "i", IDENTITY) == again.ticket("h", "i", IDENTITY)
+    other = await opened(tmp_path / "other.key")
+    assert first.ticket("h", "i", IDENTITY) != other.ticket("h", "i", IDENTITY)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"short", bytes(33)])
+async def test_a_damaged_key_is_told_and_not_replaced(tmp_path: Path, damaged: bytes) -> None:
+    path = tmp_path / "ticket.key"
+    path.write_bytes(damaged)
+    with pytest.raises(StoreError, match="is damaged"):
+        await opened(path)
+    assert path.read_bytes() == damaged

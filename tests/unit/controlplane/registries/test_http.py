@@ -1,0 +1,559 @@
+"""Log-ins at registries, and where a hostile one cannot send us."""
+
+import asyncio
+import base64
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from aiohttp import ClientTimeout, web
+
+from controlplane.registries import http as registry_http
+from controlplane.registries.endpoint import Endpoint, UnusableError
+from controlplane.registries.http import RegistryHttp, Reply
+from controlplane.registries.login import checked_realm
+from tests.support.authority import AUTHORITY
+
+SCOPE = "repository:studio/game:pull"
+BASIC = "Basic " + base64.b64encode(b"robot:s3cret").decode()
+
+
+class Server:
+    """A registry that wants a log-in, and the service that makes its tokens."""
+
+    def __init__(self) -> None:
+        self.challenge = 'Bearer realm="http://{address}/token",service="the registry"'
+        self.accepts: Callable[[str], bool] = lambda header: header in self.given
+        self.given: set[str] = set()
+        self.token: dict[str, Any] = {"token": "t1", "expires_in": 300}
+        self.token_status = 200
+        self.first_refusal = self.refusal = 401
+        """Of who shows no token, and of whose is not accepted."""
+        self.asked: list[tuple[str, dict[str, str], str]] = []
+        self.address = ""
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        app = web.Application()
+        app.router.add_get("/v2/{rest:.*}", self._registry)
+        app.router.add_get("/token", self._make_token)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.address = f"127.0.0.1:{runner.addresses[0][1]}"
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for path, _, _ in self.asked]
+
+    def _note(self, request: web.Request) -> str:
+        header = request.headers.get("Authorization", "")
+        self.asked.append((request.path, dict(request.query), header))
+        return header
+
+    async def _registry(self, request: web.Request) -> web.Response:
+        header = self._note(request)
+        if self.accepts(header):
+            return web.Response(text="here")
+        challenge = self.challenge.format(address=self.address)
+        status = self.refusal if header else self.first_refusal
+        return web.Response(status=status, headers={"WWW-Authenticate": challenge})
+
+    async def _make_token(self, request: web.Request) -> web.Response:
+        self._note(request)
+        if isinstance(self.token.get("token"), str):
+            self.given.add(f"Bearer {self.token['token']}")
+        return web.json_response(self.token, status=self.token_status)
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+async def server(stack: AsyncExitStack) -> Server:
+    server = Server()
+    await server.start(stack)
+    return server
+
+
+@pytest.fixture
+async def http(stack: AsyncExitStack) -> RegistryHttp:
+    client = RegistryHttp()
+    await client.start()
+    stack.push_async_callback(client.stop)
+    return client
+
+
+async def ask(http: RegistryHttp, server: Server, scope: str = SCOPE, **more: Any) -> Reply:
+    endpoint = Endpoint(server.address, **more)
+    return await http.ask(endpoint, "/v2/x", scope=scope, max_bytes=100)
+
+
+async def test_a_token_is_fetched_without_credentials(http: RegistryHttp, server: Server) -> None:
+    assert (await ask(http, server)).body == b"here"
+    assert server.asked == [
+        ("/v2/x", {}, ""),
+        ("/token", {"service": "the registry", "scope": SCOPE}, ""),
+        ("/v2/x", {}, "Bearer t1"),
+    ]
+
+
+async def test_a_token_is_fetched_with_credentials_and_used_again(
+    http: RegistryHttp, server: Server
+) -> None:
+    server.token = {"access_token": "t2", "token": None}
+    server.given.add("Bearer t2")
+    for _ in range(3):
+        assert (await ask(http, server, username="robot", password="s3cret")).status == 200
+    assert server.paths == ["/v2/x", "/token", "/v2/x", "/v2/x", "/v2/x"]
+    assert server.asked[1][2] == BASIC
+    assert {header for _, _, header in server.asked[2:]} == {"Bearer t2"}
+    # Another repository, other credentials: another token.
+    await ask(http, server, scope="repository:other:pull", username="robot", password="s3cret")
+    await ask(http, server)
+    assert server.paths.count("/token") == 3
+
+
+async def test_a_token_that_has_expired_is_fetched_anew(
+    http: RegistryHttp, server: Server
+) -> None:
+    server.token = {"token": "t1", "expires_in": 1}
+    for _ in range(2):
+        await ask(http, server)
+    assert server.paths.count("/token") == 2
+
+
+async def test_a_token_that_is_refused_is_fetched_anew_once(
+    http: RegistryHttp, server: Server
+) -> None:
+    await ask(http, server)
+    server.given.clear()
+    server.token = {"token": "t9", "expires_in": 300}
+    assert (await ask(http, server)).status == 200
+    server.accepts = lambda _: False
+    await ask(http, server)
+    assert server.paths.count("/token") == 3
+
+
+async def test_tokens_that_are_kept_are_bounded(
+    http: RegistryHttp, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_http, "MAX_TOKENS", 3)
+    for number in range(10):
+        await ask(http, server, scope=str(number))
+    assert len(http._tokens) == 3
+
+
+async def test_a_registry_may_want_name_and_password_itself(
+    http: RegistryHttp, server: Server
+) -> None:
+    server.challenge, server.accepts = 'Basic realm="x"', lambda header: header == BASIC
+    with pytest.raises(UnusableError, match="log-in"):
+        await ask(http, server)
+    assert (await ask(http, server, username="robot", password="s3cret")).status == 200
+    with pytest.raises(UnusableError, match="refused the log-in"):
+        await ask(http, server, username="robot", password="wrong")
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        {},
+        {"token": 7},
+        {"token": ""},
+        {"token": "a\r\nX-Evil: 1"},
+        {"token": "ü"},
+        {"token": "t", "expires_in": "soon"},
+        {"token": "t", "expires_in": 10**400},
+        {"token": "t", "expires_in": float("inf")},
+        {"token": "t", "expires_in": float("nan")},
+        {"token": "t" * 70000},
+    ],
+)
+async def test_an_answer_that_is_no_token_is_of_no_use(
+    http: RegistryHttp, server: Server, token: dict[str, Any]
+) -> None:
+    server.token = token
+    with pytest.raises(UnusableError):
+        await ask(http, server)
+    assert server.paths == ["/v2/x", "/token"]
+
+
+async def test_a_token_service_that_fails_is_told(http: RegistryHttp, server: Server) -> None:
+    server.token_status = 500
+    with pytest.raises(UnusableError, match="token service answered 500"):
+        await ask(http, server)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_who_holds_a_token_and_is_refused_is_told_that_nothing_is_there(
+    http: RegistryHttp, server: Server, status: int
+) -> None:
+    server.refusal, server.accepts = status, lambda _: False
+    for more in ({}, {"username": "robot", "password": "s3cret"}):
+        assert (await ask(http, server, **more)).status == 404
+        assert (await ask(http, server, **more)).status == 404  # with the token that is known
+
+
+@pytest.mark.parametrize(("status", "logged"), [(401, True), (403, True), (404, False)])
+async def test_a_log_in_that_may_not_pull_is_told_to_the_log(
+    http: RegistryHttp,
+    server: Server,
+    caplog: pytest.LogCaptureFixture,
+    status: int,
+    logged: bool,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    server.refusal, server.accepts = status, lambda _: False
+    await ask(http, server)
+    assert caplog.records == []
+    await ask(http, server, username="robot", password="s3cret")
+    told = f"registry={server.address} status={status} scope={SCOPE}"
+    assert [told in record.getMessage() for record in caplog.records] == [True] * logged
+    assert "t1" not in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_so_is_who_gets_no_token_without_a_name(
+    http: RegistryHttp, server: Server, status: int
+) -> None:
+    server.token_status = status
+    assert (await ask(http, server)).status == 404
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(401, "refused the log-in"), (403, "refused the log-in"), (404, "answered 404")],
+)
+async def test_a_log_in_that_is_refused_is_a_failure(
+    http: RegistryHttp, server: Server, status: int, told: str
+) -> None:
+    server.token_status = status
+    with pytest.raises(UnusableError, match=told) as raised:
+        await ask(http, server, username="robot", password="s3cret")
+    assert raised.value.detail.endswith(f"its token service answered {status}")
+
+
+@pytest.mark.parametrize("status", [403, 404, 429, 500])
+async def test_a_refusal_without_a_log_in_stays_what_it_is(
+    http: RegistryHttp, server: Server, status: int
+) -> None:
+    server.first_refusal = status
+    assert (await ask(http, server)).status == status
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_a_header_may_offer_two_ways_to_log_in(
+    http: RegistryHttp, server: Server, order: int
+) -> None:
+    ways = ['Basic realm="a registry"', server.challenge]
+    server.challenge = ", ".join(ways[::order])
+    assert (await ask(http, server)).status == 200
+    assert server.asked[1][1] == {"service": "the registry", "scope": SCOPE}
+
+
+async def test_challenges_that_are_too_long_are_not_read(
+    http: RegistryHttp, server: Server
+) -> None:
+    server.challenge += ',x="' + "a" * 4096 + '"'
+    with pytest.raises(UnusableError, match="too long"):
+        await ask(http, server)
+    assert server.paths == ["/v2/x"]
+
+
+async def test_an_answer_is_read_up_to_its_bound(http: RegistryHttp, server: Server) -> None:
+    server.accepts = lambda _: True
+    endpoint = Endpoint(server.address)
+    with pytest.raises(UnusableError, match="larger than 3 bytes"):
+        await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=3)
+
+
+# -- where we are not sent -----------------------------------------------------------------------
+
+
+class Canary:
+    """A listener that nobody may connect to."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.port = 0
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        stack.push_async_callback(server.wait_closed)
+        stack.callback(server.close)
+        self.port = server.sockets[0].getsockname()[1]
+
+    async def _accept(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        writer.close()
+
+
+HOSTILE_REALMS = [
+    "",
+    "/token",
+    "token",
+    "//127.0.0.1:{canary}/token",
+    "http://127.0.0.1:{canary}/token",
+    "https://127.0.0.1:{canary}/token",
+    "http://localhost:{canary}/token",
+    "http://127.1:{canary}/token",
+    "http://2130706433:{canary}/token",
+    "http://0x7f000001:{canary}/token",
+    "http://0177.0.0.1:{canary}/token",
+    "http://0.0.0.0:{canary}/token",
+    "http://[::1]:{canary}/token",
+    "http://[::ffff:127.0.0.1]:{canary}/token",
+    "http://127.0.0.1.:{canary}/token",
+    "http://{address}@127.0.0.1:{canary}/token",
+    "http://127.0.0.1:{canary}#@{address}/token",
+    "http://127.0.0.1:{canary}?@{address}/token",
+    "http://127.0.0.1:{canary}\\\\@{address}/token",  # a backslash, escaped
+    "http://{address}.evil.example:{canary}/token",
+    "http://169.254.169.254/latest/meta-data/",
+    "https://{address}/token",
+    "ftp://{address}/token",
+    "file:///etc/passwd",
+    "unix:///run/docker.sock",
+    "gopher://127.0.0.1:{canary}/_x",
+    "javascript:alert(1)",
+    "http://[bad/token",
+    "http://{address}:99999/token",
+    "http:///token",
+    "http://127.0.0.1:{canary}\r\nHost: {address}",
+]
+
+
+@pytest.mark.parametrize("realm", HOSTILE_REALMS)
+async def test_a_realm_elsewhere_is_not_gone_to(
+    http: RegistryHttp, server: Server, stack: AsyncExitStack, realm: str
+) -> None:
+    canary = Canary()
+    await canary.start(stack)
+    realm = realm.format(address=server.address, canary=canary.port)
+    challenge = f'Bearer realm="{realm}",service="x"'.replace("\r\n", "%0d%0a")
+    server.challenge = challenge.replace("{", "{{").replace("}", "}}")
+    with pytest.raises(UnusableError):
+        await ask(http, server, username="robot", password="s3cret")
+    assert canary.connections == 0
+    assert server.paths == ["/v2/x"]
+
+
+async def test_a_realm_that_the_operator_named_is_gone_to(
+    http: RegistryHttp, server: Server, stack: AsyncExitStack
+) -> None:
+    service = Server()
+    await service.start(stack)
+    server.given = service.given
+    server.challenge = f'Bearer realm="http://{service.address}/token"'
+    with pytest.raises(UnusableError):
+        await ask(http, server)
+    assert service.asked == []
+    assert (await ask(http, server, auth_hosts=(service.address,))).status == 200
+    assert service.asked == [("/token", {"scope": SCOPE}, "")]
+
+
+def test_realms_are_compared_as_origins() -> None:
+    hub = Endpoint("registry-1.docker.io", auth_hosts=("auth.docker.io",))
+    for realm in ("https://auth.docker.io/token", "https://AUTH.docker.io:443/token"):
+        assert checked_realm(hub, realm).host == "auth.docker.io"
+    for realm in (
+        "http://auth.docker.io/token",
+        "https://auth.docker.io:8443/token",
+        "https://auth.docker.io.evil.example/token",
+        "https://evil-auth.docker.io/token",
+        "https://docker.io/token",
+    ):
+        with pytest.raises(UnusableError):
+            checked_realm(hub, realm)
+    assert checked_realm(hub, "https://user:pass@auth.docker.io/token#x").user is None
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_no_redirect_is_followed(
+    http: RegistryHttp, server: Server, stack: AsyncExitStack, status: int
+) -> None:
+    canary = Canary()
+    await canary.start(stack)
+
+    async def redirect(request: web.Request) -> web.Response:
+        location = f"http://127.0.0.1:{canary.port}/"
+        return web.Response(status=status, headers={"Location": location})
+
+    server._registry = redirect  # type: ignore[method-assign]  # before it is mounted
+    await server.start(stack)
+    assert (await ask(http, server)).status == status
+    assert canary.connections == 0
+
+
+async def test_a_name_with_an_address_that_is_not_public_is_not_gone_to(
+    http: RegistryHttp, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canary = Canary()
+    await canary.start(stack)
+    names = {"rebound.example": ["1.1.1.1", "127.0.0.1"], "inner.example": ["127.0.0.1"]}
+
+    def look_up(host: str) -> list[Any]:
+        return [(socket.AF_INET, socket.IPPROTO_TCP, address) for address in names[host]]
+
+    monkeypatch.setattr("controlplane.outbound.resolver.look_up", look_up)
+    for name in names:
+        endpoint = Endpoint(f"{name}:{canary.port}")
+        with pytest.raises(UnusableError, match=r"^it cannot be reached$") as raised:
+            await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
+        assert "127.0.0.1, which is not public" in raised.value.detail
+    assert canary.connections == 0
+    # The operator may say that a registry is within the own network.
+    endpoint = Endpoint(f"inner.example:{canary.port}", private=True)
+    with pytest.raises(UnusableError):
+        await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
+    assert canary.connections == 1
+
+
+# -- what is told of a failure -------------------------------------------------------------------
+
+
+async def raw(stack: AsyncExitStack, answer: Callable[[bytes], bytes]) -> str:
+    """Serve this to every request, then hang up; return the address."""
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(await reader.readuntil(b"\r\n\r\n")))
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    stack.push_async_callback(server.wait_closed)
+    stack.callback(server.close)
+    return f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "phrase"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6 banner\r\n", "its answer is no HTTP"),
+        (b"", "it broke its answer off"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbanner", "it broke its answer off"),
+    ],
+)
+async def test_callers_are_told_a_phrase_and_the_log_everything(
+    http: RegistryHttp, stack: AsyncExitStack, answer: bytes, phrase: str
+) -> None:
+    endpoint = Endpoint(await raw(stack, lambda _: answer))
+    with pytest.raises(UnusableError) as raised:
+        await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
+    assert str(raised.value) == phrase
+    assert raised.value.detail.startswith(f"{phrase}: ")
+    assert ("banner" in raised.value.detail) is (b"SSH" in answer)
+
+
+async def test_where_nobody_listens_is_told_to_the_log_alone(
+    http: RegistryHttp, stack: AsyncExitStack
+) -> None:
+    taken = stack.enter_context(socket.socket())
+    taken.bind(("127.0.0.1", 0))
+    endpoint = Endpoint(f"127.0.0.1:{taken.getsockname()[1]}")
+    with pytest.raises(UnusableError, match=r"^it cannot be reached$") as raised:
+        await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
+    assert endpoint.address in raised.value.detail
+
+
+@pytest.mark.parametrize("begin", [b"", b"x" * 60])
+async def test_no_secret_is_told_even_when_it_is_sent_back(
+    http: RegistryHttp, server: Server, stack: AsyncExitStack, begin: bytes
+) -> None:
+    def echo(request: bytes) -> bytes:
+        if b"Authorization" not in request:
+            challenge = b'HTTP/1.1 401 x\r\nWWW-Authenticate: Basic realm="x"\r\n'
+            return challenge + b"Content-Length: 0\r\n\r\n"
+        header = request.split(b"Authorization: Basic ")[1].split(b"\r\n")[0]
+        return begin + header + b" " + base64.b64decode(header) + b"\r\n"
+
+    endpoint = Endpoint(await raw(stack, echo), "robot", "s3cret-and-long" * 2)
+    with pytest.raises(UnusableError, match=r"^its answer is no HTTP$") as raised:
+        await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
+    assert endpoint.basic is not None
+    for secret in (endpoint.basic[6:], "s3cret"):
+        assert secret[:9] not in raised.value.detail
+    assert "[redacted]" in raised.value.detail
+
+
+@pytest.mark.parametrize(
+    "address", ["a" * 64 + ".example.com", "xn--a.example.com", "xn--.com", "a:99999"]
+)
+async def test_an_address_that_cannot_be_one_is_of_no_use(
+    http: RegistryHttp, address: str
+) -> None:
+    for private in (False, True):
+        with pytest.raises(UnusableError, match=r"^its address is none$"):
+            endpoint = Endpoint(address, private=private)
+            await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
+
+
+def test_credentials_are_not_shown() -> None:
+    assert "s3cret" not in repr(Endpoint("ghcr.io", "robot", "s3cret"))
+
+
+async def test_certificates_are_read_once_and_off_the_loop(
+    http: RegistryHttp, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, threads = ssl.create_default_context, []
+
+    def note(**how: Any) -> ssl.SSLContext:
+        threads.append(threading.current_thread().name)
+        return read(**how)
+
+    monkeypatch.setattr(ssl, "create_default_context", note)
+    for _ in range(2):
+        assert (await ask(http, server, ca=AUTHORITY)).status == 200
+    assert threads == ["registry certificates_0"]
+
+
+async def test_certificates_that_are_kept_are_bounded(
+    http: RegistryHttp, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_http, "MAX_CONTEXTS", 2)
+    texts = [AUTHORITY + "\n" * number for number in range(4)]
+    for text in texts:
+        assert (await ask(http, server, ca=text)).status == 200
+    assert list(http._contexts) == texts[2:]
+
+
+async def test_a_registry_that_hangs_takes_no_connection_from_another(
+    server: Server, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_http, "TIMEOUT", ClientTimeout(total=None))
+    http = RegistryHttp()
+    await http.start()
+    stack.push_async_callback(http.stop)
+    connections, all_taken = 0, asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        if connections == registry_http.MAX_CONNECTIONS:
+            all_taken.set()
+        await reader.read()
+        writer.close()
+
+    hung = await asyncio.start_server(hang, "127.0.0.1", 0)
+    stack.push_async_callback(hung.wait_closed)
+    stack.callback(hung.close)
+    endpoint = Endpoint(f"127.0.0.1:{hung.sockets[0].getsockname()[1]}")
+    asking = [
+        asyncio.create_task(http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100))
+        for _ in range(200)
+    ]
+    await all_taken.wait()
+    assert (await ask(http, server)).status == 200
+    assert connections == registry_http.MAX_CONNECTIONS
+    for task in asking:
+        task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)

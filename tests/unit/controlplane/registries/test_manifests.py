@@ -1,0 +1,339 @@
+"""Manifests: which may be pulled, and that nothing else comes of reading what anybody wrote."""
+
+import hashlib
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controlplane.domain.errors import ImageRefusedError
+from controlplane.registries import manifests
+from controlplane.registries.endpoint import UnusableError
+from controlplane.registries.manifests import (
+    MAX_CONFIG_BYTES,
+    MAX_IMAGES,
+    MAX_LAYERS,
+    check_listed,
+    check_manifest,
+    digest_of,
+    is_named_by,
+)
+from tests.support.controlplane.fake_registry import (
+    CONFIG,
+    IMAGE,
+    INDEX,
+    LAYER,
+    blob,
+    image,
+    index,
+)
+
+LIMIT = 10**9
+DOCKER_IMAGE = "application/vnd.docker.distribution.manifest.v2+json"
+DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
+DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
+DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+SCHEMA_1 = "application/vnd.docker.distribution.manifest.v1+prettyjws"
+LINUX = {"os": "linux", "architecture": "amd64"}
+ELSEWHERE = ["https://elsewhere.example/layer"]
+
+
+def check(manifest: Any, kind: str | None = None) -> tuple[str, ...]:
+    content = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
+    said = manifest.get("mediaType") if isinstance(manifest, dict) else None
+    return check_manifest(content, kind if kind is not None else said or IMAGE, LIMIT)
+
+
+def layers(*made: dict[str, Any]) -> dict[str, Any]:
+    return image(layers=list(made))
+
+
+def entry(number: int = 0, platform: Any = LINUX, kind: str = IMAGE, **more: Any) -> Any:
+    """Make what names an image in a list."""
+    return blob(kind, str(number), platform=platform, **more)
+
+
+def without(manifest: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in manifest.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "kind"),
+    [
+        (image(), IMAGE),
+        (image(), f"{IMAGE}; charset=utf-8"),
+        (without(image(), "mediaType"), IMAGE),
+        (image(mediaType=DOCKER_IMAGE), DOCKER_IMAGE),
+        (image(config=blob(DOCKER_CONFIG), layers=[blob(DOCKER_LAYER)]), IMAGE),
+        (layers(), IMAGE),
+        (layers(*[blob(LAYER)] * MAX_LAYERS), IMAGE),
+        (layers(blob(LAYER.removesuffix("+gzip")), blob(LAYER.replace("gzip", "zstd"))), IMAGE),
+        (layers(blob(DOCKER_LAYER.removesuffix(".gzip"))), IMAGE),
+        (layers(blob(LAYER, urls=[]), blob(LAYER, urls=None)), IMAGE),
+        (layers(blob(LAYER, size=0), blob(LAYER, size=LIMIT - 7)), IMAGE),
+        (layers(blob(LAYER) | {"digest": "sha512:" + "a" * 128}), IMAGE),
+        (image(config=blob(CONFIG, size=MAX_CONFIG_BYTES)), IMAGE),
+        (image(annotations={"Layers": "x", "URLS": "y"}, subject=blob(IMAGE)), IMAGE),
+        (image(manifests=None, fsLayers=None, unknown=[{"urls": ELSEWHERE}]), IMAGE),
+    ],
+)
+def test_an_image_may_be_pulled(manifest: dict[str, Any], kind: str) -> None:
+    assert check(manifest, kind) == ()
+    check_listed(json.dumps(manifest).encode(), kind, LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "told"),
+    [
+        (layers(blob(LAYER), blob(LAYER, urls=ELSEWHERE)), "outside the registry"),
+        (image(config=blob(CONFIG, urls=ELSEWHERE)), "outside the registry"),
+        (
+            layers(blob("application/vnd.docker.image.rootfs.foreign.diff.tar.gzip")),
+            "outside the registry",
+        ),
+        (
+            layers(blob("application/vnd.oci.image.layer.nondistributable.v1.tar+gzip")),
+            "outside the registry",
+        ),
+        (layers(*[blob(LAYER)] * (MAX_LAYERS + 1)), "126 layers; a host can mount 125"),
+        (layers(blob(LAYER, size=LIMIT)), "1000000007 bytes; at most 1000000000"),
+        (layers(*[blob(LAYER, size=LIMIT // 2)] * 2), "1000000007 bytes"),
+        (layers(blob(LAYER, size=2**63 - 1), blob(LAYER, size=2**63 - 1)), "at most 1000000000"),
+        (image(config=blob(CONFIG, size=MAX_CONFIG_BYTES + 1)), "config of more than"),
+        (layers(blob("application/vnd.in-toto+json")), "layer that is not one"),
+        (layers(blob(LAYER + "+encrypted")), "layer that is not one"),
+        (layers(blob(f"{LAYER}\n")), "layer that is not one"),
+        (image(config=blob("application/vnd.cncf.helm.config.v1+json")), "not a container image"),
+        (image(config=blob("application/vnd.oci.empty.v1+json")), "not a container image"),
+        (without(image(), "config"), "not a container image"),
+        (without(image(), "layers"), "not a container image"),
+        ({"schemaVersion": 2, "mediaType": IMAGE}, "not a container image"),
+        (image(mediaType="application/vnd.oci.artifact.manifest.v1+json"), "not a container im"),
+        (image(mediaType=INDEX), "not a container image"),
+        (index(entry(), mediaType=IMAGE), "not a container image"),
+        (image(mediaType=SCHEMA_1, schemaVersion=1), "not schema 2"),
+        (image(fsLayers=[]), "not schema 2"),
+        (image(schemaVersion=3), "not schema 2"),
+        (image(manifests=[]), "image and a list of images at once"),
+        (index(entry(), layers=[]), "image and a list of images at once"),
+        (index(entry(), config=blob(CONFIG)), "image and a list of images at once"),
+        ([], "malformed: the manifest"),
+        (b"7", "malformed: the manifest"),
+        (without(image(), "schemaVersion"), "malformed: schemaVersion: Field required"),
+        (image(schemaVersion="2"), "malformed: schemaVersion"),
+        (image(schemaVersion=True), "malformed: schemaVersion"),
+        (image(layers={}), "malformed: layers"),
+        (image(config=[]), "malformed: config"),
+        (layers(blob(LAYER), blob(LAYER, size=-1)), r"malformed: layers\[1\]\.size: "),
+        (layers(blob(LAYER, size=True)), r"malformed: layers\[0\]\.size: "),
+        (layers(blob(LAYER, size="7")), r"malformed: layers\[0\]\.size: "),
+        (layers(blob(LAYER, size=1.5)), r"malformed: layers\[0\]\.size: "),
+        (layers(without(blob(LAYER), "size")), r"malformed: layers\[0\]\.size: Field required"),
+        (layers(blob(LAYER, urls="https://x")), r"malformed: layers\[0\]\.urls: "),
+        (layers(blob(LAYER) | {"digest": ""}), r"layers\[0\]\.digest: is not a digest"),
+        (layers(blob(LAYER) | {"digest": "sha256:" + "A" * 64}), "is not a digest"),
+        (layers(blob(LAYER) | {"digest": "sha256:" + "a" * 64 + "\n"}), "is not a digest"),
+        (layers(blob(LAYER) | {"digest": "sha256:../" + "a" * 61}), "is not a digest"),
+        (layers(blob(LAYER) | {"digest": "md5:" + "a" * 32}), "is not a digest"),
+    ],
+)
+def test_what_may_not_be_pulled_is_refused(manifest: Any, told: str) -> None:
+    with pytest.raises(ImageRefusedError, match=told):
+        check(manifest)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Urls", "URLS", "url\u017f", "URL\u017f"],  # the long s is an s where cases are folded
+)
+def test_a_field_in_another_case_is_refused(name: str) -> None:
+    """As the engine would read it: to Go it is the same field, and the last one counts."""
+    for manifest in (
+        layers(blob(LAYER) | {name: ELSEWHERE}),
+        layers(blob(LAYER, urls=[]) | {name: ELSEWHERE}),
+        index(entry() | {name: ELSEWHERE}),
+    ):
+        with pytest.raises(ImageRefusedError, match="field in another case"):
+            check(manifest)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        image(Layers=[]),
+        {**image(), "layer\u017f": []},
+        image(CONFIG={}),
+        image(mediatype=INDEX),
+        image(schemaversion=1),
+        image(Manifests=[]),
+        image(fslayers=[]),
+        index(entry(platform={"OS": "windows"})),
+        index(entry(Platform={"os": "windows"})),
+        index(entry(Digest="sha256:" + "0" * 64)),
+    ],
+)
+def test_so_is_any_other_that_is_looked_at(manifest: Any) -> None:
+    with pytest.raises(ImageRefusedError, match="field in another case"):
+        check(manifest)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "no JSON"),
+        (b"<html>log in</html>", "no JSON"),
+        (b"{", "no JSON"),
+        (b'{"schemaVersion":2}x', "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+        (b"\xef\xbb\xbf{}", "no JSON"),
+        (b'{"schemaVersion":2,"schemaVersion":1}', "no JSON"),
+        (b'{"schemaVersion":NaN}', "no JSON"),
+        (b'{"schemaVersion":1e999}', "no JSON"),
+        (b'{"schemaVersion":' + b"9" * 5000 + b"}", "no JSON"),
+        (b'{"schemaVersion":18446744073709551616}', "no JSON"),
+        (b'{"mediaType":"\\ud800"}', "no JSON"),
+        (b'{"mediaType":"\\u0000"}', "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"[" * 40 + b"]" * 40, "no JSON"),
+        (b'{"a":' * 100_000, "no JSON"),
+        (b"[" + b"[]," * 1_000_000 + b"[]]", "no JSON"),
+    ],
+)
+def test_what_cannot_be_read_is_of_no_use(content: bytes, told: str) -> None:
+    with pytest.raises(UnusableError, match=told):
+        check_manifest(content, IMAGE, LIMIT)
+
+
+def test_a_manifest_is_of_the_type_that_it_came_with() -> None:
+    for kind in (DOCKER_IMAGE, INDEX, "application/json", ""):
+        with pytest.raises(UnusableError, match="another type than its header says"):
+            check(image(), kind)
+        with pytest.raises(ImageRefusedError, match="not a container image"):
+            check(image(mediaType=None), kind.replace(DOCKER_IMAGE, DOCKER_INDEX))
+
+
+# -- lists of images -----------------------------------------------------------------------------
+
+
+def digests(*numbers: int) -> tuple[str, ...]:
+    return tuple(entry(number)["digest"] for number in numbers)
+
+
+OTHERS = [{"os": name, "architecture": "amd64"} for name in ("windows", "darwin", "freebsd")]
+ATTESTATION = {"os": "unknown", "architecture": "unknown"}
+MAYBE_LINUX: list[Any] = [
+    LINUX,
+    {"os": "linux", "architecture": "riscv64", "variant": "v9"},
+    {"os": "Linux"},
+    {"os": "L\u0130NUX"},  # Go makes an i of it
+    {"os": ""},
+    {"os": None},
+    {},
+    None,
+    {"os": "WINDOWS"},
+    {"os": "somethingnew"},
+]
+"""What the engine takes, or might take, for a platform of a Linux host."""
+
+
+@pytest.mark.parametrize("kind", [INDEX, DOCKER_INDEX])
+def test_every_image_is_read_that_a_linux_host_could_choose(kind: str) -> None:
+    maybe = [entry(number, platform) for number, platform in enumerate(MAYBE_LINUX)]
+    others = [entry(90 + n, platform) for n, platform in enumerate([*OTHERS, ATTESTATION])]
+    listed = [*others, *maybe, *maybe]
+    found = check(index(*listed, mediaType=kind))
+    assert found == digests(*range(len(MAYBE_LINUX)))
+    assert check(without(index(*listed), "mediaType"), kind) == found
+    unlabelled = without(entry(5), "platform")
+    assert check(index(unlabelled)) == digests(5)
+
+
+def test_what_is_for_other_systems_may_have_its_parts_elsewhere() -> None:
+    foreign = entry(1, OTHERS[0], urls=ELSEWHERE)
+    assert check(index(entry(), foreign)) == digests(0)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "told"),
+    [
+        (index(), "no image for Linux"),
+        (index(*[entry(n, platform) for n, platform in enumerate(OTHERS)]), "no image for Linux"),
+        (index(entry(0, ATTESTATION)), "no image for Linux"),
+        (index(*[entry(n) for n in range(MAX_IMAGES + 1)]), "33 variants; at most 32"),
+        (index(entry(kind=INDEX)), "list that has a list in it"),
+        (index(entry(kind=DOCKER_INDEX)), "list that has a list in it"),
+        (index(entry(urls=ELSEWHERE)), "outside the registry"),
+        (index(entry(size=-1)), r"manifests\[0\]\.size"),
+        (index(entry() | {"digest": "latest"}), r"manifests\[0\]\.digest"),
+        (index(entry(platform="linux")), r"manifests\[0\]\.platform"),
+    ],
+)
+def test_a_list_that_may_not_be_used_is_refused(manifest: Any, told: str) -> None:
+    with pytest.raises(ImageRefusedError, match=told):
+        check(manifest)
+
+
+def test_as_many_images_as_may_be_are_read() -> None:
+    assert len(check(index(*[entry(n) for n in range(MAX_IMAGES)]))) == MAX_IMAGES
+
+
+def test_what_a_list_names_is_an_image() -> None:
+    with pytest.raises(ImageRefusedError, match="list that has a list in it"):
+        check_listed(json.dumps(index(entry())).encode(), INDEX, LIMIT)
+    with pytest.raises(ImageRefusedError, match="outside the registry"):
+        foreign = layers(blob(LAYER, urls=ELSEWHERE))
+        check_listed(json.dumps(foreign).encode(), IMAGE, LIMIT)
+
+
+# -- digests -------------------------------------------------------------------------------------
+
+
+def test_a_digest_names_its_content_alone() -> None:
+    sha512 = f"sha512:{hashlib.sha512(b'x').hexdigest()}"
+    assert is_named_by(digest_of(b"x"), b"x")
+    assert is_named_by(sha512, b"x")
+    md5 = f"md5:{hashlib.md5(b'x').hexdigest()}"
+    bare = digest_of(b"x").removeprefix("sha256:")
+    for wrong in (digest_of(b"y"), digest_of(b"x").upper(), sha512[:-1], md5, bare, "", ":", "x:"):
+        assert not is_named_by(wrong, b"x")
+
+
+# -- whatever anybody writes ---------------------------------------------------------------------
+
+_FIELDS = st.sampled_from(
+    [
+        *("schemaVersion", "mediaType", "config", "layers", "manifests", "fsLayers"),
+        *("digest", "size", "urls", "Urls", "platform", "os", "x"),
+    ]
+)
+_SCALARS = st.sampled_from(
+    [None, True, 2, -1, 2**70, 1.5, "", "linux", IMAGE, INDEX, CONFIG, LAYER, digest_of(b"")]
+)
+_VALUES = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_FIELDS, inner, max_size=6),
+    max_leaves=30,
+)
+_BENT = st.builds(
+    lambda base, where, value: {**base, where: value},
+    st.sampled_from([image(), index(entry())]),
+    _FIELDS,
+    _VALUES,
+)
+
+
+@given(
+    (_VALUES | _BENT).map(lambda value: json.dumps(value).encode())
+    | st.binary(max_size=200)
+    | st.text(max_size=200).map(str.encode),
+    st.sampled_from([IMAGE, INDEX, DOCKER_IMAGE, ""]) | st.text(max_size=20),
+)
+def test_reading_ends_in_one_of_three_ways(content: bytes, kind: str) -> None:
+    with suppress(ImageRefusedError, UnusableError):
+        found = check_manifest(content, kind, LIMIT)
+        assert all(manifests._DIGEST.match(digest) for digest in found)
+    with suppress(ImageRefusedError, UnusableError):
+        check_listed(content, kind, LIMIT)

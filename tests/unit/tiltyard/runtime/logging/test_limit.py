@@ -1,0 +1,65 @@
+"""A storm of one event, cut short."""
+
+import logging
+from typing import Any
+
+from tests.support.read_back import log, said
+from tiltyard.runtime.logging.events import Event
+from tiltyard.runtime.logging.limit import AT_ONCE, INTERVAL_SECONDS, Limit
+
+
+def a_record(event: str, *, level: int = logging.WARNING, **more: Any) -> logging.LogRecord:
+    message = Event(event=event, **more)
+    return logging.LogRecord("agent.x", level, "x.py", 1, message, (), None)
+
+
+def test_of_one_event_a_few_lines_and_then_one_a_minute() -> None:
+    now = [0.0]
+    limit = Limit({"request refused"}, lambda: now[0])
+
+    def passed(record: logging.LogRecord) -> int | None:
+        return getattr(record, "left_out", 0) if limit.filter(record) else None
+
+    storm = [a_record("cannot", session=str(number)) for number in range(1_000)]
+    assert [passed(each) for each in storm] == [0] * AT_ONCE + [None] * (1_000 - AT_ONCE)
+    assert passed(a_record("something else")) == 0
+    now[0] = INTERVAL_SECONDS
+    assert [passed(a_record("cannot")) for _ in range(2)] == [1_000 - AT_ONCE, None]
+    now[0] += INTERVAL_SECONDS * AT_ONCE
+    assert [passed(a_record("cannot")) for _ in range(2)] == [1, 0]
+    for _ in range(10 * AT_ONCE):
+        assert passed(a_record("session started", level=logging.INFO)) == 0
+    refused = [a_record("request refused", level=logging.INFO, status=404) for _ in range(50)]
+    assert sum(passed(each) is not None for each in refused) == AT_ONCE
+    assert passed(a_record("request refused", level=logging.INFO, status=401)) == 0
+
+
+def test_an_hour_of_one_event_is_seventy_lines() -> None:
+    now = [0.0]
+    limit, passed = Limit(monotonic=lambda: now[0]), 0
+    for second in range(3600):
+        now[0] = float(second)
+        passed += limit.filter(a_record("cannot", agent=f"host-{second % 50}"))
+    assert passed == AT_ONCE + 3600 // INTERVAL_SECONDS - 1
+
+
+def test_what_comes_from_outside_does_not_grow_what_is_remembered() -> None:
+    limit = Limit()
+    for number in range(1_000):
+        limit.filter(a_record("cannot", error=f"{number}"))
+        limit.filter(logging.LogRecord("lib", 30, "x.py", 1, f"got {number}", (), None))
+    assert len(limit._events) == 2
+
+
+def test_at_level_debug_nothing_is_left_out() -> None:
+    def tell() -> None:
+        for _ in range(5 * AT_ONCE):
+            log.warning("it came")
+
+    assert len(said(tell)) == AT_ONCE
+    logging.getLogger().setLevel(logging.DEBUG)  # as by a reload
+    limit = Limit()
+    try:
+        assert all(limit.filter(a_record("it came")) for _ in range(5 * AT_ONCE))
+    finally:
+        logging.getLogger().setLevel(logging.WARNING)

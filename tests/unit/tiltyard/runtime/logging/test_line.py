@@ -1,0 +1,134 @@
+"""One event, one line, whatever is in it."""
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.log_lines import read
+from tests.support.read_back import FORMS, TOKEN, Pipe, failing, log, said
+from tiltyard.runtime.logging.line import (
+    CUT,
+    EXCEPTION,
+    MOST_CHARACTERS,
+    MOST_OF_A_TRACEBACK,
+    Form,
+    line,
+)
+from tiltyard.runtime.logging.output import LineFormatter, LineWriter
+
+HOSTILE = (
+    "a\nlevel=error event=forged",
+    'a" level="error" event="forged',
+    "a\\",
+    'a\\" level=error',
+    "\r\x1b[2J\x1b]0;title\x07",
+    "\x85\u2028\u2029\v\f\x1c\x1d\x1e",
+    "\u202eabc\u2066def\u200f",
+    "\ud800",
+    "{}[]=,",
+    "",
+    " ",
+    "null",
+    "\x00",
+    "\N{CANCEL TAG}\N{VARIATION SELECTOR-256}",
+)
+
+any_text = st.one_of(st.text(st.characters(), max_size=200), st.sampled_from(HOSTILE))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(event=any_text, fields=st.dictionaries(st.sampled_from(("id", "error", "path")), any_text))
+def test_what_others_say_stays_in_its_field(
+    form: Form, event: str, fields: dict[str, str]
+) -> None:
+    written_line = line({"level": "info", "event": event, **fields}, form)
+    assert written_line.isprintable()
+    assert len(written_line.splitlines()) == 1
+    assert read(written_line, form) == {"level": "info", "event": event, **fields}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(text=any_text)
+def test_foreign_loggers_forge_nothing_either(form: Form, text: str) -> None:
+    record = logging.LogRecord("lib", 30, "x.py", 1, "got %s", (text,), None)
+    found = LineFormatter(form, journald=False).format(record)
+    assert found.isprintable()
+    fields = read(found, form)
+    assert set(fields) == {"time", "level", "event", "logger"}
+    assert fields["event"] == f"got {text}"[:MOST_CHARACTERS]
+    assert (fields["level"], fields["logger"]) == ("warning", "lib")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_traceback_is_a_field_of_the_same_line(form: Form) -> None:
+    [found] = said(failing, form)
+    trace = found[EXCEPTION]
+    assert trace.startswith("Traceback (most recent call last):\n")
+    assert "ValueError: invalid literal for int() with base 10: 'x\\nlevel=error" in trace
+    assert trace.endswith("OSError: y\n")
+    assert TOKEN not in trace
+    assert (found["level"], found["event"]) == ("error", "it failed")
+
+
+def test_of_a_long_traceback_the_end_is_kept() -> None:
+    def deep(depth: int) -> None:
+        if depth:
+            deep(depth - 1)
+        else:
+            raise ValueError("x" * MOST_OF_A_TRACEBACK + "the end")
+
+    def tell() -> None:
+        try:
+            deep(50)
+        except ValueError:
+            log.exception("it failed")
+
+    [found] = said(tell)
+    assert found[EXCEPTION].startswith(CUT)
+    assert found[EXCEPTION].endswith("the end\n")
+    assert len(found[EXCEPTION]) == len(CUT) + MOST_OF_A_TRACEBACK
+
+
+def test_values_have_an_end() -> None:
+    [found] = said(lambda: log.info("it came", error="x" * 10**6))
+    assert found["error"] == "x" * MOST_CHARACTERS + CUT
+
+
+@pytest.mark.parametrize(
+    ("value", "logfmt", "in_json"),
+    [
+        (True, "true", True),
+        (None, "null", None),
+        (7, "7", 7),
+        (0.12345, "0.123", 0.123),
+        (float("nan"), "nan", "nan"),
+        ([1, "b c"], "1, b c", "1, b c"),
+        ({"a": (1, 2)}, "a: 1, 2", "a: 1, 2"),
+        (Path("/x"), "/x", "/x"),
+    ],
+)
+def test_values_that_are_no_text(value: object, logfmt: str, in_json: object) -> None:
+    [found] = said(lambda: log.info("it came", value=value))
+    assert found["value"] == logfmt
+    [found] = said(lambda: log.info("it came", value=value), "json")
+    assert found["value"] == in_json
+
+
+def test_a_value_that_cannot_be_written_costs_no_line() -> None:
+    class Shy:
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    found = line({"event": "it came", "value": Shy()}, "logfmt")
+    assert found == 'event="it came" value="cannot be written: RuntimeError"'
+    pipe = Pipe()
+    writer = LineWriter(pipe.theirs, LineFormatter("logfmt", journald=False))
+    writer.handle(logging.LogRecord("lib", 30, "x.py", 1, "%d of %s", ("two",), None))
+    writer.close()
+    os.close(pipe.theirs)
+    [found] = pipe.lines()
+    assert found.endswith('level=warning event="a record cannot be written" logger=lib')

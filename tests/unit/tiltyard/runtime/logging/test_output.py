@@ -1,0 +1,107 @@
+"""Levels, times, and who reads."""
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.support.log_lines import read
+from tests.support.read_back import Pipe, failing, log, said
+from tiltyard.runtime.logging import output
+from tiltyard.runtime.logging.output import LineFormatter, written
+
+
+def test_levels_are_those_of_the_settings() -> None:
+    def tell() -> None:
+        for logger in (log, logging.getLogger("lib")):
+            logger.debug("d")
+            logger.info("i")
+            logger.warning("w")
+
+    assert [found["event"] for found in said(tell)] == ["i", "w", "i", "w"]
+
+
+def test_a_line_says_when_unless_the_journal_does() -> None:
+    [found] = said(lambda: log.warning("it came"))
+    assert len(found["time"]) == len("2026-01-01T00:00:00.000Z")
+    assert found["time"].endswith("Z")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        of_journald = os.fstat(theirs.fileno())
+        name = f"{of_journald.st_dev}:{of_journald.st_ino}"
+        with written("info", "logfmt", journal_stream=name, descriptor=theirs.fileno()):
+            log.warning("it came")
+            log.error("it went")
+            log.info("it stayed")
+        lines = ours.recv(4096).decode().splitlines()
+    assert [one[:13] for one in lines] == ["<4>level=warn", "<3>level=erro", "<6>level=info"]
+    [found] = said(lambda: log.warning("it came"), journal_stream=name)
+    assert "time" in found, "standard error is not the journal's"
+
+
+def test_other_handlers_get_the_record_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    said(failing)
+    [record] = caplog.records
+    assert record.getMessage() == "it failed"
+    assert record.filename == "read_back.py", "the file of the line that logs"
+    assert "Traceback" in caplog.text
+    record.exc_text = "theirs"
+    assert "theirs" not in LineFormatter("logfmt", journald=False).format(record)
+
+
+def test_nothing_is_written_before_somebody_says_where(capfd: pytest.CaptureFixture[str]) -> None:
+    log.info("it came")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_who_reads_late_holds_up_nobody_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "MOST_WAITING", 100)
+    monkeypatch.setattr(output, "LAST_SECONDS", 30.0)
+    pipe = Pipe()
+    with ThreadPoolExecutor(1) as pool:
+        with written("info", "logfmt", descriptor=pipe.theirs):
+            for _ in range(2_000):  # a pipe holds 64 KiB
+                log.info("it came", error="x" * 200)
+            reading = pool.submit(pipe.lines)
+        os.close(pipe.theirs)
+        found = [read(one, "logfmt") for one in reading.result()]
+    came = [one for one in found if one["event"] == "it came"]
+    told = [int(one["left_out"]) for one in found if one["event"] == "not read in time"]
+    assert 100 <= len(came) < 1_000
+    assert len(came) + sum(told) == 2_000
+
+
+def test_who_has_the_file_not_block_loses_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "LAST_SECONDS", 30.0)
+    pipe = Pipe()
+    os.set_blocking(pipe.theirs, False)
+    with ThreadPoolExecutor(1) as pool:
+        with written("info", "json", descriptor=pipe.theirs):
+            for _ in range(1_000):  # a pipe holds 64 KiB
+                log.info("it came", error="x" * 200)
+            reading = pool.submit(pipe.lines)
+        os.close(pipe.theirs)
+        found = [read(one, "json")["event"] for one in reading.result()]
+    assert found == ["it came"] * 1_000
+
+
+def test_who_never_reads_does_not_hold_up_the_end_of_the_program() -> None:
+    program = (
+        "from tiltyard.runtime.logging import output\n"
+        "from tiltyard.runtime.logging.events import get_logger\n"
+        "output.LAST_SECONDS = 0.1\n"
+        "log = get_logger('x')\n"
+        "with output.written('info', 'logfmt'):\n"
+        "    for _ in range(1000): log.info('it came', error='x' * 200)\n"
+        "print('out')\n"
+    )
+    ours, theirs = os.pipe()
+    with os.fdopen(ours), os.fdopen(theirs, "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stderr=full, stdout=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, done.stdout) == (0, b"out\n")

@@ -1,0 +1,47 @@
+"""What is cut out of the log."""
+
+import pytest
+
+from tests.support.read_back import FORMS, TOKEN, log, said
+from tiltyard.runtime.logging.line import MOST_CHARACTERS, Form
+from tiltyard.runtime.logging.redaction import REDACTED, redact
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "value",
+    [
+        TOKEN,
+        f"x{TOKEN.upper()}y",
+        ["a", TOKEN],
+        {"deep": [{"er": TOKEN}]},
+        ["Authorization:\nBearer " + TOKEN[20:]],
+        f"{{'X-Registry-Auth': '{TOKEN[20:]}'}}",
+        f"(b'X-Registry-Auth', b'{TOKEN[20:]}')",
+        ValueError(TOKEN),
+        "x" * (MOST_CHARACTERS - 30) + TOKEN,
+    ],
+)
+def test_secrets_are_cut_out_of_every_value(form: Form, value: object) -> None:
+    [found] = said(lambda: log.info("it came", error=value), form)
+    assert TOKEN[20:40] not in found["error"].lower()
+    assert REDACTED in found["error"]
+
+
+def test_words_that_sound_like_secrets_stay() -> None:
+    text = "insufficient_scope: authorization failed; authorization of basic things"
+    [found] = said(lambda: log.info("it came", error=text))
+    assert found["error"] == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Bearer abc.def",
+        "{'Authorization': 'Basic abc.def'}",
+        "(b'authorization', b'BEARER  abc.def')",
+    ],
+)
+def test_credentials_go_with_the_header_that_names_them(text: str) -> None:
+    assert "abc" not in redact(text)
+    assert "uthorization" in redact(text)

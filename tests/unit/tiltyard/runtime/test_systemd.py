@@ -1,0 +1,78 @@
+"""What a service manager hears of a program."""
+
+import asyncio
+import socket
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.fake_clock import FakeClock
+from tests.support.service_manager import Manager, a_manager
+from tiltyard.runtime.supervision import Supervision
+from tiltyard.runtime.systemd import Notifier
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]:
+    path = str(tmp_path / "notify")
+    with a_manager(path if request.param == "path" else f"@ty-{uuid.uuid4()}") as manager:
+        yield manager
+
+
+def test_it_is_told_of_the_beginning_and_the_end(manager: Manager) -> None:
+    notifier = Notifier(Supervision(manager.address))
+    notifier.ready()
+    notifier.stopping()
+    assert manager.heard() == ["READY=1", "STOPPING=1"]
+
+
+async def test_it_hears_twice_in_each_span_that_the_event_loop_turns(manager: Manager) -> None:
+    clock = FakeClock()
+    notifier = Notifier(Supervision(manager.address, 10.0), clock.sleep)
+    beating = asyncio.create_task(notifier.beat(), name="beating")
+    told = []
+    for seconds in (0, 4.9, 0.1, 5):
+        await clock.advance(seconds)
+        told.append(manager.heard())
+    assert told == [["WATCHDOG=1"], [], ["WATCHDOG=1"], ["WATCHDOG=1"]]
+    beating.cancel()
+    await asyncio.gather(beating, return_exceptions=True)
+
+
+async def test_who_is_followed_serves_turns_and_stops(manager: Manager) -> None:
+    serving, stopping = asyncio.Event(), asyncio.Event()
+    notifier = Notifier(Supervision(manager.address, 0.01))
+    following = asyncio.create_task(notifier.follow(serving, stopping), name="following")
+    await asyncio.sleep(0)
+    assert manager.heard() == []  # it does not serve yet
+    serving.set()
+    assert [await manager.next() for _ in range(3)] == ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]
+    stopping.set()
+    while (told := await manager.next()) == "WATCHDOG=1":
+        pass
+    assert told == "STOPPING=1"
+    assert await manager.next() == "WATCHDOG=1"  # its stop may take longer than the span
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_nobody_is_told_where_nobody_asks(caplog: pytest.LogCaptureFixture) -> None:
+    serving = asyncio.Event()
+    serving.set()
+    notifier = Notifier(Supervision())
+    await notifier.follow(serving, serving)  # returns: there is no watchdog
+    assert caplog.text == ""
+
+
+def test_a_service_manager_that_is_gone_or_reads_nothing_holds_up_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Notifier(Supervision(str(tmp_path / "none"))).ready()
+    assert "cannot tell the service manager state=READY=1 error=[Errno 2]" in caplog.text
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:
+        deaf.bind(str(tmp_path / "deaf"))
+        notifier = Notifier(Supervision(str(tmp_path / "deaf")))
+        while "[Errno 11]" not in caplog.text:  # until its queue is full
+            notifier.ready()

@@ -1,0 +1,59 @@
+"""Tasks end with their owner, and no failure of theirs is lost."""
+
+import asyncio
+
+import pytest
+
+from tests.support.fake_clock import settle
+from tiltyard.runtime.tasks import TaskOwner
+
+
+async def _fail(error: Exception, begin: asyncio.Event) -> None:
+    await begin.wait()
+    raise error
+
+
+async def test_logs_a_failure_that_nobody_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    tasks, begin = TaskOwner[None](expected=OSError), asyncio.Event()
+    tasks.start(_fail(ValueError("odd"), begin), "odd one")
+    tasks.start(_fail(OSError("full"), begin), "expected one")
+    begin.set()
+    await settle()
+    assert len(tasks) == 0
+    assert caplog.messages == ["a task failed by a defect task=odd one"]
+
+
+async def test_a_caller_that_waits_gets_the_failure(caplog: pytest.LogCaptureFixture) -> None:
+    tasks, begin = TaskOwner[None](), asyncio.Event()
+    begin.set()
+    with pytest.raises(ValueError, match="odd"):
+        await tasks.finish(_fail(ValueError("odd"), begin), "odd one")
+    await settle()
+    assert caplog.messages == []
+
+
+async def test_work_goes_on_when_its_caller_goes_away(caplog: pytest.LogCaptureFixture) -> None:
+    tasks, begin = TaskOwner[None](), asyncio.Event()
+    caller = asyncio.create_task(tasks.finish(_fail(ValueError("odd"), begin), "odd one"))
+    await settle()
+    caller.cancel()
+    await settle()
+    assert caller.cancelled()
+    assert [task.get_name() for task in tasks] == ["odd one"]
+    begin.set()
+    await tasks.wait()
+    await settle()
+    assert caplog.messages == ["a task failed by a defect task=odd one"]
+
+
+async def test_a_key_stands_for_the_newest_task_until_that_has_ended() -> None:
+    tasks, never = TaskOwner[None](), asyncio.Event()
+    first = tasks.start(_fail(ValueError(), never), "first", key="x")
+    first.cancel()
+    second = tasks.start(_fail(ValueError(), never), "second", key="x")
+    await settle()
+    assert tasks.get("x") is second
+    await tasks.close()
+    await settle()
+    assert second.cancelled()
+    assert tasks.get("x") is None

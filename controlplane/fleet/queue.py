@@ -27,8 +27,7 @@ MEMORY = 100
 """Turns after which what they took counts for about a third in the pace of a line."""
 
 REACH = 10
-"""A wait is foretold so many times as long as turns were watched: one that comes late among many
-that are waited for shall not have all others refused."""
+"""Cap of an estimate, as a multiple of the observed window, so that one slow start rejects few."""
 
 
 @dataclass(slots=True, eq=False)

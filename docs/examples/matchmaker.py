@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Play a match: start a session for it, tell the players where, and end it.
+"""Play a match: start a session, print its address, and stop it.
 
-Nothing but the standard library, to read and to take over:
+Needs only the standard library:
 
     export TILTYARD_URL=http://127.0.0.1:8080 TILTYARD_TOKEN=ty_…
     ./matchmaker.py my-game local ann bo
 
-The session has the id of the match, so a call whose answer was lost is simply made again: a second
-start of one id never is a second session.
+The session has the id of the match, which makes the start idempotent: repeating it after a lost
+response never starts a second session.
 """
 
 import argparse
@@ -25,27 +25,27 @@ from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
 READY_WITHIN = 30
-"""Seconds that players would wait for a game to load."""
+"""Seconds that players wait for a game to load."""
 
 ANSWERED_WITHIN = READY_WITHIN + 15
-"""A session that is not ready by then is ended before the answer, which takes up to 12 s more."""
+"""Client timeout: stopping a session that is not ready in time takes up to 12 s more."""
 
 TRY_FOR = 60.0
-"""Seconds until a start that is refused for now, or not answered, is given up."""
+"""Seconds for which a rejected or unanswered start is retried."""
 
 PAUSE = 1.0
-"""Seconds before the next try where the answer names none."""
+"""Seconds between retries without `Retry-After`."""
 
 STOPS = 3
-"""So often a stop is asked for; after that the session's `ttl` ends it."""
+"""Attempts to stop a session; after that its `ttl` ends it."""
 
 UNKNOWN = 0
-"""In place of a status: nothing came back, and nobody knows what became of the call."""
+"""Status when there was no response, so the outcome is unknown."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """A response."""
 
     status: int
     body: bytes = b""
@@ -53,9 +53,9 @@ class Answer:
 
     @property
     def may_change(self) -> bool:
-        """Tell whether the same call may fare better in a moment.
+        """Whether a retry can succeed.
 
-        A 420 without Retry-After is an image that cannot run; a 504 was not ready, and is ended.
+        Not after 420 without Retry-After (the image cannot run) or 504 (not ready, stopped).
         """
         if self.status == 420:
             return self.retry_after is not None
@@ -68,31 +68,31 @@ class Answer:
 
 @dataclass(frozen=True)
 class Address:
-    """Where players find a session."""
+    """The public address of a session."""
 
     host: str
     ports: dict[str, int]
-    """Host ports by the game's own: `{"7777/udp": 20000}`."""
+    """Host port by container port: `{"7777/udp": 20000}`."""
 
 
 class RefusedError(Exception):
-    """A call that was answered, but not as we would like."""
+    """An unexpected response."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(f"{answer.status} {answer.body.decode(errors='replace') or 'no answer'}")
 
 
 class Tiltyard:
-    """Calls of one token."""
+    """API client for one token."""
 
     def __init__(self, url: str, token: str) -> None:
         self._url = url.rstrip("/")
         self._token = token
 
     def start(self, match: str, image: str, location: str) -> Address:
-        """Start the session of a match, and return where it is once players can reach it.
+        """Start the session of a match and return its address once players can reach it.
 
-        Raises RefusedError when no host takes it, or it was not ready in time.
+        Raises RefusedError if it cannot be started or was not ready in time.
         """
         body = {"id": match, "image": image, "location": location, "ttl": "2h"}
         ready = {"Prefer": f"wait=ready; wait={READY_WITHIN}"}
@@ -103,7 +103,7 @@ class Tiltyard:
                 made = answer.json()
                 ports = {f"{p['container']}/{p['type']}": int(p["host"]) for p in made["ports"]}
                 return Address(made["host"], ports)
-            if answer.status == 409:  # a call of ours whose answer was lost came about
+            if answer.status == 409:  # an earlier attempt succeeded and its response was lost
                 started = self._started(match, answer)
                 if started is not None:
                     return started
@@ -115,10 +115,10 @@ class Tiltyard:
             time.sleep(pause)
 
     def _started(self, match: str, taken: Answer) -> Address | None:
-        """Return where a session is that was started before; None while that is not settled."""
+        """Return the address of a session that exists; None while its start is in progress."""
         answer = self._call("GET", _path(match))
         if answer.status != 200:
-            return None  # 404: that start has failed since, so the id is free again
+            return None  # 404: that start has failed, so the id is free again
         session = answer.json()
         if session["status"] in {"running", "restarting", "draining"}:
             return Address(session["host"], session["port"])
@@ -127,12 +127,12 @@ class Tiltyard:
         return None
 
     def join(self, match: str, players: list[str]) -> int:
-        """Note who plays; return how many do. Joining twice is joining once."""
+        """Add players (idempotent) and return how many have joined."""
         body = {"session": match, "players": players}
         return int(self._expect(200, "PUT", "/session/player/join", body).json()["count"])
 
     def stop(self, match: str) -> None:
-        """End a match. It may have ended by itself, and a host out of reach ends it later."""
+        """Stop a match; an unreachable host (503) stops it once it is back."""
         for _ in range(STOPS):
             answer = self._call("DELETE", _path(match))
             if answer.status in {204, 404, 409, 503}:
@@ -141,7 +141,7 @@ class Tiltyard:
         raise RefusedError(answer)
 
     def log(self, match: str) -> str:
-        """Return what the game wrote."""
+        """Return the log of the game."""
         query = urlencode({"id": match})
         return self._expect(200, "GET", f"/logs?{query}").body.decode(errors="replace")
 
@@ -172,7 +172,7 @@ class Tiltyard:
             with error:
                 wait = error.headers["Retry-After"]
                 return Answer(error.code, error.read(), float(wait) if wait else None)
-        except (OSError, HTTPException):  # refused, broken off, or too late
+        except (OSError, HTTPException):  # connection refused, reset or timed out
             return Answer(UNKNOWN)
 
 
@@ -181,7 +181,7 @@ def _path(match: str) -> str:
 
 
 def main() -> int:
-    """Play one match of the players, until Enter is pressed."""
+    """Play one match until Enter is pressed."""
     parser = argparse.ArgumentParser(description="Play a match in a session of its own.")
     parser.add_argument("image", help="name of the application")
     parser.add_argument("location", help="region to play in")
@@ -190,18 +190,18 @@ def main() -> int:
     try:
         tiltyard = Tiltyard(os.environ["TILTYARD_URL"], os.environ["TILTYARD_TOKEN"])
     except KeyError as error:
-        sys.exit(f"{error.args[0]} is to be set")
+        sys.exit(f"set {error.args[0]}")
     match = f"match-{uuid.uuid4()}"
     try:
         address = tiltyard.start(match, wanted.image, wanted.location)
         joined = tiltyard.join(match, wanted.players)
     except RefusedError as error:
-        tiltyard.stop(match)  # whatever may have come of it
+        tiltyard.stop(match)  # in case it was started
         sys.exit(f"no match: {error}")
     ports = ", ".join(f"{port} for {name}" for name, port in address.ports.items())
     print(f"{match} with {joined} players is on {address.host}, ports {ports}", flush=True)
     try:
-        input("Enter ends it. ")
+        input("Press Enter to stop it. ")
     finally:
         tiltyard.stop(match)
     print(tiltyard.log(match), end="")

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Keeps so many standbys of an application ready in a region, and waits until they are:
+# Keeps SIZE standbys of an application ready in a region, and waits until they are:
 #
 #   ./warm_pool.sh APPLICATION REGION SIZE
 #
-# With size 0 the pool is removed. Sessions that were claimed from it go on.
+# SIZE 0 removes the pool. Sessions that were claimed from it keep running.
 set -euo pipefail
 source "$(dirname "$0")/api.sh"
 

@@ -111,7 +111,7 @@ async def test_who_could_not_begin_in_time_is_told_when_to_come_again(system: Sy
     assert _line(system).pace.interval < 100.0  # a turn has come since then
 
 
-def test_what_one_turn_took_does_not_foretell_what_thousands_take() -> None:
+def test_one_slow_start_does_not_set_the_estimate_for_thousands() -> None:
     pace = Pace()
     pace.note_first(1.0)  # until the first of many that began together has ended
     assert pace.seconds_for(4000) == 0.0

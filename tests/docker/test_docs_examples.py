@@ -153,7 +153,7 @@ def test_a_matchmaker_plays_a_match(stack: Stack, shell: Shell) -> None:
         )
         assert found is not None, line
         match, host, port = found.groups()
-        assert say("well played", host, int(port)) == f"{match} heard well played"
+        assert say("well played", host, int(port)) == f"{match} received well played"
         described = stack.client.get(f"/session/{match}").expect(200).json()
         assert described["players"] == {"joined": ["ann", "bo"], "joinedCount": 2}
         printed, _ = matchmaker.communicate("\n", timeout=_TIMEOUT)
@@ -161,7 +161,7 @@ def test_a_matchmaker_plays_a_match(stack: Stack, shell: Shell) -> None:
         matchmaker.kill()
         matchmaker.wait()
     assert matchmaker.returncode == 0
-    assert printed.endswith(f"{match} listens on 7777/udp\ntold to end\n")
+    assert printed.endswith(f"{match} listens on 7777/udp\nSIGTERM received\n")
     assert stack.status(match) == "exited"
 
 

@@ -90,7 +90,7 @@ class Line:
         """Carry nothing from now on, without a word."""
         self._cut = True
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Carry what is sent from now on; what was under way is lost."""
         if self._cut:
             self._cut = False

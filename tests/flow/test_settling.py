@@ -100,13 +100,13 @@ class Settling(RuleBasedStateMachine):
         self.stop(key, fates, 0.001)
         self.start([key], fates, pause)
 
-    @rule(number=boxes, deed=st.sampled_from(("cut", "mend", "kill", "boot")), pause=pauses)
+    @rule(number=boxes, deed=st.sampled_from(("cut", "restore", "kill", "boot")), pause=pauses)
     def trouble_a_host(self, number: int, deed: str, pause: float) -> None:
         box = self.boxes[number]
         if deed == "cut":
             box.line.cut()
-        elif deed == "mend":
-            box.line.mend()
+        elif deed == "restore":
+            box.line.restore()
         else:
             self.run(box.kill() if deed == "kill" else box.boot())
         self.wait(pause)
@@ -115,7 +115,7 @@ class Settling(RuleBasedStateMachine):
     def leave_one_host(self, number: int, pause: float) -> None:
         """Have all others cut off, so that what is started next is not where they have it."""
         for box in self.boxes:
-            (box.line.mend if box is self.boxes[number] else box.line.cut)()
+            (box.line.restore if box is self.boxes[number] else box.line.cut)()
         self.wait(pause)
 
     @rule(key=keys, fates=fates, number=boxes, cut=st.booleans(), pause=pauses)
@@ -140,7 +140,7 @@ class Settling(RuleBasedStateMachine):
         self.lose_and_hear_one(number)
         self.start([key], fates, 0.1)
         for box in self.boxes if others else []:
-            box.line.mend()
+            box.line.restore()
         self.wait(pause)
 
     @rule(number=boxes)
@@ -198,7 +198,7 @@ class Settling(RuleBasedStateMachine):
     def reconcile(self) -> None:
         for box in self.boxes:
             box.line.fates.clear()
-            box.line.mend()
+            box.line.restore()
             self.run(box.boot())
         self.wait(SETTLED_SECONDS)
 

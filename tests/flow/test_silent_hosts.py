@@ -82,7 +82,7 @@ def go_silent(fleet: Fleet, how: str) -> None:
 
 def come_back(fleet: Fleet, how: str) -> None:
     if how == "cut":
-        fleet.box.line.mend()
+        fleet.box.line.restore()
     else:
         fleet.run(fleet.box.boot())
 

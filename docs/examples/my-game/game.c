@@ -1,7 +1,7 @@
-/* A game server that is small enough to be replaced by yours.
+/* A minimal game server. Replace it by yours.
  *
- * It answers each datagram on 7777/udp and says on stdout what it does. All that it needs of Tiltyard
- * is what every game gets: variables, a port that is published, and SIGTERM when the session ends.
+ * It answers each datagram on 7777/udp and logs to stdout. It uses what Tiltyard gives every game:
+ * environment variables, a published port, and SIGTERM when the session ends.
  */
 #include <arpa/inet.h>
 #include <signal.h>
@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void save_and_end(int number) {
-    static const char line[] = "told to end\n";
+static void log_and_exit(int number) {
+    static const char line[] = "SIGTERM received\n";
     (void)number;
     _exit(write(STDOUT_FILENO, line, sizeof line - 1) < 0);
 }
@@ -20,23 +20,24 @@ int main(void) {
     const struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(7777)};
     const char *session = getenv("TILTYARD_SESSION_ID");
     int players = socket(AF_INET, SOCK_DGRAM, 0);
-    char heard[1024], answer[2048];
+    char datagram[1024], answer[2048];
 
-    setvbuf(stdout, NULL, _IOLBF, 0); /* a line of the log when it is written, not 4 KiB later */
-    signal(SIGTERM, save_and_end);
+    setvbuf(stdout, NULL, _IOLBF, 0); /* log each line as it is written */
+    signal(SIGTERM, log_and_exit);
     if (bind(players, (const struct sockaddr *)&here, sizeof here) != 0) {
         perror("7777/udp");
         return 1;
     }
-    printf("%s listens on 7777/udp\n", session ? session : "nobody's session");
+    printf("%s listens on 7777/udp\n", session ? session : "no session");
     for (;;) {
         struct sockaddr_in player;
         socklen_t size = sizeof player;
-        ssize_t length = recvfrom(players, heard, sizeof heard, 0, (struct sockaddr *)&player, &size);
+        ssize_t length =
+            recvfrom(players, datagram, sizeof datagram, 0, (struct sockaddr *)&player, &size);
         if (length < 0)
             continue;
-        int said = snprintf(answer, sizeof answer, "%s heard %.*s", session ? session : "-",
-                            (int)length, heard);
-        sendto(players, answer, (size_t)said, 0, (const struct sockaddr *)&player, size);
+        int written = snprintf(answer, sizeof answer, "%s received %.*s", session ? session : "-",
+                               (int)length, datagram);
+        sendto(players, answer, (size_t)written, 0, (const struct sockaddr *)&player, size);
     }
 }

@@ -123,7 +123,7 @@ def test_references() -> None:
     assert references(listed) == {"a@sha256:1": 7}
 
 
-def test_warnings_name_what_is_amiss_and_the_mend() -> None:
+def test_warnings_name_the_problem_and_the_fix() -> None:
     fine = {
         "LiveRestoreEnabled": True,
         "MemoryLimit": True,

@@ -234,7 +234,7 @@ HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client v
         ("agent.process.network", None, "network", WARN, "may not see"),
     ],
 )
-def test_what_is_amiss_is_found_with_its_mend(
+def test_problems_are_found_with_a_hint(
     path: str, value: Any, check: str, level: Level, text: str
 ) -> None:
     finding = found(changed(SOUND, path, value), check)

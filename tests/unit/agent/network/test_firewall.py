@@ -211,7 +211,7 @@ def put_in_front(chain: str, rule: str) -> Callable[[Filters], None]:
         (lambda table: table.pop(FORWARD_CHAIN), f"{FORWARD_CHAIN} is missing"),
     ],
 )
-def test_what_others_do_is_named_and_mended(
+def test_foreign_changes_are_reported_and_fixed(
     happens: Callable[[Filters], None], named: str | None
 ) -> None:
     wanted = rules(PLAN, 4)

@@ -250,7 +250,7 @@ async def test_another_spec_is_tried_at_once(agent: Agent, engine: FakeEngine) -
         await ordered(agent, a_pool(1))
         assert ready(agent) == []
         engine.cannot_run.clear()
-        await ordered(agent, a_pool(1, revision=2, args=("--mended",)))
+        await ordered(agent, a_pool(1, revision=2, args=("--fixed",)))
         assert (len(ready(agent)), agent.warm_pools.warnings) == (1, ())
 
 

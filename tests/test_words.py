@@ -1,0 +1,40 @@
+"""Words that the repository does not use; CONTRIBUTING.md lists what to write instead."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("agent", "controlplane", "tiltyard", "protos", "tests", "docs", "systemd")
+SUFFIXES = {".py", ".proto", ".md", ".toml", ".sh", ".c", ".service", ".html", ".js", ".sql"}
+EXEMPT = {"CONTRIBUTING.md", "tests/test_words.py"}
+"""They list the words."""
+
+FORBIDDEN = (
+    r"mend(s|ed|ing)?",
+    r"fore(tell|tells|telling|told)",
+)
+"""Words and phrases in lower case, matched as parts of identifiers, too."""
+
+
+def pages() -> Iterator[Path]:
+    yield from (ROOT / "Makefile", *ROOT.glob("*.md"))
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in SUFFIXES and not path.stem.endswith(("_pb2", "_pb2_grpc")):
+                yield path
+
+
+@pytest.mark.parametrize("words", FORBIDDEN)
+def test_plain_words_are_used_instead_of(words: str) -> None:
+    phrase = words.replace(" ", r"[\s#*/|]+")  # also across lines of a comment
+    word = re.compile(rf"(?<![a-z])(?:{phrase})(?![a-z])", re.IGNORECASE)
+    found = []
+    for path in pages():
+        name, text = str(path.relative_to(ROOT)), path.read_text("utf-8")
+        if name not in EXEMPT:
+            lines = [text[: one.start()].count("\n") + 1 for one in word.finditer(text)]
+            found += [f"{name}:{line}" for line in lines]
+    assert found == []

@@ -17,7 +17,7 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
     ("heading", "known"),
     [
         ("Settings of the agent", set(AgentConfig.model_fields)),
-        ("Policy of a host", set(Policy.model_fields)),
+        ("Host policy", set(Policy.model_fields)),
         ("Settings of the control plane", set(Config.model_fields)),
     ],
 )

@@ -24,13 +24,11 @@ RUN_BY = {
     ("docs/examples/README.md", None): "tests/docker/test_docs_examples.py",
     ("docs/porting.md", None): "tests/controlplane/test_docs_porting.py",
     ("docs/operations.md", "Checking settings"): "tests/unit/agent/settings/test_config_check.py",
-    ("docs/operations.md", "Why a session goes where it goes"): (
-        "tests/controlplane/test_operator_cli.py"
-    ),
-    ("docs/operations.md", "Looking into a host"): "tests/agent/test_cli_debug.py",
-    ("docs/operations.md", "The doctor"): "tests/agent/test_doctor.py",
+    ("docs/operations.md", "Explaining placement"): "tests/controlplane/test_operator_cli.py",
+    ("docs/operations.md", "Inspecting a host"): "tests/agent/test_cli_debug.py",
+    ("docs/operations.md", "Doctor"): "tests/agent/test_doctor.py",
     ("docs/operations.md", "Enrol a host"): "tests/flow/test_enrol_command.py",
-    ("docs/operations.md", "Emptying a host"): "tests/agent/test_cli_drain.py",
+    ("docs/operations.md", "Draining a host"): "tests/agent/test_cli_drain.py",
     ("docs/operations.md", "Rotating the authority"): "tests/flow/test_rotation.py",
 }
 """Whose commands show an output: a page (None: all of it) or one of its sections, and the test."""

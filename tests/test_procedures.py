@@ -7,15 +7,15 @@ from tests.support.doc_examples import ROOT, examples
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
 
 TYPED = {
-    "Emptying a host": "tests/docker/test_procedures.py",
-    "A host that is lost": "tests/docker/test_procedures.py",
+    "Draining a host": "tests/docker/test_procedures.py",
+    "Lost hosts": "tests/docker/test_procedures.py",
     "Rotating the authority": "tests/docker/test_procedures.py",
     "When a disk is full": "tests/docker/test_procedure_full_disk.py",
     "Moving the agent's files": "tests/docker/test_procedure_full_disk.py",
     "Backup": "tests/docker/test_lost_database.py",
     "With a backup": "tests/docker/test_lost_database.py",
     "Without a backup, with the keys": "tests/docker/test_lost_database.py",
-    "With nothing left": "tests/docker/test_lost_database.py",
+    "Without a backup or keys": "tests/docker/test_lost_database.py",
 }
 """Procedures, and who types them line by line, to the last, against real parts."""
 
@@ -24,14 +24,14 @@ CHECKED = {
     "Install": "tests/systemd/test_install.py",
     "Firewall": "tests/docker/test_firewall.py",
     "Checking settings": "tests/unit/agent/settings/test_config_check.py",
-    "Log-ins of registries": "tests/docker/test_stored_login.py",
+    "Registry credentials": "tests/docker/test_stored_login.py",
     "Commands for operators": "tests/controlplane/test_operator_cli.py",
-    "Why a session goes where it goes": "tests/controlplane/test_operator_cli.py",
-    "Looking into a host": "tests/agent/test_cli_debug.py",
-    "The doctor": "tests/agent/test_doctor.py",
+    "Explaining placement": "tests/controlplane/test_operator_cli.py",
+    "Inspecting a host": "tests/agent/test_cli_debug.py",
+    "Doctor": "tests/agent/test_doctor.py",
     "Enrol a host": "tests/flow/test_enrol_command.py",
     "Certificates": "tests/docker/test_enrolled_host.py",
-    "A host that is compromised": "tests/docker/test_enrolled_host.py",
+    "A compromised host": "tests/docker/test_enrolled_host.py",
 }
 """Sections that show commands rather than a procedure, and who runs such commands."""
 

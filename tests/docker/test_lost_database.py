@@ -100,7 +100,7 @@ def test_with_nothing_left_sessions_run_on_and_can_be_ended_by_hand(
     shell.type(again)
     read_tokens(stack, shell)
     eventually(stack.is_ready, "the host is heard")
-    shown, sessions, _ = shell.type(commands("With nothing left"))
+    shown, sessions, _ = shell.type(commands("Without a backup or keys"))
     assert re.search(r"UNCLAIMED +2", shown), shown
     assert "match-2" in sessions
     del places["match-1"]

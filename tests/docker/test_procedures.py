@@ -47,7 +47,7 @@ def takes_sessions(stack: Enrolled) -> bool:
 
 def test_a_host_is_emptied(stack: Enrolled, shell: Shell) -> None:
     places = play(stack, "match-1", "match-2")
-    with shell.procedure("Emptying a host") as procedure:
+    with shell.procedure("Draining a host") as procedure:
         told = procedure.type("tiltyard-controlplane agent drain")
         assert "host-1 takes no new sessions; what it has ends by" in told
         assert "2 sessions" in told
@@ -69,7 +69,7 @@ def test_a_host_that_is_lost_makes_room_for_another(stack: Enrolled, shell: Shel
     play(stack, "match-1")
     stack.agent.kill()
     eventually(lambda: stack.status("match-1") == "dead", "its sessions are given up")
-    with shell.procedure("A host that is lost") as procedure:
+    with shell.procedure("Lost hosts") as procedure:
         assert "lost" in procedure.type("tiltyard-controlplane agent show")
         assert "match-1" in procedure.type("tiltyard-controlplane session list")
         procedure.type("tiltyard-controlplane agent remove")

@@ -287,6 +287,6 @@ def test_warnings_do_not_fail_a_host() -> None:
 
 def test_each_check_is_explained_to_operators() -> None:
     text = (ROOT / "docs" / "operations.md").read_text("utf-8")
-    section = text.split("\n### What the doctor looks at\n", 1)[1].split("\n## ", 1)[0]
+    section = text.split("\n### Doctor checks\n", 1)[1].split("\n## ", 1)[0]
     explained = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
     assert explained == {finding.check for finding in diagnose(SOUND)}

@@ -2,7 +2,7 @@
 # it installs what is missing, says so, and stops what it starts.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help lint test test-ci test-faults mutants demo up bench fuzz clean lock install
+.PHONY: help lint unit test test-ci test-faults mutants demo up bench fuzz clean lock install
 .PHONY: wheel install-agent install-controlplane uninstall-agent uninstall-controlplane
 .DELETE_ON_ERROR:
 
@@ -32,6 +32,9 @@ lint: install ## ruff, the layers, and mypy
 	.venv/bin/lint-imports --no-cache
 	.venv/bin/mypy
 	.venv/bin/mypy docs/examples/*.py
+
+unit: install ## the tests of tests/unit: no root, no Docker, about a minute; PYTEST_ARGS=...
+	@exec $(PYTEST) $(BESIDE) tests/unit $(PYTEST_ARGS)
 
 test: everything ## all tests but the slow ones, real Docker included; PYTEST_ARGS=...
 	@exec $(PYTEST) $(BESIDE) -m "not slow" $(PYTEST_ARGS)

@@ -28,7 +28,7 @@ from tests.up import announced
 TARGETS = [
     *("bench", "clean", "demo", "fuzz", "help", "install", "install-agent"),
     *("install-controlplane", "lint", "lock", "mutants", "test", "test-ci", "test-faults"),
-    *("uninstall-agent", "uninstall-controlplane", "up", "wheel"),
+    *("uninstall-agent", "uninstall-controlplane", "unit", "up", "wheel"),
 ]
 
 
@@ -207,6 +207,14 @@ def test_make_help_lists_every_target() -> None:
         ["make"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=10
     )
     assert sorted(line.split()[0] for line in done.stdout.splitlines()) == TARGETS
+
+
+def test_unit_tests_need_no_real_part() -> None:
+    for path in (ROOT / "tests" / "unit").rglob("*.py"):
+        text = path.read_text("utf-8")
+        assert not re.search(rf"mark\.({'|'.join(MARKERS)}|slow)\b", text), path
+        package = path.relative_to(ROOT / "tests" / "unit").parent
+        assert (ROOT / package).is_dir() or str(package) == ".", f"{path} mirrors no package"
 
 
 def test_every_package_is_installed() -> None:

@@ -254,7 +254,7 @@ class ControlPlane:
                 clock=clock,
                 reach=reach,
             ),
-            turns=turns or Turns(),
+            turns=turns or Turns(clock),
         )
         self._exposition = metrics_listener.Exposition(
             metrics,

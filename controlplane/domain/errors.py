@@ -68,8 +68,8 @@ class NoCapacityCause(StrEnum):
     NO_ROOM = auto()
     RATE = auto()
     """The account has started too many in the region."""
-    LINE_FULL = auto()
-    """Too many wait for their turn."""
+    QUEUE_FULL = auto()
+    """Too many wait for a slot."""
     OUT_OF_TIME = auto()
     HOSTS_SILENT = auto()
     HOSTS_FAILED = auto()

@@ -1,7 +1,7 @@
-"""When a full region and node pool has room again, judged by the pace at which sessions end there.
+"""An estimate of when a full region and node pool has room again, by the pace of ends there.
 
-Pure, time as an argument. It is an estimate: who comes then may still find a session of another
-size in the place that got free, and a host that joins makes room earlier.
+Pure, time as an argument. A host that joins makes room earlier; a session that is larger than the
+one that ended finds room later.
 """
 
 import math
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 RETRY_AFTER = 5
 """Seconds after which another try is worth it where nothing is known: hosts report every 2 s."""
 
-LONGEST = 60
-"""Seconds that nobody is sent away for longer: hosts join, and what runs ends when it likes."""
+MAX_RETRY_AFTER = 60
+"""Seconds at most: hosts join, and sessions end at any time."""
 
 WEIGHT = 0.2
 """Of the newest interval between two ends in their pace."""
@@ -19,33 +19,29 @@ WEIGHT = 0.2
 
 @dataclass(slots=True)
 class RoomForecast:
-    """The ends of sessions in one place, and who was told to come back for the room they leave.
-
-    Each who is sent away is given the next end that nobody else waits for, so that a thousand
-    callers do not all come back for the first.
-    """
+    """The pace of ends in one place. Each caller that is refused is given an end of its own."""
 
     pace: float | None = None
     """Seconds between two ends; None before there were two."""
     _last: float | None = None
-    _booked: float = 0.0
-    """When the last end is expected that somebody was told to come back for."""
+    _refused: int = 0
+    """Callers that were given an end which has not come yet."""
 
     def note_ends(self, count: int, now: float) -> None:
-        """Take in that so many sessions ended since the last call."""
+        """Count sessions that ended since the last call."""
         if self._last is not None:
             interval = (now - self._last) / count
             old = interval if self.pace is None else self.pace
             self.pace = interval + (old - interval) * (1 - WEIGHT) ** count
         self._last = now
+        self._refused = max(0, self._refused - count)
 
     def retry_after(self, now: float) -> int:
-        """Give one who finds no room the seconds until it is worth another try."""
+        """Return after how many seconds a caller that finds no room should try again."""
         if self.pace is None or self._last is None:
             return RETRY_AFTER
         # While nothing ends, the pace is no faster than that.
-        at = max(now, self._booked) + max(self.pace, now - self._last)
-        if at - now >= LONGEST:
-            return LONGEST
-        self._booked = at
-        return max(1, math.ceil(at - now))
+        wait = math.ceil(max(self.pace, now - self._last) * (self._refused + 1))
+        if wait < MAX_RETRY_AFTER:
+            self._refused += 1
+        return min(max(1, wait), MAX_RETRY_AFTER)

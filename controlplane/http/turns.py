@@ -7,15 +7,13 @@ waits for something else than this process, such as a host, a registry or a read
 to the next; such waits have limits of their own.
 """
 
-import asyncio
-from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import ContextVar
-from functools import partial
 from weakref import WeakValueDictionary
 
 from controlplane.domain.errors import AccountBusyError
+from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.fair_queue import FairSlots
 
 AT_ONCE = 32
 """Requests of an account that are worked on, while no other account calls."""
@@ -31,22 +29,6 @@ MOST_WAITING = 1000
 
 REFUSAL_DELAY = 1.0
 """Seconds until a refusal is sent, so that a client that tries again at once costs little."""
-
-
-class _Account:
-    """What one account has under way; kept while it has anything."""
-
-    def __init__(self) -> None:
-        self.under_way = 0
-        self.waiting: deque[asyncio.Future[None]] = deque()
-
-    def admit(self, at_once: int) -> None:
-        """Give turns to those that wait, in the order of arrival."""
-        while self.waiting and self.under_way < at_once:
-            given = self.waiting.popleft()
-            if not given.done():
-                given.set_result(None)
-                self.under_way += 1
 
 
 class Turn:
@@ -80,18 +62,18 @@ class Turns:
 
     def __init__(
         self,
+        clock: Clock,
         at_once: int = AT_ONCE,
         at_once_shared: int = AT_ONCE_SHARED,
         most_waiting: int = MOST_WAITING,
-        refusal_delay: float = REFUSAL_DELAY,
     ) -> None:
+        self._clock = clock
         self._at_once = at_once
         self._at_once_shared = min(at_once, at_once_shared)
         self._most_waiting = most_waiting
-        self._refusal_delay = refusal_delay
         self._last = ""
         self._shared_until = float("-inf")
-        self._accounts: WeakValueDictionary[str, _Account] = WeakValueDictionary()
+        self._accounts: WeakValueDictionary[str, FairSlots] = WeakValueDictionary()
 
     async def take(self, name: str) -> Turn:
         """Wait for a turn of an account; this task and those it starts work in it.
@@ -101,45 +83,25 @@ class Turns:
         Raises:
             AccountBusyError: Too many requests of the account wait already.
         """
-        turn = Turn(partial(self._end, await self._admitted(name)) if name else None)
+        turn = Turn((await self._admitted(name)).release if name else None)
         _turn.set(turn)
         return turn
 
-    async def _admitted(self, name: str) -> _Account:
-        self._note(name)
-        account = self._accounts.get(name)
-        if account is None:
-            account = self._accounts[name] = _Account()
-        if not account.waiting and account.under_way < self._limit():
-            account.under_way += 1
-            return account
-        if len(account.waiting) >= self._most_waiting:
-            await asyncio.sleep(self._refusal_delay)
-            raise AccountBusyError(retry_after=1)
-        given = asyncio.get_running_loop().create_future()
-        account.waiting.append(given)
-        try:
-            await given
-        except asyncio.CancelledError:
-            if given.cancelled():
-                with suppress(ValueError):  # `admit` may have passed it over already
-                    account.waiting.remove(given)
-            else:
-                self._end(account)
-            raise
-        return account
-
-    def _end(self, account: _Account) -> None:
-        account.under_way -= 1
-        account.admit(self._limit())
-
-    def _note(self, name: str) -> None:
-        """Note which account calls; two that call alternately share the API."""
+    async def _admitted(self, name: str) -> FairSlots:
         if name != self._last:
-            if self._last:
-                self._shared_until = asyncio.get_running_loop().time() + SHARED_FOR
+            if self._last:  # two that call alternately share the API
+                self._shared_until = self._clock.monotonic() + SHARED_FOR
             self._last = name
+        slots = self._accounts.get(name)
+        if slots is None:
+            slots = self._accounts[name] = FairSlots(self._limit)
+        if not slots.take():
+            if len(slots.waiting) >= self._most_waiting:
+                await self._clock.sleep(REFUSAL_DELAY)
+                raise AccountBusyError(retry_after=1)
+            await slots.wait()
+        return slots
 
     def _limit(self) -> int:
-        shared = asyncio.get_running_loop().time() < self._shared_until
+        shared = self._clock.monotonic() < self._shared_until
         return self._at_once_shared if shared else self._at_once

@@ -1,4 +1,4 @@
-"""Waiting for a start slot: in turns, bounded, and never while there is a slot."""
+"""Waiting for a start slot: fair, bounded, and never while there is a slot."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,8 +10,8 @@ import pytest
 from controlplane.domain.contract import PortRequest, Protocol, Resources
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.host.link import HostLink
-from controlplane.fleet.queue import REACH, Ask, Pace
-from controlplane.fleet.room_forecast import LONGEST
+from controlplane.fleet.queue import Ask
+from controlplane.fleet.room_forecast import MAX_RETRY_AFTER
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 
@@ -49,9 +49,9 @@ def _link(system: System) -> Any:
     return system.control_plane.fleet.link(system.agent.name)
 
 
-def _line(system: System) -> Any:
-    [line] = system.control_plane._starts._queue._lines.values()
-    return line
+def _queue(system: System) -> Any:
+    [queue] = system.control_plane._starts._queue._queues.values()
+    return queue
 
 
 def _ask(system: System, session_id: str, account: str = "alice") -> asyncio.Task[Answer]:
@@ -68,10 +68,10 @@ async def _begin(system: System, gate: Gate) -> asyncio.Task[Answer]:
 
 async def _join(system: System, session_id: str, account: str = "alice") -> asyncio.Task[Answer]:
     """Have a start wait behind those that do."""
-    lines = system.control_plane._starts._queue._lines
-    waiting = sum(len(line.waiting) for line in lines.values())
+    queues = system.control_plane._starts._queue._queues
+    waiting = sum(len(queue.waiting) for queue in queues.values())
     task = _ask(system, session_id, account)
-    await eventually(lambda: bool(lines) and len(_line(system).waiting) == waiting + 1)
+    await eventually(lambda: bool(queues) and len(_queue(system).waiting) == waiting + 1)
     return task
 
 
@@ -86,7 +86,7 @@ async def test_a_slot_that_gets_free_goes_to_the_account_whose_turn_it_is(system
     assert system.agent.most_starts_in_flight == 1
 
 
-async def test_a_line_that_is_full_refuses_at_once(system: System) -> None:
+async def test_a_full_queue_refuses_at_once(system: System) -> None:
     gate = Gate(system.agent)
     asked = [await _begin(system, gate)]
     asked += [await _join(system, f"{number}") for number in range(MOST)]
@@ -99,50 +99,7 @@ async def test_a_line_that_is_full_refuses_at_once(system: System) -> None:
     assert (await system.start(id="late")).status == 201
 
 
-async def test_who_could_not_begin_in_time_is_told_when_to_come_again(system: System) -> None:
-    gate = Gate(system.agent)
-    asked = [await _begin(system, gate), await _join(system, "second")]
-    _line(system).pace = Pace(turns=1, seconds=100.0)
-    refused = await system.start(id="late")
-    assert_error(refused, 420)
-    assert 190 <= int(refused.headers["Retry-After"]) <= 200
-    gate.open(9)
-    assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
-    assert _line(system).pace.interval < 100.0  # a turn has come since then
-
-
-def test_one_slow_start_does_not_set_the_estimate_for_thousands() -> None:
-    pace = Pace()
-    pace.note_first(1.0)  # until the first of many that began together has ended
-    assert pace.seconds_for(4000) == 0.0
-    pace.note(0.5)
-    assert pace.seconds_for(REACH) == pace.seconds_for(4000) == REACH / 2
-    for _ in range(199):
-        pace.note(0.01)
-    assert pace.seconds_for(100) == pytest.approx(1.0, rel=0.2)
-
-
-def test_the_pace_follows_hosts_that_become_slower_or_faster() -> None:
-    pace = Pace()
-    for interval in (0.1, 2.0, 0.1):
-        for _ in range(600):
-            pace.note(interval)
-        assert pace.interval == pytest.approx(interval, rel=0.1)
-        assert pace.seconds_for(100) == pytest.approx(100 * interval, rel=0.1)
-
-
-async def test_a_first_turn_that_came_late_has_nobody_refused(system: System) -> None:
-    gate = Gate(system.agent)
-    asked = [await _begin(system, gate), await _join(system, "second")]
-    _line(system).last_turn -= 100.0
-    gate.open()
-    await eventually(lambda: gate.begun == ["first", "second"])
-    asked += [await _join(system, "third"), await _join(system, "fourth")]
-    gate.open(9)
-    assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
-
-
-async def test_who_finds_no_room_is_told_when_sessions_are_to_end(system: System) -> None:
+async def test_retry_after_estimates_when_sessions_end(system: System) -> None:
     forecasts = system.control_plane._starts._queue._forecasts
     for session_id in ("first", "second"):
         await system.start(id=session_id)
@@ -159,22 +116,7 @@ async def test_who_finds_no_room_is_told_when_sessions_are_to_end(system: System
         refused = await system.start()
         assert_error(refused, 420)
         waits.append(int(refused.headers["Retry-After"]))
-    assert waits == pytest.approx([20, 40, LONGEST], abs=5)
-
-
-async def test_hosts_that_were_slow_once_are_waited_for_again(system: System) -> None:
-    gate = Gate(system.agent)
-    asked = [await _begin(system, gate), await _join(system, "second")]
-    gate.open(2)
-    assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
-    _line(system).pace = Pace(turns=1, seconds=100.0)
-    third = _ask(system, "third")
-    await eventually(lambda: gate.begun[2:] == ["third"])
-    fourth = _ask(system, "fourth")
-    await eventually(lambda: len(_line(system).waiting) == 1)
-    gate.open(2)
-    assert [(await third).status, (await fourth).status] == [201, 201]
-    assert _line(system).pace.interval < 100.0
+    assert waits == pytest.approx([20, 40, MAX_RETRY_AFTER], abs=5)
 
 
 async def test_a_slot_is_given_to_who_waits_in_the_step_in_which_it_gets_free(
@@ -230,7 +172,7 @@ async def test_the_time_for_a_start_bounds_its_wait(tmp_path: Path) -> None:
         gate.open()
         await first
         assert gate.begun == ["first"]
-        await eventually(lambda: not _line(system).waiting)
+        await eventually(lambda: not _queue(system).waiting)
 
 
 async def test_a_slot_is_not_offered_to_those_whom_its_host_has_refused(tmp_path: Path) -> None:
@@ -270,7 +212,7 @@ async def test_a_wait_that_is_broken_off_gives_back_what_it_was_just_given(
     image = min(link.host.images)
     ask = Ask(("local", "default"), "alice", Wanted(image, Resources(), ()), "0" * 32)
     waits = asyncio.create_task(queue.take_host(ask, 60.0))
-    await eventually(lambda: bool(queue._lines) and len(_line(system).waiting) == 1)
+    await eventually(lambda: bool(queue._queues) and len(_queue(system).waiting) == 1)
     ask.given.add_done_callback(lambda _: waits.cancel())
     gate.open()
     assert (await first).status == 201
@@ -294,7 +236,7 @@ async def test_taken_ports_are_reckoned_once_for_all_who_pin_one(
         wanted = Wanted(image, Resources(), ports)
         ask = Ask(("local", "default"), "alice", wanted, str(number))
         waits.append(asyncio.create_task(queue.take_host(ask, 60.0)))
-    await eventually(lambda: bool(queue._lines) and len(_line(system).waiting) == 3)
+    await eventually(lambda: bool(queue._queues) and len(_queue(system).waiting) == 3)
     reckoned, reckon = [], HostLink._used_ports
 
     def note(link: HostLink) -> frozenset[tuple[Protocol, int]]:
@@ -302,7 +244,7 @@ async def test_taken_ports_are_reckoned_once_for_all_who_pin_one(
         return reckon(link)
 
     monkeypatch.setattr(HostLink, "_used_ports", note)
-    queue._recheck(_line(system))
+    queue._recheck(_queue(system))
     assert reckoned == [link]
     link.give_back(*link.starting)
     queue._offer(link)

@@ -17,8 +17,16 @@ from controlplane.domain.errors import AccountBusyError
 from controlplane.http.turns import Turns, leave_turn
 from tests.support.controlplane.raw_http import Wire
 from tests.support.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
+from tiltyard.runtime.clock import SystemClock
 
 JOIN = ("PUT", "/session/player/join")
+
+
+class Instant(SystemClock):
+    """Waits for nothing."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(0)
 
 
 class Bounded(System):
@@ -72,7 +80,7 @@ async def test_so_many_requests_of_an_account_are_worked_on_and_the_others_wait(
     tmp_path: Path,
 ) -> None:
     async with (
-        bounded(tmp_path, Turns(at_once=2), failpoint="players.joined:hang") as system,
+        bounded(tmp_path, Turns(Instant(), at_once=2), failpoint="players.joined:hang") as system,
         hanging_joins(system, 2) as joins,
     ):
         waiting = asyncio.create_task(system.call("GET", "/session/m"))
@@ -84,7 +92,7 @@ async def test_so_many_requests_of_an_account_are_worked_on_and_the_others_wait(
 
 
 async def test_one_more_than_may_wait_is_503_before_anything_but_401(tmp_path: Path) -> None:
-    turns = Turns(at_once=1, most_waiting=1, refusal_delay=0)
+    turns = Turns(Instant(), at_once=1, most_waiting=1)
     async with bounded(tmp_path, turns, failpoint="players.joined:hang") as system:
         reader = await system.make_token(name="reader", scopes=["session:read"])
         async with hanging_joins(system, 1) as joins:
@@ -166,7 +174,7 @@ async def test_what_waits_for_somebody_else_has_left_its_turn(
 ) -> None:
     patient = aiohttp.ClientTimeout(total=60)
     monkeypatch.setattr("controlplane.registries.http.TIMEOUT", patient)
-    async with bounded(tmp_path, Turns(at_once=1), start_timeout=60) as system:
+    async with bounded(tmp_path, Turns(Instant(), at_once=1), start_timeout=60) as system:
         held, before = Held(system, asked), len(system.registry.asked)
         calls = [asyncio.create_task(call(system)) for _ in range(2)]
         try:
@@ -181,7 +189,7 @@ async def test_what_waits_for_somebody_else_has_left_its_turn(
 
 
 async def test_a_body_that_is_on_its_way_takes_no_turn(tmp_path: Path) -> None:
-    async with bounded(tmp_path, Turns(at_once=1)) as system:
+    async with bounded(tmp_path, Turns(Instant(), at_once=1)) as system:
         body = b'{"session": "m", "players": ["late"]}'
         head = f"PUT /session/player/join HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
         head += f"Authorization: Bearer {system.tokens['alice']}\r\nExpect: 100-continue\r\n\r\n"
@@ -202,7 +210,7 @@ async def test_a_list_whose_reader_stands_still_has_left_its_turn(
     monkeypatch.setattr("controlplane.api.operations.operation.AT_ONCE", 1)
     monkeypatch.setattr("controlplane.api.operations.operation.READER_WAIT", 0)
     labels = json.dumps({"more than all buffers hold": "x" * 2**24})
-    async with bounded(tmp_path, Turns(at_once=1)) as system:
+    async with bounded(tmp_path, Turns(Instant(), at_once=1)) as system:
         for name in ("n", "o"):
             assert (await system.start(id=name)).status == 201
         await system.control_plane._store.run(
@@ -229,7 +237,7 @@ async def test_requests_queue_at_the_database_as_their_accounts(tmp_path: Path) 
         began.set()
         assert gate.wait(PATIENCE)
 
-    async with bounded(tmp_path, Turns(at_once_shared=32)) as system:
+    async with bounded(tmp_path, Turns(Instant(), at_once_shared=32)) as system:
         names = ("a", "b", "c", "d")
         tokens = [await system.make_token(name=n, scopes=["session:players"]) for n in names]
         for token in tokens:  # its first use is written, too
@@ -251,7 +259,7 @@ async def test_requests_queue_at_the_database_as_their_accounts(tmp_path: Path) 
 
 
 async def test_turns_are_given_in_the_order_of_asking() -> None:
-    turns = Turns(at_once=1)
+    turns = Turns(Instant(), at_once=1)
     first = await turns.take("a")
     given: list[int] = []
 
@@ -271,7 +279,7 @@ async def test_turns_are_given_in_the_order_of_asking() -> None:
 
 
 async def test_a_turn_that_comes_too_late_goes_to_the_next() -> None:
-    turns = Turns(at_once=1)
+    turns = Turns(Instant(), at_once=1)
     first = await turns.take("a")
     gone, waiting = (asyncio.create_task(turns.take("a")) for _ in range(2))
     await asyncio.sleep(0)
@@ -283,7 +291,7 @@ async def test_a_turn_that_comes_too_late_goes_to_the_next() -> None:
 
 
 async def test_one_that_hung_up_before_a_turn_was_free_is_passed_over() -> None:
-    turns = Turns(at_once=1)
+    turns = Turns(Instant(), at_once=1)
     first = await turns.take("a")
     gone, waiting = (asyncio.create_task(turns.take("a")) for _ in range(2))
     await asyncio.sleep(0)
@@ -295,7 +303,7 @@ async def test_one_that_hung_up_before_a_turn_was_free_is_passed_over() -> None:
 
 
 async def test_a_turn_is_left_by_whatever_task_works_in_it() -> None:
-    turns = Turns(at_once=1, most_waiting=1, refusal_delay=0)
+    turns = Turns(Instant(), at_once=1, most_waiting=1)
 
     async def work() -> None:
         leave_turn()
@@ -314,7 +322,7 @@ async def test_a_turn_is_left_by_whatever_task_works_in_it() -> None:
 
 
 async def test_fewer_are_worked_on_while_others_call() -> None:
-    turns = Turns(at_once=3, at_once_shared=1)
+    turns = Turns(Instant(), at_once=3, at_once_shared=1)
     alice = [await turns.take("alice") for _ in range(3)]
     bob = await turns.take("bob")
     waiting = [asyncio.create_task(turns.take("alice")) for _ in range(2)]
@@ -331,6 +339,6 @@ async def test_fewer_are_worked_on_while_others_call() -> None:
 
 
 async def test_operators_need_no_turn() -> None:
-    turns = Turns(at_once=1, most_waiting=0, refusal_delay=0)
+    turns = Turns(Instant(), at_once=1, most_waiting=0)
     for _ in range(3):
         await turns.take("")

@@ -16,6 +16,7 @@ from tests.flow import storm_callers
 from tests.flow.storm_callers import Outcome
 from tests.support.controlplane.fake_agent import FakeAgent, refuse
 from tests.support.controlplane.system import System, eventually
+from tiltyard.runtime.clock import SystemClock
 
 HOSTS, SLOTS, ROOM = 200, 4, 20
 CALLERS = 5000
@@ -61,7 +62,7 @@ class Storm(System):
         self.agents = list(self.hosts)
 
     def make_control_plane(self) -> ControlPlane:
-        return ControlPlane(self.config, turns=Turns(most_waiting=CALLERS))
+        return ControlPlane(self.config, turns=Turns(SystemClock(), most_waiting=CALLERS))
 
     async def start_all(self) -> list[Outcome]:
         """Have every caller start a session at the same time."""

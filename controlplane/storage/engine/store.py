@@ -22,15 +22,16 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlite_utils import Database
 
 from controlplane.domain.errors import StoreError, TiltyardError
-from controlplane.domain.fair_queue import FairLine
 from controlplane.metrics.store import StoreMetrics
 from controlplane.storage.engine.migrations import migrate
+from tiltyard.runtime.fair_queue import FairQueue
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -97,7 +98,7 @@ class _Thread:
         self._name = name
         self._at_once = at_once
         self._sent: queue.SimpleQueue[tuple[str, _Job] | None] = queue.SimpleQueue()
-        self._waiting: FairLine[_Job] = FairLine()  # filled and emptied by the thread alone
+        self._waiting = FairQueue[_Job]()  # filled and emptied by the thread alone
         self._closing = False
         self._loop: asyncio.AbstractEventLoop
         self._closed: asyncio.Future[None]
@@ -176,9 +177,8 @@ class _Thread:
                 case None:
                     self._closing = True
                 case account, job:
-                    self._waiting.join(account, job)
-        count = min(self._at_once, len(self._waiting))
-        return [self._waiting.pop() for _ in range(count)]
+                    self._waiting.put(account, job)
+        return list(islice(iter(self._waiting.pop, None), self._at_once))
 
 
 class Store:

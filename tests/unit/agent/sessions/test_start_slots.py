@@ -1,4 +1,4 @@
-"""Slots for starts: so many at once, accounts in turns, and no wait that would be in vain."""
+"""Slots for starts: a limited number, fair between accounts, and no wait that would be in vain."""
 
 import asyncio
 
@@ -99,12 +99,10 @@ async def test_who_could_not_begin_in_time_is_refused_at_once(
     await line.release()  # a start takes five minutes
     with pytest.raises(StartQueueFull):
         await line.slots.acquire("a", within=500)
-    waits = asyncio.create_task(line.slots.acquire("b", within=700))  # before a3: its turn
+    waits = asyncio.create_task(line.slots.acquire("b", within=700))  # behind a3
     await settle()
-    await line.release()
+    await line.release(2)
     await waits
-    assert line.begun == ["a1", "a2"]
-    await line.release()
     assert line.begun == ["a1", "a2", "a3"]
 
 

@@ -1,8 +1,8 @@
-"""Retry-After of a full region: by the pace at which sessions end, and never all for one end."""
+"""Retry-After of a full region, estimated by the pace at which sessions end."""
 
 import pytest
 
-from controlplane.fleet.room_forecast import LONGEST, RETRY_AFTER, RoomForecast
+from controlplane.fleet.room_forecast import MAX_RETRY_AFTER, RETRY_AFTER, RoomForecast
 
 
 def paced(interval: float, ends: int = 20) -> tuple[RoomForecast, float]:
@@ -20,32 +20,32 @@ def test_nothing_is_known_before_there_were_two_ends(ends: int) -> None:
 
 
 @pytest.mark.parametrize("interval", [1.5, 10.0, 40.0])
-def test_the_first_is_told_of_the_next_end(interval: float) -> None:
+def test_the_first_is_given_the_next_end(interval: float) -> None:
     forecast, now = paced(interval)
     assert interval <= forecast.retry_after(now) < interval + 1
 
 
-def test_each_further_one_is_told_of_an_end_that_nobody_waits_for() -> None:
+def test_each_further_caller_is_given_another_end() -> None:
     forecast, now = paced(2.0)
     assert [forecast.retry_after(now) for _ in range(4)] == [2, 4, 6, 8]
-    told = [forecast.retry_after(now) for _ in range(100)]
-    assert max(told) == LONGEST
-    assert told == sorted(told)
+    waits = [forecast.retry_after(now) for _ in range(100)]
+    assert max(waits) == MAX_RETRY_AFTER
+    assert waits == sorted(waits)
 
 
-def test_who_comes_back_when_told_is_not_sent_away_for_those_before_him() -> None:
+def test_ends_that_came_are_given_again() -> None:
     forecast, now = paced(2.0)
     for _ in range(1000):
         forecast.retry_after(now)
-    now += LONGEST
-    forecast.note_ends(LONGEST // 2, now)
+    now += MAX_RETRY_AFTER
+    forecast.note_ends(MAX_RETRY_AFTER // 2, now)
     assert forecast.retry_after(now) == 2
 
 
 def test_while_nothing_ends_the_pace_slows_down() -> None:
     forecast, now = paced(2.0)
     assert forecast.retry_after(now + 30) == 30
-    assert forecast.retry_after(now + 3600) == LONGEST
+    assert forecast.retry_after(now + 3600) == MAX_RETRY_AFTER
 
 
 def test_the_pace_follows_what_happens() -> None:
@@ -58,7 +58,7 @@ def test_the_pace_follows_what_happens() -> None:
     assert forecast.pace == pytest.approx(0.2, rel=0.7)
 
 
-def test_ends_that_are_heard_of_at_once_wait_for_nothing() -> None:
+def test_ends_at_the_same_time() -> None:
     forecast = RoomForecast()
     forecast.note_ends(1, 5.0)
     forecast.note_ends(3, 5.0)

@@ -1,0 +1,76 @@
+"""A queue that is fair between accounts."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiltyard.runtime.fair_queue import FairQueue
+
+Joins = st.lists(st.sampled_from("abc"), max_size=30)
+
+
+def _queue(accounts: str | list[str]) -> FairQueue[str]:
+    queue = FairQueue[str]()
+    for number, account in enumerate(accounts):
+        queue.put(account, f"{account}{number}")
+    return queue
+
+
+def _served(queue: FairQueue[str]) -> list[str]:
+    return list(iter(queue.pop, None))
+
+
+def test_a_storm_of_one_account_delays_another_by_one_item() -> None:
+    queue = _queue("aaaab")
+    assert _served(queue) == ["a0", "b4", "a1", "a2", "a3"]
+    assert len(queue) == 0
+
+
+def test_an_account_that_was_served_comes_after_all_others() -> None:
+    queue = _queue("aab")
+    assert queue.pop() == "a0"
+    queue.put("c", "c3")
+    queue.put("b", "b4")
+    assert _served(queue) == ["b2", "a1", "c3", "b4"]
+
+
+def test_an_item_that_does_not_fit_keeps_its_place() -> None:
+    queue = _queue("aabb")
+    assert queue.pop(lambda item: item not in {"a0", "b2"}) == "a1"
+    assert queue.pop(lambda _: False) is None
+    assert _served(queue) == ["b2", "a0", "b3"]
+
+
+def test_a_removed_item_is_not_served() -> None:
+    queue = _queue("aab")
+    assert [queue.remove(*each) for each in (("a", "a0"), ("a", "a0"), ("d", "a1"))] == [
+        True,
+        False,
+        False,
+    ]
+    assert (list(queue), len(queue)) == (["a1", "b2"], 2)
+
+
+@given(Joins)
+def test_the_order_is_that_of_service(accounts: list[str]) -> None:
+    assert list(_queue(accounts)) == _served(_queue(accounts))
+
+
+@given(Joins)
+def test_no_account_is_served_twice_before_another(accounts: list[str]) -> None:
+    served = _served(_queue(accounts))
+    assert len(served) == len(accounts)
+    for account in set(accounts):
+        own = [place for place, one in enumerate(served) if one[0] == account]
+        for before, after in zip([-1, *own], own, strict=False):
+            between = served[before + 1 : after]
+            assert len({one[0] for one in between}) == len(between)
+
+
+@given(Joins, st.sampled_from("abcd"))
+def test_ahead_is_how_many_are_served_before(accounts: list[str], account: str) -> None:
+    queue = _queue(accounts)
+    ahead = queue.ahead(account)
+    queue.put(account, f"{account}!")
+    others_first = _served(queue).index(f"{account}!")
+    assert others_first <= ahead
+    assert ahead <= others_first + len(set(accounts) - {account})

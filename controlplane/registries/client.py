@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from controlplane.domain.errors import RegistryTimeoutError, RegistryUnavailableError
+from controlplane.http.json_reader import count_values
 from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.http import RegistryHttp, Reply
 from controlplane.registries.manifests import (
@@ -42,10 +43,10 @@ PAGE_SIZE, MAX_PAGES = 1000, 20
 MAX_LIST_BYTES = 8 * 1024 * 1024
 """Of all pages of a list of tags together."""
 
-MAX_LIST_COMMAS = 100_000
-"""Of all pages together: 4 MiB of empty lists stop all else for half a second.
+MAX_LIST_VALUES = 200_000
+"""Of all pages together: 4 MiB of empty lists would hold up the event loop for half a second.
 
-A tag has one; some registries tell of each manifest, too, with half a dozen.
+A tag is one; some registries list each manifest, too, with a dozen.
 """
 
 _MANIFESTS = ",".join((*INDEX_TYPES, *IMAGE_TYPES))
@@ -154,7 +155,7 @@ class RegistryClient:
         path = f"/v2/{repository}/tags/list"
         query: Mapping[str, str] | None = {"n": str(PAGE_SIZE)}
         found: dict[str, None] = {}
-        size = commas = 0
+        size = values = 0
         with _told_of(registry):
             async with asyncio.timeout(LIST_TIMEOUT):
                 for _ in range(MAX_PAGES):
@@ -162,8 +163,8 @@ class RegistryClient:
                     if not _found(reply):
                         return []
                     size += len(reply.body)
-                    commas += reply.body.count(b",")
-                    if size > MAX_LIST_BYTES or commas > MAX_LIST_COMMAS:
+                    values += count_values(reply.body)
+                    if size > MAX_LIST_BYTES or values > MAX_LIST_VALUES:
                         break
                     found |= dict.fromkeys(_names(reply))
                     if len(found) > PAGE_SIZE * MAX_PAGES:

@@ -16,7 +16,7 @@ from controlplane.domain.errors import HostsNotReportedError
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.room_forecast import RETRY_AFTER
 from controlplane.http.turns import leave_turn
-from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.clock import Clock, timeout
 
 Place = tuple[str, str]
 """A region and a node pool."""
@@ -133,7 +133,10 @@ class UnreportedHosts:
         leave_turn()
         self._waits.add(wait)
         try:
-            await asyncio.wait({wait.over}, timeout=seconds)
+            async with timeout(seconds, self._clock):
+                await wait.over
+        except TimeoutError:
+            pass
         finally:
             self._waits.discard(wait)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 
 from controlplane.domain.contract import State
@@ -28,7 +28,7 @@ from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.players import PlayerStore
 from controlplane.storage.tables.session_lists import SessionFilter, SessionListStore
 from controlplane.storage.tables.sessions import Session, SessionStore
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock, timeout, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner
@@ -188,7 +188,7 @@ class Sessions:
         """
         leave_turn()
         try:
-            async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
+            async with timeout(deadline - self._clock.monotonic(), self._clock):
                 await reached.wait()
         except TimeoutError as error:
             why = "the session is still being started; what comes of it is stopped"
@@ -240,10 +240,11 @@ class Sessions:
         """Join the fleet's stop of a session; it goes on when nobody waits any more."""
         link, internal_id = self._where(self.shown(session), "host")
         stop = self._fleet.stop_session(link.row.name, internal_id)
-        left = max(0.0, deadline - self._clock.monotonic())
         leave_turn()
-        done, _ = await asyncio.wait({stop}, timeout=left)
-        if not done:
+        with suppress(TimeoutError):
+            async with timeout(deadline - self._clock.monotonic(), self._clock):
+                await asyncio.wait({stop})
+        if not stop.done():
             await self._check_stopping(session)
         elif stop.cancelled() or not stop.result():
             raise HostUnavailableError("the process does not end, not even by SIGKILL")

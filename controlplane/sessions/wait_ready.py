@@ -25,7 +25,7 @@ from controlplane.sessions.start_request import StartRequest
 from controlplane.sessions.starts import Starts
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.sessions import Session, SessionStore
-from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.tasks import TaskOwner
 
 MOST_AT_ONCE = 2000
@@ -131,7 +131,7 @@ class ReadyStarts:
             if left <= 0:
                 return "its ports were not bound in time"
             with suppress(TimeoutError):
-                async with asyncio.timeout(left):
+                async with timeout(left, self._clock):
                     await reported.wait()
 
     async def _end(self, caller: Caller, session: HostSession) -> None:

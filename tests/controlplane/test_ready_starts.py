@@ -1,6 +1,7 @@
 """`Prefer: wait=ready`: a start that is answered once players can reach the session."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,8 +9,11 @@ import aiohttp
 import pytest
 
 from controlplane.sessions import wait_ready
+from controlplane.sessions.service import STOP_WAIT
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.fakes import FakeClock
 from tiltyard.agent.v1 import agent_pb2
+from tiltyard.runtime.clock import SystemClock
 
 APPLIED = "Preference-Applied"
 
@@ -162,14 +166,24 @@ async def test_an_agent_that_is_started_anew_meanwhile_is_heard(system: System) 
     assert (await starting).status == 201
 
 
-@pytest.mark.slow
 async def test_a_host_that_is_out_of_reach_is_not_waited_for_longer(system: System) -> None:
     """The stop is remembered, as any."""
-    starting = begin(system, "match", "wait=5")
+    system.clock = clock = FakeClock(time.time())
+    await system.restart()
+    starting = begin(system, "match")
     await running(system, "match")
     await system.agent.stop()
+    await clock.leap(60)
+
+    async def stopping() -> bool:
+        return bool(await system.rows("SELECT 1 FROM session WHERE stop_requested_ms > 0"))
+
+    await eventually(stopping)
+    await clock.leap(STOP_WAIT)
     assert_error(await starting, 504)
     await system.agent.start()
+    system.clock = SystemClock()
+    await system.restart()
     await system.becomes("match", "exited")
 
 

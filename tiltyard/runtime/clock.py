@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 DUTY_CYCLE = 9.0
@@ -47,6 +49,26 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait on the event loop's clock."""
         await asyncio.sleep(seconds)
+
+
+@asynccontextmanager
+async def timeout(seconds: float, clock: Clock) -> AsyncIterator[None]:
+    """As `asyncio.timeout`, on an injected clock.
+
+    Raises:
+        TimeoutError: What runs within has not ended after `seconds`.
+    """
+    async with asyncio.timeout(None) as limit:
+
+        async def expire() -> None:
+            await clock.sleep(seconds)
+            limit.reschedule(asyncio.get_running_loop().time())
+
+        expiry = asyncio.create_task(expire(), name="timeout")
+        try:
+            yield
+        finally:
+            expiry.cancel()
 
 
 def unix_ms(clock: Clock) -> int:

@@ -84,8 +84,8 @@ class ControlPlane:
         self._config = config
         self._metrics = metrics = Metrics()
         self._listeners = Listeners(limits or Limits(), metrics.http)
-        self._certificate = ServedCertificate(config)
         self._clock = clock = clock or SystemClock()
+        self._certificate = ServedCertificate(config, clock)
         # Chance between equals is no secret.
         random, reach = Random(), failpoint(config.failpoint, STEPS)  # noqa: S311
         self._store = Store(config.database, metrics.store)

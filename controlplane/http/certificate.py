@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from controlplane.settings.model import Config
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.settings.mistakes import SettingsError
 
@@ -27,8 +28,9 @@ class ServedCertificate:
     the other, they do not belong together.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, clock: Clock) -> None:
         self._config = config
+        self._clock = clock
         self._files = (config.tls_certificate, config.tls_key)
         self._context: ssl.SSLContext | None = None
         self._signature: Signature = ()
@@ -52,7 +54,7 @@ class ServedCertificate:
     async def run(self) -> None:
         """Look at the files until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await self._clock.sleep(LOOK_SECONDS)
             await self.look()
 
     async def look(self) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.http.certificate import ServedCertificate
+from controlplane.http.certificate import LOOK_SECONDS, ServedCertificate
 from controlplane.settings.model import Config
 from tests.support.controlplane.system import System
+from tests.support.fakes import FakeClock
 
 OPENSSL = (
     "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1"
@@ -66,6 +67,19 @@ async def _connected(system: System) -> tuple[asyncio.StreamReader, asyncio.Stre
     return reader, writer, shown
 
 
+async def test_the_files_are_read_again_by_themselves(files: Files) -> None:
+    await asyncio.to_thread(files.make)
+    clock = FakeClock()
+    served = ServedCertificate(Config(**files.settings), clock)
+    listener = await served.open()
+    running = asyncio.create_task(served.run(), name="certificate")
+    await asyncio.to_thread(files.make)
+    await clock.advance(LOOK_SECONDS)
+    assert served._context is not listener
+    running.cancel()
+    served.close()
+
+
 async def test_new_connections_have_a_renewed_certificate(system: Tls, files: Files) -> None:
     reader, writer, first = await _connected(system)
     second = await asyncio.to_thread(files.make)
@@ -102,7 +116,8 @@ async def test_a_certificate_that_comes_while_one_is_read_is_loaded_next(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await asyncio.to_thread(files.make)
-    served, load = ServedCertificate(Config(**files.settings)), Config.tls_context
+    served = ServedCertificate(Config(**files.settings), FakeClock())
+    load = Config.tls_context
 
     def renewed(config: Config) -> ssl.SSLContext | None:
         context = load(config)

@@ -1,5 +1,7 @@
 """Agents, for operators."""
 
+from typing import cast
+
 from aiohttp import web
 from typing_extensions import TypedDict
 
@@ -350,23 +352,7 @@ def _reported(host: Host, agent: ShownAgent) -> HostFields:
     }
 
 
-_NOT_REPORTED: HostFields = {
-    "version": None,
-    "publicAddress": None,
-    "latencyAddresses": None,
-    "silentAddresses": None,
-    "latency": None,
-    "engineAvailable": None,
-    "engineVersion": None,
-    "runcVersion": None,
-    "kernelVersion": None,
-    "capacity": None,
-    "reserved": None,
-    "sessions": None,
-    "freeSessions": None,
-    "images": None,
-    "imageCount": None,
-}
+_NOT_REPORTED = cast("HostFields", dict.fromkeys(HostFields.__annotations__))
 
 
 def listed_resources(resources: Resources) -> HostResources:

@@ -1,6 +1,6 @@
 """Why sessions are placed where they are, for operators."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, cast
 
 from aiohttp import web
 from pydantic import Field
@@ -162,13 +162,4 @@ def _figures(view: HostView) -> HostFigures:
     }
 
 
-_UNKNOWN: HostFigures = {
-    "fullness": None,
-    "latency": None,
-    "silent": None,
-    "free": None,
-    "held": None,
-    "freeSessions": None,
-    "starting": None,
-    "startSlots": None,
-}
+_UNKNOWN = cast("HostFigures", dict.fromkeys(HostFigures.__annotations__))

@@ -381,7 +381,7 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
     for session in found:
         assert session.player_count == len(await players.joined("alice", session.id))
     assert sum(session.player_count for session in found) > 0
-    order = "SELECT id FROM session WHERE account='alice' ORDER BY rowid"
+    order = "SELECT id FROM session WHERE account='alice' ORDER BY number"
     rows = await store.run(lambda db: db.execute(order).fetchall())
     assert [session.id for session in found] == [session_id for (session_id,) in rows]
 

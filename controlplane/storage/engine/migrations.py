@@ -167,6 +167,7 @@ CREATE TABLE enrolment_token (
 -- request to the host, as JSON, in case it has to be made again; NULL for a cold start.
 -- `player_count` is the number of its rows in `player`.
 CREATE TABLE session (
+    number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
     id TEXT NOT NULL,
     alias TEXT,
@@ -194,7 +195,7 @@ CREATE TABLE session (
     exit_code INTEGER,
     detail TEXT NOT NULL DEFAULT '',
     adopted_ended INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (account, id)
+    UNIQUE (account, id)
 ) STRICT;
 CREATE INDEX session_by_alias ON session(account, alias) WHERE alias IS NOT NULL;
 CREATE INDEX session_by_end ON session(ended_ms) WHERE ended_ms IS NOT NULL;

@@ -31,8 +31,14 @@ from controlplane.storage.tables.tokens import (
 LAST_USED_STEP_MS = 60_000
 """A token's last use is written at most once in this time: reads stay reads."""
 
-_OF_AN_ACCOUNT = ("session", "warm_pool", "tag", "application", "token")
-"""Tables whose rows go with their account, each before those that it refers to."""
+_OF_AN_ACCOUNT = {
+    "session": "number",
+    "warm_pool": "application, location",
+    "tag": "application, name",
+    "application": "name",
+    "token": "id",
+}
+"""Tables whose rows go with their account, each before those that it refers to, with their keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,17 +294,17 @@ def _clear_portion(db: Database, name: str) -> bool:
     removed = "SELECT 1 FROM account WHERE name=? AND removed_ms IS NOT NULL"
     if not db.execute(removed, (name,)).fetchone():
         return False
-    if any(_remove_rows(db, table, name) for table in _OF_AN_ACCOUNT):
+    if any(_remove_rows(db, table, key, name) for table, key in _OF_AN_ACCOUNT.items()):
         return True
     db.execute("DELETE FROM account WHERE name=?", (name,))
     return False
 
 
-def _remove_rows(db: Database, table: str, account: str) -> int:
+def _remove_rows(db: Database, table: str, key: str, account: str) -> int:
     if table == "session":
         return remove_sessions(db, "account = :value", account)
     if table == "token":
         return remove_tokens(db, "account = :value", account)
-    chosen = f"SELECT rowid FROM {table} WHERE account=:account LIMIT :portion"  # noqa: S608
-    sql = f"DELETE FROM {table} WHERE rowid IN ({chosen})"  # noqa: S608
+    chosen = f"SELECT {key} FROM {table} WHERE account=:account LIMIT :portion"  # noqa: S608
+    sql = f"DELETE FROM {table} WHERE account=:account AND ({key}) IN ({chosen})"  # noqa: S608
     return db.execute(sql, {"account": account, "portion": PORTION}).rowcount

@@ -145,14 +145,14 @@ def _rows(wanted: SessionFilter) -> tuple[str, str]:
     Returns their place in the order of the list, and what follows FROM.
     """
     if wanted.ended_too:
-        return "rowid", "session WHERE account = :account"
+        return "number", "session WHERE account = :account"
     if wanted.labels:
         return "session", _WITH_LABEL.format(0)
     live = "session WHERE account = :account AND ended_ms IS NULL"
     for column in ("application", "tag"):
         if getattr(wanted, column) is not None:
-            return "rowid", f"{live} AND {column} = :{column}"
-    return "rowid", live
+            return "number", f"{live} AND {column} = :{column}"
+    return "number", live
 
 
 def _conditions(wanted: SessionFilter) -> list[str]:
@@ -208,7 +208,7 @@ def page_query(wanted: PageFilter) -> tuple[str, dict[str, int | str | None]]:
     The rows are chosen first, so that what is read of a row is read for those alone.
     """
     filters = {
-        "rowid < :before": wanted.before,
+        "number < :before": wanted.before,
         "account = :account": wanted.account,
         "agent = :agent": wanted.agent,
         "location = :location": wanted.location,
@@ -218,9 +218,9 @@ def page_query(wanted: PageFilter) -> tuple[str, dict[str, int | str | None]]:
     if not wanted.ended_too:
         conditions.append("ended_ms IS NULL")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    chosen = f"SELECT rowid FROM session{where} ORDER BY rowid DESC LIMIT :limit + 1"  # noqa: S608
+    chosen = f"SELECT number FROM session{where} ORDER BY number DESC LIMIT :limit + 1"  # noqa: S608
     sql = (
-        f"SELECT session.rowid, {COLUMNS} FROM session"  # noqa: S608
-        f" WHERE session.rowid IN ({chosen}) ORDER BY session.rowid DESC"
+        f"SELECT session.number, {COLUMNS} FROM session"  # noqa: S608
+        f" WHERE session.number IN ({chosen}) ORDER BY session.number DESC"
     )
     return sql, asdict(wanted)

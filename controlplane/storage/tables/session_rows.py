@@ -153,16 +153,16 @@ def remove_sessions(db: Database, condition: str, value: int | str) -> int:
 
     Returns how many.
     """
-    sql = f"SELECT rowid, 1 + player_count FROM session WHERE {condition} LIMIT :portion"  # noqa: S608
+    sql = f"SELECT number, 1 + player_count FROM session WHERE {condition} LIMIT :portion"  # noqa: S608
     chosen: list[int] = []
     rows = 0
-    for row_id, its_rows in db.execute(sql, {"value": value, "portion": PORTION}).fetchall():
+    for number, its_rows in db.execute(sql, {"value": value, "portion": PORTION}).fetchall():
         rows += its_rows
         if chosen and rows > PORTION:
             break
-        chosen.append(row_id)
+        chosen.append(number)
     db.execute(
-        "DELETE FROM session WHERE rowid IN (SELECT value FROM json_each(?))",
+        "DELETE FROM session WHERE number IN (SELECT value FROM json_each(?))",
         (json.dumps(chosen),),
     )
     return len(chosen)

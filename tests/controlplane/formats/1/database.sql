@@ -166,6 +166,7 @@ CREATE TABLE registry (
 INSERT INTO "registry" VALUES('local','127.0.0.1:36439','[]','',NULL,'[]',0,'');
 INSERT INTO "registry" VALUES('private','r.example','[]','robot',X'67414141414142724139396E736573336244502D6E614C7659574F4475546B4B314B6952616F46484A305837616A764977436D6B4D716B6C55416D714D354947685A4C707465444179306E6B45414A304C6761473342526E67375A35715A515F49716F512D34676A4A72566D6D3163685245527445336F3D','[]',1,'');
 CREATE TABLE session (
+    number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
     id TEXT NOT NULL,
     alias TEXT,
@@ -193,11 +194,11 @@ CREATE TABLE session (
     exit_code INTEGER,
     detail TEXT NOT NULL DEFAULT '',
     adopted_ended INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (account, id)
+    UNIQUE (account, id)
 ) STRICT;
-INSERT INTO "session" VALUES('alice','match ü',NULL,'30834a77-5f05-40a4-96c3-ba9471ce7bb3','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}',NULL,1000000000,268435456,2,1795415911738,1795415911752,NULL,NULL,NULL,NULL,'',0);
-INSERT INTO "session" VALUES('alice','stopped',NULL,'bdb0f4f7-a151-4ba0-b529-69a3aece37c5','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1795415911758,1795415911761,1795415911786,1795415911788,'stopped',0,'',0);
-INSERT INTO "session" VALUES('alice','fails',NULL,'fa6f38aa-d7d8-4807-8560-75e987de490f','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1795415911768,1795415911780,NULL,1795415911792,'exited',0,'',0);
+INSERT INTO "session" VALUES(1,'alice','match ü',NULL,'30834a77-5f05-40a4-96c3-ba9471ce7bb3','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}',NULL,1000000000,268435456,2,1795415911738,1795415911752,NULL,NULL,NULL,NULL,'',0);
+INSERT INTO "session" VALUES(2,'alice','stopped',NULL,'bdb0f4f7-a151-4ba0-b529-69a3aece37c5','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1795415911758,1795415911761,1795415911786,1795415911788,'stopped',0,'',0);
+INSERT INTO "session" VALUES(3,'alice','fails',NULL,'fa6f38aa-d7d8-4807-8560-75e987de490f','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1795415911768,1795415911780,NULL,1795415911792,'exited',0,'',0);
 CREATE TABLE standby_order (
     pool TEXT NOT NULL,
     agent TEXT NOT NULL,

@@ -152,7 +152,7 @@ class Api:
             token_id = printable(self.read(reply, lambda content: str(content["id"])))
             of = f" --account {printable(account)}" if account else ""
             raise Failure(
-                f"cannot print the token: because {error}\n"
+                f"cannot print the token: {error}\n"
                 f"  nobody knows it now: end it with `token revoke {token_id}`\n"
                 f"  and make another for {whose} with `token create NAME{of} --scope …`"
             ) from None
@@ -189,7 +189,7 @@ def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             except OSError as error:
                 if error.errno == errno.EPIPE:  # who read had enough: click ends silently
                     raise
-                raise Failure(f"cannot print the answer: because {error}") from None
+                raise Failure(f"cannot print the answer: {error}") from None
 
         made: Callable[..., None] = run
         for option in reversed(_OPTIONS):

@@ -70,7 +70,7 @@ def first_start(config: Config) -> None:
             tokens = first_tokens(DEFAULT_ACCOUNT)
             tokens.save(draft)
     except OSError as error:
-        raise StoreError(f"cannot open {draft}: because {error}") from error
+        raise StoreError(f"cannot open {draft}: {error}") from error
     if asyncio.run(ControlPlane(config).initialise_with(tokens)):
         draft.replace(path)
         log.info("made the database, and the first tokens", path=str(path))
@@ -108,7 +108,7 @@ def print_tokens(config: Config, tokens: InitialTokens, *, as_json: bool) -> Non
         kept = config.state_dir / f"unprinted-tokens-{time.time_ns()}.json"
         with as_owner_of(config.state_dir):
             tokens.save(kept)
-        raise click.ClickException(f"cannot print: because {error}; see {kept}") from error
+        raise click.ClickException(f"cannot print: {error}; see {kept}") from error
 
 
 async def _serve(config: Config) -> None:

@@ -170,7 +170,7 @@ class CannotDelegateError(TiltyardError):
     scopes: str
     reason = Reason.FORBIDDEN
     template = "token lacks permission"
-    detail_template = "cannot delegate {scopes}: because this token does not hold it"
+    detail_template = "cannot delegate {scopes}: this token does not hold it"
 
 
 @dataclass(eq=False)
@@ -261,7 +261,7 @@ class NoCapacityError(TiltyardError):
     cause: NoCapacityCause
     reason = Reason.CANNOT_START
     template = "session cannot currently start in the region"
-    detail_template = "cannot start in {location!r}: because {why}"
+    detail_template = "cannot start in {location!r}: {why}"
 
 
 @dataclass(eq=False)
@@ -271,7 +271,7 @@ class ImageCannotRunError(TiltyardError):
     cause: str
     reason = Reason.CANNOT_START
     template = "image cannot run"
-    detail_template = "cannot start: because {cause}"
+    detail_template = "cannot start: {cause}"
 
 
 @dataclass(eq=False)
@@ -346,7 +346,7 @@ class SessionNotReadyError(TiltyardError):
     why: str
     reason = Reason.TIMEOUT
     template = "session not ready in time"
-    detail_template = "session {session_id!r} is ended: because {why}"
+    detail_template = "session {session_id!r} is ended: {why}"
 
 
 @dataclass(eq=False)
@@ -377,7 +377,7 @@ class RegistryUnavailableError(TiltyardError):
     why: str
     reason = Reason.UNAVAILABLE
     template = "registry unavailable"
-    detail_template = "cannot ask registry {registry!r}: because {why}"
+    detail_template = "cannot ask registry {registry!r}: {why}"
 
 
 @dataclass(eq=False)
@@ -387,4 +387,4 @@ class RegistryTimeoutError(TiltyardError):
     registry: str
     reason = Reason.TIMEOUT
     template = "registry did not answer in time"
-    detail_template = "cannot ask registry {registry!r}: because it did not answer in time"
+    detail_template = "cannot ask registry {registry!r}: it did not answer in time"

@@ -80,7 +80,7 @@ class Pinger:
                     pass
             except CannotPingError as error:
                 link.latency.forget()
-                self._tell(f"cannot measure latency: because {error}")
+                self._tell(f"cannot measure latency: {error}")
                 break
             self._tell("")
         wait = self._interval * (1 + JITTER * (2 * self._random.random() - 1))

@@ -88,7 +88,7 @@ class Issuer:
         try:
             await self._run(lambda: write_private(self._path, authorities.to_pem()))
         except OSError as error:
-            raise StoreError(f"cannot write {self._path}: because {error.strerror}") from error
+            raise StoreError(f"cannot write {self._path}: {error.strerror}") from error
         self.authorities = authorities
         self._make_own(unix_ms(self._clock))
 
@@ -146,14 +146,14 @@ class Issuer:
             )
             return Authorities.from_pem(text)
         except OSError as error:
-            raise StoreError(f"cannot use {self._path}: because {error.strerror}") from error
+            raise StoreError(f"cannot use {self._path}: {error.strerror}") from error
         except ValueError as error:
-            raise StoreError(f"cannot use {self._path}: because it is damaged: {error}") from error
+            raise StoreError(f"cannot use {self._path}: it is damaged: {error}") from error
 
     def _made(self, enrolled: int) -> bytes:
         if enrolled:
             raise StoreError(
-                f"cannot open {self._path}: because it is gone, and {enrolled} agents were"
+                f"cannot open {self._path}: it is gone, and {enrolled} agents were"
                 " enrolled with it: put a copy of it back, or run `init`, which makes another, and"
                 " enrol every host again"
             )

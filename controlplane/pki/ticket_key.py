@@ -47,10 +47,10 @@ class TicketKey:
                 what="ticket key",
             )
         except OSError as error:
-            raise StoreError(f"cannot use {self._path}: because {error.strerror}") from error
+            raise StoreError(f"cannot use {self._path}: {error.strerror}") from error
         if len(key) != KEY_BYTES:
             raise StoreError(
-                f"cannot use {self._path}: because it is damaged: put a copy of it back, or remove"
+                f"cannot use {self._path}: it is damaged: put a copy of it back, or remove"
                 " it, and another is made"
             )
         return key

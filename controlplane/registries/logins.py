@@ -98,7 +98,7 @@ class Logins:
         try:
             return RegistryLogin(registry.username, self._password(registry))
         except UnusableError as error:
-            text = f"cannot log in to registry {registry.name!r}: because {error.detail}"
+            text = f"cannot log in to registry {registry.name!r}: {error.detail}"
             raise StoreError(text) from None
 
     def _password(self, registry: Registry) -> str:

@@ -109,7 +109,7 @@ class Vault:
             raise self._failure(error) from error
 
     def _failure(self, error: OSError) -> StoreError:
-        return StoreError(f"cannot use the key {self._path}: because {error.strerror}")
+        return StoreError(f"cannot use the key {self._path}: {error.strerror}")
 
 
 def _sealed_text(address: str, username: str, password: str) -> str:

@@ -163,7 +163,7 @@ async def test_where_a_registry_is_is_told_to_the_log_alone(
     await system.registry.stop()
     answer = await system.call("GET", PATH)
     assert_error(answer, 503)
-    details = "cannot ask registry 'local': because it cannot be reached"
+    details = "cannot ask registry 'local': it cannot be reached"
     assert answer.json["details"] == details
     host, _, port = system.registry.address.partition(":")
     (logged,) = [

@@ -201,10 +201,10 @@ async def test_without_the_key_a_registry_is_unusable_until_its_password_is_set_
     caplog.set_level(logging.WARNING)
     refused = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
     assert_error(refused, 503)
-    why = "cannot ask registry 'own': because its log-in cannot be used"
+    why = "cannot ask registry 'own': its log-in cannot be used"
     assert refused.json["details"] == why
     assert f"{system.key} is not the key of its password: set its password again" in caplog.text
-    with pytest.raises(StoreError, match=r"'own': because .*: set its password again"):
+    with pytest.raises(StoreError, match=r"'own': .*: set its password again"):
         await system.login(f"{address}/studio/game@sha256:0")
     # All else works, and the registry is shown as it is.
     assert (await system.listed())["username"] == "robot"

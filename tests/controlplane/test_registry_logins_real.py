@@ -158,7 +158,7 @@ async def test_a_log_in_that_does_not_do_is_told_without_its_secret(
     assert (await system.set(**{**system.login, **change})).status == 204
     answer = await system.enable_tag()
     assert_error(answer, 503)
-    assert answer.json["details"] == f"cannot ask registry 'own': because {told}"
+    assert answer.json["details"] == f"cannot ask registry 'own': {told}"
     assert not await system.works()
 
 

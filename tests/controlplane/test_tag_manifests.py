@@ -63,7 +63,7 @@ async def of_no_use(system: System, why: str) -> None:
     """Check that the registry gets the blame."""
     answer = await enable(system)
     assert_error(answer, 503)
-    assert answer.json["details"] == f"cannot ask registry 'local': because {why}"
+    assert answer.json["details"] == f"cannot ask registry 'local': {why}"
     await nothing_came_of_it(system)
 
 

@@ -431,7 +431,7 @@ async def test_a_host_whose_move_could_not_be_noted_is_called_as_one_that_moved(
     async def fail_once(*args: Any) -> None:
         if not refused.is_set():
             refused.set()
-            raise StoreError("cannot write: because the disk is full")
+            raise StoreError("cannot write: the disk is full")
         await renewed(*args)
 
     monkeypatch.setattr(enrolments, "renewed", fail_once)

@@ -277,6 +277,6 @@ def migrate(db: Database, migrations: tuple[str, ...] = MIGRATIONS) -> None:
     """
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     if version > len(migrations):
-        raise StoreError(f"cannot use the database: because its schema {version} is newer")
+        raise StoreError(f"cannot use the database: its schema {version} is newer")
     for number, script in enumerate(migrations[version:], start=version + 1):
         db.conn.executescript(f"BEGIN IMMEDIATE;{script};PRAGMA user_version={number};COMMIT;")

@@ -26,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlite_utils import Database
+import sqlite_utils
 
 from controlplane.domain.errors import StoreError, TiltyardError
 from controlplane.metrics.store import StoreMetrics
@@ -36,6 +36,9 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 _T = TypeVar("_T")
+
+Database = sqlite_utils.Database
+"""What a transaction is a function of."""
 
 BUSY_TIMEOUT = 5.0
 """Seconds to wait for another process, such as `init` or a backup, to let go of the database."""
@@ -251,9 +254,7 @@ class Store:
         Raises:
             StoreError: The database failed, or is not open.
         """
-        return await self.read_as_one(
-            lambda db: [make(row) for row in db.execute(sql, values)],
-        )
+        return await self.read_as_one(lambda db: [make(row) for row in db.execute(sql, values)])
 
     async def read_as_one(self, at: Callable[[Database], _T]) -> _T:
         """Run long SELECTs as `read` does, all as of one moment.
@@ -324,7 +325,7 @@ def _open(connect: Callable[[Path], Database], path: Path) -> Database:
     try:
         return connect(path)
     except (OSError, sqlite3.Error, StoreError) as error:
-        raise StoreError(f"cannot open {path}: because {error}") from error
+        raise StoreError(f"cannot open {path}: {error}") from error
 
 
 def _connect(path: Path) -> Database:

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlite_utils import Database
-
 from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.domain.quotas import UNLIMITED, Quota, Usage
 from controlplane.domain.tokens import (
@@ -17,7 +15,7 @@ from controlplane.domain.tokens import (
     Scope,
     matches,
 )
-from controlplane.storage.engine.store import Actor, Event, Store, record_event
+from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
 from controlplane.storage.tables.quota_use import POOLS, has_account
 from controlplane.storage.tables.session_rows import PORTION, remove_sessions
 from controlplane.storage.tables.tokens import (
@@ -38,7 +36,7 @@ _OF_AN_ACCOUNT = {
     "application": "name",
     "token": "id",
 }
-"""Tables whose rows go with their account, each before those that it refers to, with their keys."""
+"""Tables whose rows go with their account, and their keys; each before those that it refers to."""
 
 
 @dataclass(frozen=True, slots=True)

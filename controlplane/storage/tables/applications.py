@@ -4,8 +4,6 @@ import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from sqlite_utils import Database
-
 from controlplane.domain.contract import NetworkMode, PortRequest, Protocol, Resources
 from controlplane.domain.errors import (
     ConflictError,
@@ -14,7 +12,7 @@ from controlplane.domain.errors import (
     UnauthorizedError,
     Violation,
 )
-from controlplane.storage.engine.store import Actor, Event, Store, record_event
+from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
 from controlplane.storage.tables.quota_use import bounded_pools, has_account
 from controlplane.storage.tables.tags import Tag, enabled_tags, withdraw_old_tags
 from controlplane.storage.tables.warm_pools import remove_pools_elsewhere

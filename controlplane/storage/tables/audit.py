@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlite_utils import Database
-
-from controlplane.storage.engine.store import Actor, Event, Store
+from controlplane.storage.engine.store import Actor, Database, Event, Store
 
 PORTION = 1000
 """Lines that are forgotten in one transaction: others wait that long at most."""

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlite_utils import Database
-
 from controlplane.domain.errors import (
     ConflictError,
     InvalidRequestError,
@@ -13,7 +11,7 @@ from controlplane.domain.errors import (
     Violation,
 )
 from controlplane.domain.tokens import NewToken, PresentedToken, matches
-from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
+from controlplane.storage.engine.store import ITSELF, Actor, Database, Event, Store, record_event
 from controlplane.storage.tables.fleet import AGENT_COLUMNS, AgentRow
 from controlplane.storage.tables.session_rows import drop_starts, lose_sessions
 

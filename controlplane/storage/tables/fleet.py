@@ -5,14 +5,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlite_utils import Database
-
 from controlplane.domain.contract import Drain
 from controlplane.domain.errors import StoreError
 from controlplane.domain.placement import NodePoolRules, Strategy
 from controlplane.settings.model import Config
 from controlplane.settings.registries import RegistryConfig
-from controlplane.storage.engine.store import Store
+from controlplane.storage.engine.store import Database, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +259,7 @@ def _check_claims(db: Database, registries: Collection[Registry]) -> None:
         claimed = find_claim(registry, made)
         if claimed is not None:
             raise StoreError(
-                f"cannot declare registry {registry.name!r}: because {claimed.by!r}, which was"
+                f"cannot declare registry {registry.name!r}: {claimed.by!r}, which was"
                 f" made by the API, claims {claimed.address}: take the one out of the settings"
                 " file, or start without it and change or remove the other by the API"
             )

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from sqlite_utils import Database
-
 from controlplane.domain.errors import (
     ConflictError,
     InvalidRequestError,
@@ -12,7 +10,7 @@ from controlplane.domain.errors import (
     Violation,
 )
 from controlplane.domain.placement import NodePoolRules, Strategy
-from controlplane.storage.engine.store import Actor, Event, Store, record_event
+from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
 from controlplane.storage.tables.enrolment import void_tokens
 from controlplane.storage.tables.fleet import (
     ALL_REGISTRIES,

@@ -3,11 +3,9 @@
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 
-from sqlite_utils import Database
-
 from controlplane.domain.contract import Drain
 from controlplane.domain.errors import ConflictError, NotFoundError
-from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
+from controlplane.storage.engine.store import ITSELF, Actor, Database, Event, Store, record_event
 from controlplane.storage.tables.session_rows import give_up_sessions
 
 

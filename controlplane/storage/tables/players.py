@@ -5,10 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlite_utils import Database
-
 from controlplane.domain.errors import InvalidRequestError, NotFoundError, Violation
-from controlplane.storage.engine.store import Store
+from controlplane.storage.engine.store import Database, Store
 from controlplane.storage.tables.session_rows import own_id
 from controlplane.storage.tables.sessions import Session, read_session
 

@@ -7,10 +7,9 @@ sessions that came of it.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlite_utils import Database
-
 from controlplane.domain.errors import QuotaExceededError
 from controlplane.domain.quotas import Quota, Usage, exceeded_limit
+from controlplane.storage.engine.store import Database
 
 _SESSIONS = (
     "SELECT count(*), coalesce(sum(nano_cpus), 0), coalesce(sum(memory_bytes), 0)"

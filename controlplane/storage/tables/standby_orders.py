@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sqlite_utils import Database
-
-from controlplane.storage.engine.store import Store
+from controlplane.storage.engine.store import Database, Store
 from controlplane.storage.tables.applications import Application, all_applications
 from controlplane.storage.tables.tags import Tag
 from controlplane.storage.tables.warm_pools import ALL_POOLS, WarmPool, pool_of

@@ -4,10 +4,8 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 
-from sqlite_utils import Database
-
 from controlplane.domain.errors import ConflictError
-from controlplane.storage.engine.store import Actor, Event, Store, record_event
+from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
 
 MAX_ENABLED_TAGS = 1000
 """Of an account: a host may have to keep as many images of it."""

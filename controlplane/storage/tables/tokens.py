@@ -10,11 +10,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlite_utils import Database
-
 from controlplane.domain.errors import ConflictError, NotFoundError, UnauthorizedError
 from controlplane.domain.tokens import NewToken, Scope, earlier
-from controlplane.storage.engine.store import Actor, Event, Store, record_event
+from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
 from controlplane.storage.tables.quota_use import has_account
 
 GOOD = "revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > :now)"

@@ -6,10 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlite_utils import Database
-
 from controlplane.domain.errors import ConflictError, NotFoundError
-from controlplane.storage.engine.store import Actor, Event, Store, record_event
+from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
 from controlplane.storage.tables.quota_use import bounded_pools
 
 MAX_POOLS = 1000

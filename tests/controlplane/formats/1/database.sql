@@ -107,7 +107,7 @@ INSERT INTO "event" VALUES(24,1795415911786,'session.stop','alice','3642009f6884
 INSERT INTO "event" VALUES(25,1795415911789,'session.ended','alice','a0','','stopped','{"reason": "stopped"}');
 INSERT INTO "event" VALUES(26,1795415911793,'session.ended','alice','a0','','fails','{"reason": "exited"}');
 INSERT INTO "event" VALUES(27,1795415911848,'session.reserved','alice','3642009f68847ecb','127.0.0.1','unknown','{}');
-INSERT INTO "event" VALUES(28,1795415913855,'session.not_started','alice','controlplane','','unknown','{"why": "session cannot currently start in the region: cannot start in ''local'': because no host has room"}');
+INSERT INTO "event" VALUES(28,1795415913855,'session.not_started','alice','controlplane','','unknown','{"why": "session cannot currently start in the region: cannot start in ''local'': no host has room"}');
 INSERT INTO "event" VALUES(29,1795415913863,'agent.token_created','','da7b697b96425a3e','127.0.0.1','e6fef5f14f27f8d8','{"region": "local", "nodePool": "default", "agent": null}');
 INSERT INTO "event" VALUES(30,1795415913871,'agent.enrolled','','e6fef5f14f27f8d8','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "143da7224675d7605126ed2fea3bde1caa0e3f80"}');
 INSERT INTO "event" VALUES(31,1795415913876,'agent.token_created','','da7b697b96425a3e','127.0.0.1','04be7e0f4d698bfb','{"region": "local", "nodePool": "default", "agent": null}');

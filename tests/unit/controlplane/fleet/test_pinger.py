@@ -267,7 +267,7 @@ async def test_where_nothing_can_be_measured_none_is_left_out_and_it_is_said_onc
         await measured.clock.advance(1.15 * INTERVAL)
     assert (link.latency.ms, link.latency.answering) == (None, (NEAR, FAR))
     assert caplog.messages == [
-        f"{WHAT_FOLLOWS} error=cannot measure latency: because nobody may",
+        f"{WHAT_FOLLOWS} error=cannot measure latency: nobody may",
     ]
     network.refuses = ""
     await measured.clock.advance(1.15 * INTERVAL)

@@ -140,7 +140,7 @@ def test_a_key_that_cannot_be_read_or_made_is_told(
 ) -> None:
     path.mkdir(parents=True)
     vault = loaded(path)
-    assert f"cannot use the key {path}: because Is a directory" in caplog.text
+    assert f"cannot use the key {path}: Is a directory" in caplog.text
     with pytest.raises(StoreError, match="Is a directory"):
         vault.seal(*WHOSE, PASSWORD)
     path.rmdir()

@@ -7,9 +7,9 @@ such as a passed deadline or a broken connection, says nothing about what the ag
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import grpc
@@ -29,6 +29,7 @@ from controlplane.domain.contract import (
     Answer,
     Claim,
     Drain,
+    Identity,
     PullProgress,
     RegistryLogin,
     SessionSpec,
@@ -75,6 +76,9 @@ SET_POOL_TIMEOUT = 10.0
 RENEW_TIMEOUT = 15.0
 """An agent makes a key, or writes a certificate to its disk."""
 
+MakeTicket = Callable[[str, Identity], bytes]
+"""Makes the ticket of a session on the agent's host, by its internal id and identity."""
+
 _Stream = TypeVar("_Stream", bound=grpc.aio.RpcContext)
 _HUNG_UP = "the control plane has hung up on the agent"
 _OPTIONS = (
@@ -120,13 +124,16 @@ class AgentClient:
         address: str,
         credentials: Credentials | None = None,
         calls: AgentCalls | None = None,
+        make_ticket: MakeTicket | None = None,
     ) -> None:
         """Name the agent's address, such as `unix:/run/tiltyard/agent.sock`; dials lazily.
 
-        Over a network by mutual TLS, with `credentials`.
+        Over a network by mutual TLS, with `credentials`. Every session that is started or claimed
+        gets the ticket that `make_ticket` makes.
         """
         self._address = address
         self._calls = calls or AgentCalls()
+        self._make_ticket = make_ticket
         self._under_way: Counter[grpc.aio.Channel] = Counter()
         self._left: set[grpc.aio.Channel] = set()
         """Channels of before, with calls under way: gRPC cannot end those of one that closes."""
@@ -179,6 +186,7 @@ class AgentClient:
 
     async def start_session(self, internal_id: str, spec: SessionSpec, timeout: float) -> Answer:
         """Start a session. Idempotent on the internal id. Raises as `watch`."""
+        spec = replace(spec, identity=self._with_ticket(internal_id, spec.identity))
         request = agent_pb2.StartSessionRequest(internal_id=internal_id, spec=spec_out(spec))
         with self._calling("StartSession"):
             response = await self._stub.StartSession(
@@ -188,9 +196,12 @@ class AgentClient:
 
     async def claim_session(self, claim: Claim, timeout: float) -> Answer:
         """Have a standby become a session. Idempotent on its internal id. Raises as `watch`."""
+        identity = self._with_ticket(claim.internal_id, claim.identity)
         with self._calling("ClaimSession"):
             response = await self._stub.ClaimSession(
-                claim_out(claim), timeout=timeout, metadata=_asked_by()
+                claim_out(replace(claim, identity=identity)),
+                timeout=timeout,
+                metadata=_asked_by(),
             )
             return _answer(response, claim.internal_id)
 
@@ -327,6 +338,11 @@ class AgentClient:
     def _begin_to_close(self, channel: grpc.aio.Channel) -> None:
         name = f"end of the last channel to {self._address}"
         self._closing.start(channel.close(), name)
+
+    def _with_ticket(self, internal_id: str, identity: Identity) -> Identity:
+        if self._make_ticket is None:
+            return identity
+        return replace(identity, ticket=self._make_ticket(internal_id, identity))
 
     def _dial(self, credentials: Credentials | None) -> None:
         self._credentials = credentials

@@ -1,22 +1,32 @@
 """How agents are dialled: by unix socket where the settings declare them, else by mutual TLS."""
 
+from functools import partial
+
 from controlplane.agent_rpc.client import AgentClient, Credentials
 from controlplane.metrics.agents import AgentCalls
 from controlplane.pki.authority import agent_host
 from controlplane.pki.issuer import Issuer
+from controlplane.pki.ticket_key import TicketKey
 from controlplane.storage.tables.fleet import AgentRow
 
 
 class Dialler:
-    """Makes the clients of agents, with the certificates that the issuer has now."""
+    """Makes the clients of agents, with the certificates that the issuer has now.
 
-    def __init__(self, issuer: Issuer, calls: AgentCalls | None = None) -> None:
+    What a client starts or claims on its host has a ticket of the key.
+    """
+
+    def __init__(
+        self, issuer: Issuer, ticket_key: TicketKey, calls: AgentCalls | None = None
+    ) -> None:
         self._issuer = issuer
+        self._ticket_key = ticket_key
         self._calls = calls
 
     def client(self, row: AgentRow) -> AgentClient:
         """Make the client of an agent."""
-        return AgentClient(row.address, self.credentials(row), self._calls)
+        make_ticket = partial(self._ticket_key.ticket, row.name)
+        return AgentClient(row.address, self.credentials(row), self._calls, make_ticket)
 
     def credentials(self, row: AgentRow) -> Credentials | None:
         """Give what an enrolled agent is dialled with: its name and no other's is accepted.

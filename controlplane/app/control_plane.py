@@ -92,7 +92,6 @@ class ControlPlane:
         self._ticket_key = TicketKey(config.state_dir / "ticket.key", self._clock)
         self._stores = stores = Stores.of(
             self._store,
-            make_ticket=self._ticket_key.ticket,
             is_ours=self._ticket_key.is_ours,
             keep_ended=timedelta(days=config.ended_retention_days),
         )
@@ -111,7 +110,7 @@ class ControlPlane:
             clock=clock,
         )
         self._issuer = Issuer(config.state_dir / "authority.pem", clock)
-        dialler = Dialler(self._issuer, metrics.agent_calls)
+        dialler = Dialler(self._issuer, self._ticket_key, metrics.agent_calls)
         self.fleet = Fleet(
             stores.fleet,
             stores.reports,
@@ -162,7 +161,6 @@ class ControlPlane:
             queue=queue,
             start_timeout=config.start_timeout,
             rate=StartRate(config.start_rate, config.start_burst),
-            ticket_key=self._ticket_key,
             claims=Claims(
                 store=stores.claims,
                 reports=stores.reports,

@@ -127,7 +127,7 @@ class Claims:
         """Claim one standby; None when it is not the session's."""
         agent, standby = link.row.name, taken.standby
         before = Guise(start.key[1], start.spec.identity.tag, start.spec.identity.labels)
-        claim = self._store.with_ticket(agent, _claim(start, standby, pool))
+        claim = _claim(start, standby, pool)
         host = link.host.public_address if link.host is not None else ""
         attempt = Attempt(standby.internal_id, agent, host)
         start.refused = True

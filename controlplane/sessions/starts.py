@@ -7,11 +7,10 @@ so that whatever a host reports later can be told apart.
 
 import asyncio
 import uuid
-from dataclasses import replace
 
 from controlplane.applications.applications import Applications
 from controlplane.applications.tags import Tags
-from controlplane.domain.contract import HostSession, SessionSpec
+from controlplane.domain.contract import HostSession
 from controlplane.domain.errors import (
     AgentRefusedError,
     AgentSilentError,
@@ -28,7 +27,6 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.queue import Ask, HostQueue
 from controlplane.metrics.starts import StartMetrics
-from controlplane.pki.ticket_key import TicketKey
 from controlplane.sessions.claims import Claims
 from controlplane.sessions.confirm import take_answer, take_refusal
 from controlplane.sessions.pending_start import PendingStart, PendingStarts
@@ -77,7 +75,6 @@ class Starts:
         queue: HostQueue,
         start_timeout: float,
         rate: StartRate,
-        ticket_key: TicketKey,
         claims: Claims,
         clock: Clock,
         reach: Reach = no_failpoint,
@@ -92,7 +89,6 @@ class Starts:
         self._queue = queue
         self.start_timeout = start_timeout
         self.rate = rate
-        self._ticket_key = ticket_key
         self._claims = claims
         self._clock = clock
         self._reach = reach
@@ -287,9 +283,8 @@ class Starts:
         await self._reach("start.attempted")
         longest = CALL_SHARE * start.patience
         timeout = max(MIN_CALL, min(longest, self._time_left(start)))
-        spec = self._with_ticket(start.spec, link, internal_id)
         with start.timing.phase(Phase.AGENT):
-            answer = await link.client.start_session(internal_id, spec, timeout)
+            answer = await link.client.start_session(internal_id, start.spec, timeout)
         await self._reach("start.answered")
         with start.timing.phase(Phase.CONFIRM):
             session = await take_answer(
@@ -318,10 +313,6 @@ class Starts:
                 start.attempt = None
         finally:
             self._fleet.give_back(link, internal_id)
-
-    def _with_ticket(self, spec: SessionSpec, link: HostLink, internal_id: str) -> SessionSpec:
-        ticket = self._ticket_key.ticket(link.row.name, internal_id, spec.identity)
-        return replace(spec, identity=replace(spec.identity, ticket=ticket))
 
     def _time_left(self, start: PendingStart) -> float:
         return start.deadline - RESERVE - self._clock.monotonic()

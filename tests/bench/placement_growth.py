@@ -83,7 +83,7 @@ def _a_fleet(client: AgentClient, hosts: int, in_a_region: int) -> Fleet:
         FleetStore(store),
         ReportStore(store, is_ours=lambda *_: True, keep_ended=timedelta(days=1)),
         HostStore(store),
-        ClaimStore(store, lambda *_: b""),
+        ClaimStore(store),
         dial=lambda _: client,
         placement_silence=60.0,
         unreachable_after=60.0,

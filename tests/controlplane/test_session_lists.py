@@ -218,7 +218,7 @@ def test_filters_are_as_a_plain_model_has_them(
 
 
 async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store) -> None:
-    sessions, claims = SessionStore(store), ClaimStore(store, lambda *_: b"")
+    sessions, claims = SessionStore(store), ClaimStore(store)
     reports = ReportStore(store, is_ours=lambda *_: True, keep_ended=timedelta(days=1))
     add = "INSERT INTO agent(name, address) VALUES ('h', 'unix:/h')"
     await store.run(lambda db: db.execute(add))

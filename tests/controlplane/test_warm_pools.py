@@ -841,9 +841,7 @@ async def claim_and_die(system: System, internal_id: str) -> None:
     identity = Identity("alice", "match", "game", "v1", "local", {"mode": "ffa"}, "lobby")
     claim = Claim(internal_id, identity, 7200, '{"version": "v0"}')
     attempt = Attempt(internal_id, system.agent.name, "192.0.2.1")
-    begun = ClaimStore(store, lambda *_: b"").begin(
-        ("alice", "match"), attempt, claim, 1, first_of=Actor("x")
-    )
+    begun = ClaimStore(store).begin(("alice", "match"), attempt, claim, 1, first_of=Actor("x"))
     assert await begun is Begun.YES
     await store.close()
     await system.serve()

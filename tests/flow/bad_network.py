@@ -15,7 +15,7 @@ import grpc
 from grpc.aio import AioRpcError, Metadata
 
 from agent.rpc.service import AgentService
-from controlplane.agent_rpc.client import AgentClient, Credentials
+from controlplane.agent_rpc.client import AgentClient, Credentials, MakeTicket
 from tests.flow.virtual_time import VirtualLoop
 
 LATE = 3.0
@@ -210,10 +210,12 @@ class _Stream:
 class MemoryClient(AgentClient):
     """A client of an agent in this process, of a control plane while that is alive."""
 
-    def __init__(self, line: Line, alive: Callable[[], bool]) -> None:
+    def __init__(
+        self, line: Line, alive: Callable[[], bool], make_ticket: MakeTicket | None = None
+    ) -> None:
         self._line = line
         self._alive = alive
-        super().__init__("")
+        super().__init__("", make_ticket=make_ticket)
 
     def redial(self, credentials: Credentials | None = None) -> None:
         """Every call has a connection of its own."""

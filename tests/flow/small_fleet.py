@@ -261,13 +261,15 @@ class Control:
         self._key = TicketKey(state / "ticket.key", clock)
         reports = ReportStore(store, is_ours=self._key.is_ours, keep_ended=timedelta(days=7))
         self._fleet_store, self._sessions = FleetStore(store), _Sessions(store, given_up)
-        claims = ClaimStore(store, self._key.ticket)
+        claims = ClaimStore(store)
         self.fleet = Fleet(
             self._fleet_store,
             reports,
             HostStore(store),
             claims,
-            dial=lambda row: MemoryClient(lines[row.name], lambda: self.alive),
+            dial=lambda row: MemoryClient(
+                lines[row.name], lambda: self.alive, partial(self._key.ticket, row.name)
+            ),
             placement_silence=5.0,
             unreachable_after=30.0,
             lost_after=lost_after,
@@ -283,7 +285,6 @@ class Control:
             queue=HostQueue(self.fleet, max_waiting=1000, clock=clock),
             start_timeout=8.0,
             rate=StartRate(1000.0, 1000),
-            ticket_key=self._key,
             claims=Claims(
                 store=claims,
                 reports=reports,

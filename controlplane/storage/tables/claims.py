@@ -1,8 +1,8 @@
 """Claims of standbys in the database: committed before the call, and kept to be made again."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from sqlite_utils import Database
@@ -19,9 +19,6 @@ IN_USE = (
     " UNION ALL SELECT 1 FROM abandoned WHERE internal_id=:name LIMIT 1"
 )
 """Finds whether an account has such a name; an OR in it would look at all of its sessions."""
-
-MakeTicket = Callable[[str, str, Identity], bytes]
-"""Makes the ticket of a session on the host of an agent, by its internal id and identity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +43,8 @@ class Begun(Enum):
 class ClaimStore:
     """Transactions on claims."""
 
-    def __init__(self, store: Store, make_ticket: MakeTicket) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._make_ticket = make_ticket
 
     async def begin(
         self,
@@ -141,13 +137,7 @@ class ClaimStore:
             asked = json.loads(text)
             return Claim(internal_id, identity, asked["ttl"], asked["request"], again=True)
 
-        claim = await self._store.run(transaction)
-        return claim and self.with_ticket(agent, claim)
-
-    def with_ticket(self, agent: str, claim: Claim) -> Claim:
-        """Give a claim its ticket for the host of an agent."""
-        ticket = self._make_ticket(agent, claim.internal_id, claim.identity)
-        return replace(claim, identity=replace(claim.identity, ticket=ticket))
+        return await self._store.run(transaction)
 
 
 def _begin(

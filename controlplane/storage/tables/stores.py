@@ -8,7 +8,7 @@ from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import AccountAdminStore, AccountStore
 from controlplane.storage.tables.applications import ApplicationStore
 from controlplane.storage.tables.audit import AuditStore
-from controlplane.storage.tables.claims import ClaimStore, MakeTicket
+from controlplane.storage.tables.claims import ClaimStore
 from controlplane.storage.tables.enrolment import AuthorityStore, EnrolmentStore
 from controlplane.storage.tables.fleet import FleetStore
 from controlplane.storage.tables.fleet_admin import FleetAdminStore
@@ -49,9 +49,7 @@ class Stores:
     warm_pools: WarmPoolStore
 
     @classmethod
-    def of(
-        cls, store: Store, *, make_ticket: MakeTicket, is_ours: IsOurs, keep_ended: timedelta
-    ) -> Self:
+    def of(cls, store: Store, *, is_ours: IsOurs, keep_ended: timedelta) -> Self:
         """Make those of a database; `keep_ended` is how long an ended session is kept."""
         return cls(
             account_admin=AccountAdminStore(store),
@@ -59,7 +57,7 @@ class Stores:
             applications=ApplicationStore(store),
             audit=AuditStore(store),
             authorities=AuthorityStore(store),
-            claims=ClaimStore(store, make_ticket),
+            claims=ClaimStore(store),
             enrolments=EnrolmentStore(store),
             fleet=FleetStore(store),
             fleet_admin=FleetAdminStore(store),

@@ -13,6 +13,7 @@ from controlplane.agent_rpc.dialling import Dialler
 from controlplane.domain.errors import AgentSilentError
 from controlplane.pki.authority import agent_host, agent_uri
 from controlplane.pki.issuer import Issuer
+from controlplane.pki.ticket_key import TicketKey
 from controlplane.storage.tables.fleet import AgentRow
 from tests.support.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
 from tests.support.controlplane.fake_agent import FakeAgent
@@ -33,7 +34,12 @@ class Deployment:
         return self.signer.sign(SERVES, [agent_uri(agent_id)], [agent_host(agent_id)], life)
 
     def client(self, address: str, agent_id: str = ONE) -> AgentClient:
-        return Dialler(self.issuer).client(row_of(address, agent_id))
+        return dialler(self.issuer).client(row_of(address, agent_id))
+
+
+def dialler(issuer: Issuer) -> Dialler:
+    """Make clients that start nothing: the key of tickets is never read."""
+    return Dialler(issuer, TicketKey(Path("ticket.key"), SystemClock()))
 
 
 def row_of(address: str, agent_id: str = ONE) -> AgentRow:
@@ -139,7 +145,7 @@ async def test_calls_under_way_outlive_a_change_of_credentials(
         client = deployment.client(agent.address)
         stream = client.watch("", 0)
         await anext(stream)
-        client.redial(Dialler(issuer).credentials(row_of(agent.address)))
+        client.redial(dialler(issuer).credentials(row_of(agent.address)))
         assert await heard_by(client)
         agent.tell_snapshot()
         await anext(stream)
@@ -160,7 +166,7 @@ async def test_hanging_up_ends_the_calls_of_every_connection(
             await anext(streams[-1])
             client.redial()
         assert len(client._left) == 3
-        client.hang_up(Dialler(issuer).credentials(row_of(agent.address)))
+        client.hang_up(dialler(issuer).credentials(row_of(agent.address)))
         for stream in streams:
             with pytest.raises(AgentSilentError, match="has hung up"):
                 while True:

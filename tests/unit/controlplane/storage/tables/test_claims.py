@@ -36,11 +36,7 @@ async def claim(store: Store, session_id: str) -> Begun:
     """Claim the standby for a session."""
     identity = Identity("alice", session_id, "game", "v1", "local", {})
     wanted = Claim(STANDBY.internal_id, identity, None, "{}")
-    return await claims(store).begin(("alice", session_id), STANDBY, wanted, 1, first_of=ACTOR)
-
-
-def claims(store: Store) -> ClaimStore:
-    return ClaimStore(store, lambda *_: b"ticket")
+    return await ClaimStore(store).begin(("alice", session_id), STANDBY, wanted, 1, first_of=ACTOR)
 
 
 async def test_a_standby_whose_outcome_is_unknown_is_never_claimed_again(store: Store) -> None:
@@ -56,8 +52,8 @@ async def test_a_standby_whose_outcome_is_unknown_is_never_claimed_again(store: 
 async def test_a_claim_of_a_session_that_is_to_be_stopped_is_not_made_again(store: Store) -> None:
     await reserve(store, "x")
     assert await claim(store, "x") is Begun.YES
-    held = await claims(store).held("h", STANDBY.internal_id)
+    held = await ClaimStore(store).held("h", STANDBY.internal_id)
     assert held is not None
     assert (held.identity.session_id, held.again) == ("x", True)
     assert await SessionStore(store).request_stop("alice", "x", ACTOR, 2) is not None
-    assert await claims(store).held("h", STANDBY.internal_id) is None
+    assert await ClaimStore(store).held("h", STANDBY.internal_id) is None

@@ -9,11 +9,12 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import grpc
 
+from controlplane.agent_rpc.channel import Credentials, open_channel
 from controlplane.agent_rpc.wire import (
     NewerFormatError,
     claim_out,
@@ -51,7 +52,6 @@ from tiltyard.runtime.tasks import TaskOwner
 
 REASON_METADATA = "tiltyard-error-reason"
 REQUEST_METADATA = "tiltyard-request"
-MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 FOLLOW_TIMEOUT = 24 * 3600.0
 """A follower comes back after a day; a session may live longer."""
 
@@ -81,31 +81,6 @@ MakeTicket = Callable[[str, Identity], bytes]
 
 _Stream = TypeVar("_Stream", bound=grpc.aio.RpcContext)
 _HUNG_UP = "the control plane has hung up on the agent"
-_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # A connection whose other end is gone is found within 8 s.
-    ("grpc.keepalive_time_ms", 4_000),
-    ("grpc.keepalive_timeout_ms", 4_000),
-    ("grpc.http2.ping_timeout_ms", 4_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    # A host that is back is found within a second; an attempt to connect has 2 s.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 2_000),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    ("grpc.enable_retries", 0),
-    ("grpc.use_local_subchannel_pool", 1),  # else a new channel may get a closed one's connection
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """How we show ourselves to an agent and know it, as PEM texts; `host` is its DNS name."""
-
-    authority: bytes = field(repr=False)
-    certificate: bytes = field(repr=False)
-    key: bytes = field(repr=False)
-    host: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +321,7 @@ class AgentClient:
 
     def _dial(self, credentials: Credentials | None) -> None:
         self._credentials = credentials
-        self._channel = _channel(self._address, credentials)
+        self._channel = open_channel(self._address, credentials)
         self._stub = agent_pb2_grpc.AgentServiceStub(self._channel)
 
 
@@ -365,18 +340,6 @@ def _answer(
     if response.session.internal_id != internal_id:
         raise ValueError("another session than it was asked for")
     return Answer(session_in(response.session), response.incarnation)
-
-
-def _channel(address: str, credentials: Credentials | None) -> grpc.aio.Channel:
-    if credentials is None:
-        return grpc.aio.insecure_channel(address, options=_OPTIONS)
-    shown = grpc.ssl_channel_credentials(
-        credentials.authority, credentials.key, credentials.certificate
-    )
-    # Its certificate is for this name, wherever the agent is reached.
-    options = (*_OPTIONS, ("grpc.ssl_target_name_override", credentials.host))
-    # The scheme keeps a host from being one itself: `unix:7444` is a socket here otherwise.
-    return grpc.aio.secure_channel(f"dns:///{address}", shown, options=options)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from controlplane.agent_rpc.client import AgentClient, Credentials
+from controlplane.agent_rpc.channel import Credentials
+from controlplane.agent_rpc.client import AgentClient
 from controlplane.metrics.agents import AgentCalls
 from controlplane.pki.authority import agent_host
 from controlplane.pki.issuer import Issuer

@@ -16,6 +16,7 @@ from agent.domain.capacity import Capacity
 from agent.domain.clock import HostClock
 from agent.domain.deadlines import Deadlines
 from agent.domain.engine import Engine, EngineInfo
+from agent.domain.host_report import HostReport
 from agent.domain.ports import PortPool
 from agent.domain.session import MEBIBYTE, Protocol, Resources
 from agent.domain.steps import STEPS
@@ -37,8 +38,9 @@ from agent.rpc.service import AgentService, Services
 from agent.rpc.transport import GRACE_SECONDS, Transport, new_server
 from agent.sessions.adoption import Reconciler, Timekeeper
 from agent.sessions.disk_limits import DiskLimits
-from agent.sessions.host import Host, HostReport, HostSettings
 from agent.sessions.manager import SessionManager
+from agent.sessions.reservations import Reservations
+from agent.sessions.runtime import HostSettings, Runtime
 from agent.sessions.start_slots import StartSlots
 from agent.sessions.warm_pools import WarmPools
 from agent.settings.model import LARGEST_SPOOL_BYTES, AgentConfig
@@ -78,7 +80,6 @@ class Daemon:
         metrics: Metrics | None = None,
     ) -> None:
         """Make the parts; `is_free` says whether nobody else on the host has a port."""
-        self._is_free = is_free or PortProbe(config.bind_address).is_free
         self._config = config
         self._metrics = metrics or Metrics()
         self._engine = engine
@@ -101,7 +102,18 @@ class Daemon:
         )
         self._usage = UsageMeter(clock)
         self._notifier = Notifier(supervision or Supervision(), clock.sleep)
+        self._deadlines = Deadlines(clock)
         self._info: EngineInfo | None = None
+        self._reservations = Reservations(
+            capacity=Capacity(self._lent(), config.max_sessions, config.gpus),
+            ports=PortPool(*config.ports(), is_free or PortProbe(config.bind_address).is_free),
+            tls_ports=self._tls_ports,
+            start_slots=StartSlots(config.start_slots, clock),
+            drain=HostDrain(self._records, self._deadlines, self._feed, clock),
+            disks=Disks(config.disk_reserve * MEBIBYTE, config.state_dir),
+            policy=self._policy,
+            feed=self._feed,
+        )
         self.serving = asyncio.Event()
         """Set once the socket answers; the records need not have been compared by then."""
 
@@ -115,20 +127,21 @@ class Daemon:
             stack.push_async_callback(_bounded, "conntrack", self._conntrack.close)
             stack.push_async_callback(_bounded, "usage", self._usage.close)
             stack.push_async_callback(self._tls_ports.stop)  # it waits for nobody
-            host = await self._make_host()
+            runtime = await self._make_runtime()
             await self._tls_ports.look()
-            sessions = SessionManager(host)
+            sessions = SessionManager(runtime, self._reservations)
             await sessions.load()
             stack.push_async_callback(_bounded, "sessions", sessions.close)
-            self._warm_pools = WarmPools(host, sessions)
+            self._warm_pools = WarmPools(runtime, self._reservations, sessions)
             await self._warm_pools.load()
             stack.push_async_callback(_bounded, "warm pools", self._warm_pools.close)
             stack.push_async_callback(_bounded, "images", self._images.close)
             self._reconciler = Reconciler(
-                host,
+                runtime,
+                self._reservations.disks,
                 sessions,
                 self._images,
-                learn=lambda info: self._learn(host, info),
+                learn=self._learn,
                 rules=Rules(
                     container_seconds=self._config.container_retention_hours * 3600,
                     log_seconds=self._config.log_retention_days * 86400,
@@ -143,39 +156,38 @@ class Daemon:
                 tell=self._feed.tell_host,
             )
             stack.push_async_callback(_bounded, "firewall", self._firewall.close)
-            await stack.enter_async_context(self._served(host, sessions))
+            await stack.enter_async_context(self._served(runtime, sessions))
             self.serving.set()
             self._notifier.ready()
             stack.callback(self._notifier.stopping)
             async with asyncio.TaskGroup() as loops:
-                for name, run in self._loops(host, sessions):
+                for name, run in self._loops(runtime, sessions):
                     loops.create_task(run(), name=name)
 
     def _loops(
-        self, host: Host, sessions: SessionManager
+        self, runtime: Runtime, sessions: SessionManager
     ) -> Iterator[tuple[str, Callable[[], Coroutine[None, None, None]]]]:
         """What goes on as long as the agent does."""
         yield "reconciler", self._reconciler.run
         yield "listener", self._reconciler.listen
         yield "warm-pools", self._warm_pools.run
         yield "usage", self._usage.run
-        yield "disk-limits", DiskLimits(host, sessions).run
+        yield "disk-limits", DiskLimits(runtime, self._reservations.disks, sessions).run
         yield "tls-ports", self._tls_ports.run
         yield "watchdog", self._notifier.beat
-        yield "timekeeper", Timekeeper(host, sessions).run
+        yield "timekeeper", Timekeeper(runtime, sessions).run
         yield "loop-lag", partial(loop_lag.watch, self._metrics.loop_lag.observe)
         if self._config.metrics_listen:
-            yield "metrics", self._metrics_listener(host, sessions).run
+            yield "metrics", self._metrics_listener(runtime, sessions).run
         if self._config.rpc_listen:
             yield "transport", self._transport.run
             yield "handshakes", self._transport.handshakes.watch
         if self._config.firewall_bridges:
             yield "firewall", self._firewall.run
 
-    async def _make_host(self) -> Host:
+    async def _make_runtime(self) -> Runtime:
         config = self._config
-        deadlines = Deadlines(self._clock)
-        return Host(
+        return Runtime(
             settings=HostSettings(
                 agent_id=await self._records.open(),
                 public_address=config.public_address,
@@ -186,24 +198,17 @@ class Daemon:
             ),
             engine=self._engine,
             records=self._records,
-            capacity=Capacity(self._lent(), config.max_sessions, config.gpus),
-            ports=PortPool(*config.ports(), self._is_free),
-            tls_ports=self._tls_ports,
-            deadlines=deadlines,
-            drain=HostDrain(self._records, deadlines, self._feed, self._clock),
-            disks=Disks(config.disk_reserve * MEBIBYTE, config.state_dir),
-            feed=self._feed,
             clock=self._clock,
-            start_slots=StartSlots(config.start_slots, self._clock),
-            policy=self._policy,
+            deadlines=self._deadlines,
+            feed=self._feed,
+            metrics=self._metrics,
             usage=self._usage,
             forget_flows=self._conntrack.forget,
-            reach=failpoint(config.failpoint, STEPS),
-            metrics=self._metrics,
+            failpoint=failpoint(config.failpoint, STEPS),
         )
 
     @contextlib.asynccontextmanager
-    async def _served(self, host: Host, sessions: SessionManager) -> AsyncIterator[None]:
+    async def _served(self, runtime: Runtime, sessions: SessionManager) -> AsyncIterator[None]:
         server = new_server()
         identity = HostIdentity(self._config.state_dir, self._records.run, self._clock.time)
         services = Services(
@@ -219,7 +224,7 @@ class Daemon:
             records=self._records,
             clock=self._clock,
             feed=self._feed,
-            describe_host=lambda: self._report(host, sessions),
+            describe_host=lambda: self._report(runtime, sessions),
             identity=identity,
             metrics=self._metrics,
         )
@@ -245,14 +250,15 @@ class Daemon:
             self._feed.end()
             await _bounded("server", lambda: server.stop(GRACE_SECONDS))
 
-    def _metrics_listener(self, host: Host, sessions: SessionManager) -> MetricsListener:
+    def _metrics_listener(self, runtime: Runtime, sessions: SessionManager) -> MetricsListener:
         parts = MeasuredParts(
-            host=host,
+            reservations=self._reservations,
+            feed=self._feed,
             sessions=sessions,
             images=self._images,
             conntrack=self._conntrack,
             firewall=self._firewall if self._config.firewall_bridges else None,
-            describe=lambda: self._report(host, sessions),
+            describe=lambda: self._report(runtime, sessions),
         )
         self._metrics.registry.register(HostState(parts))
         return MetricsListener(
@@ -262,11 +268,11 @@ class Daemon:
             is_ready=lambda: sessions.reconciled,
         )
 
-    def _learn(self, host: Host, info: EngineInfo) -> None:
+    def _learn(self, info: EngineInfo) -> None:
         """Take in what the engine is, and lend what the settings leave open."""
         self._info = info
-        host.capacity.lend(self._lent())
-        host.disks.watch(info.data_root)
+        self._reservations.capacity.lend(self._lent())
+        self._reservations.disks.watch(info.data_root)
         for warning in info.warnings:
             log.warning("the engine is not as it should be", error=warning)
         self._feed.tell_host()
@@ -281,28 +287,28 @@ class Daemon:
             memory = max(0, info.memory_bytes - KEPT_FOR_THE_HOST_BYTES)
         return Resources(nano_cpus=round(cpus * 10**9), memory_bytes=memory)
 
-    def _report(self, host: Host, sessions: SessionManager) -> HostReport:
-        config, info = self._config, self._info
+    def _report(self, runtime: Runtime, sessions: SessionManager) -> HostReport:
+        config, info, held = self._config, self._info, self._reservations
         return HostReport(
-            agent_id=host.settings.agent_id,
+            agent_id=runtime.settings.agent_id,
             version=VERSION,
             public_address=config.public_address,
             latency_addresses=config.pinged(),
-            capacity=host.capacity.total,
-            reserved=host.capacity.reserved,
-            free_sessions=host.capacity.free_sessions,
+            capacity=held.capacity.total,
+            reserved=held.capacity.reserved,
+            free_sessions=held.capacity.free_sessions,
             port_range=config.ports(),
-            free_tcp_ports=host.ports.free(Protocol.TCP),
-            free_udp_ports=host.ports.free(Protocol.UDP),
+            free_tcp_ports=held.ports.free(Protocol.TCP),
+            free_udp_ports=held.ports.free(Protocol.UDP),
             image_count=len(self._images.here),
             engine_available=self._reconciler.engine_available,
             engine_version=info.version if info else "",
             runc_version=info.runc if info else "",
             kernel_version=info.kernel if info else "",
             start_slots=config.start_slots,
-            drain=host.drain.now,
-            warnings=host.disks.warnings
-            + host.deadlines.warnings
+            drain=held.drain.now,
+            warnings=held.disks.warnings
+            + self._deadlines.warnings
             + (info.warnings if info else ())
             + self._conntrack.warnings
             + self._firewall.warnings
@@ -310,7 +316,7 @@ class Daemon:
             + self._transport.warnings
             + self._warm_pools.warnings,
             tls=self._tls_ports.available,
-            disk_full=host.disks.short is not None,
+            disk_full=held.disks.short is not None,
             warm_pools=self._warm_pools.pools,
             starting=sessions.starting(),
         )

@@ -46,14 +46,18 @@ class Followed(Protocol):
 
 
 async def seal(
-    engine: Engine, records: Records, session: Session, reach: Reach, *, partly: bool = False
+    engine: Engine, records: Records, session: Session, failpoint: Reach, *, partly: bool = False
 ) -> int:
     """Copy an ended container's log into the session's directory, or leave nothing there.
 
     The newest LOG_BYTES are kept; returns how many bytes there are. With `partly` what the engine
-    fails to read is left out, and a last line says so. `reach` is told of the step `log.copied`,
-    at which the log is not yet in its place. Raises ContainerGone, DiskFull and the engine's
-    errors.
+    fails to read is left out, and a last line says so. `failpoint` is called at the step
+    `log.copied`, at which the log is not yet in its place.
+
+    Raises:
+        ContainerGone: There is no container, and so no log.
+        DiskFull: It cannot be written.
+        AgentError: What else the engine refuses.
     """
     path = records.log_path(session.internal_id)
     try:
@@ -66,7 +70,7 @@ async def seal(
                 if not partly:
                     raise
                 await records.run(log.add_words, UNREADABLE % str(error).encode())
-            await reach("log.copied")
+            await failpoint("log.copied")
             return await records.run(log.finish)
     except OSError as error:
         raise DiskFull(str(path), error.strerror or str(error)) from error

@@ -10,10 +10,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from agent.changes.feed import Feed
+from agent.domain.host_report import HostReport
 from agent.domain.session import Protocol, Session, State
 from agent.images.images import Images
-from agent.sessions.host import Host, HostReport
 from agent.sessions.manager import SessionManager
+from agent.sessions.reservations import Reservations
 from tiltyard.runtime.bounded_names import BoundedNames
 
 _PREFIX = "tiltyard_agent_"
@@ -42,7 +44,8 @@ class Flushed(Interface):
 class Parts:
     """What is asked; `firewall` is None on a host whose rules nobody looks after."""
 
-    host: Host
+    reservations: Reservations
+    feed: Feed
     sessions: SessionManager
     images: Images
     conntrack: Flushed
@@ -120,7 +123,7 @@ class HostState(Collector):
 
     def _capacity(self, report: HostReport) -> Iterator[Metric]:
         total, reserved = report.capacity, report.reserved
-        capacity = self._parts.host.capacity
+        capacity = self._parts.reservations.capacity
         yield _one("capacity_cores", "Cores that are lent.", total.nano_cpus / _CORE)
         yield _one("reserved_cores", "Cores that are reserved.", reserved.nano_cpus / _CORE)
         yield _one("capacity_memory_bytes", "Memory that is lent.", total.memory_bytes)
@@ -134,7 +137,7 @@ class HostState(Collector):
         free = _gauge("free_ports", "Host ports that no session holds.", ("protocol",))
         for protocol in Protocol:
             ports.add_metric((protocol.value,), last - first + 1)
-            free.add_metric((protocol.value,), self._parts.host.ports.free(protocol))
+            free.add_metric((protocol.value,), self._parts.reservations.ports.free(protocol))
         yield from (ports, free)
 
     def _health(self, report: HostReport) -> Iterator[Metric]:
@@ -146,7 +149,7 @@ class HostState(Collector):
         if parts.firewall is not None:
             text = "1 while the firewall keeps sessions from the host."
             yield _one("firewall_intact", text, not parts.firewall.warnings)
-        if (ends := parts.host.tls_ports.expire_time) is not None:
+        if (ends := parts.reservations.tls_ports.expire_time) is not None:
             text = "When the certificate of TLS ports ends, in Unix time."
             yield _one("tls_certificate_expiry_timestamp_seconds", text, ends)
         free = _gauge("disk_free_bytes", "Free bytes at the last look.", ("path",))
@@ -161,7 +164,7 @@ class HostState(Collector):
             "Reserved inodes: with fewer free ones no session is started.",
             ("path",),
         )
-        for disk in parts.host.disks.seen:
+        for disk in parts.reservations.disks.seen:
             path = (str(disk.path),)
             free.add_metric(path, disk.free_bytes)
             reserve.add_metric(path, disk.reserve_bytes)
@@ -178,12 +181,12 @@ class HostState(Collector):
         family.add_metric(("waiting",), waiting)
         family.add_metric(("pulling",), len(pulls) - waiting)
         yield family
-        host = parts.host
-        yield _one("start_slots", "Starts that the host makes at once.", host.start_slots.slots)
-        yield _one("starts_in_progress", "Starts under way.", host.start_slots.used)
-        yield _one("starts_waiting", "Starts that wait for a slot.", host.start_slots.waiting)
-        yield _one("watch_streams", "Control planes that watch.", host.feed.watchers)
-        yield _one("tls_connections", "Open connections of TLS ports.", host.tls_ports.connections)
+        slots, tls_ports = parts.reservations.start_slots, parts.reservations.tls_ports
+        yield _one("start_slots", "Starts that the host makes at once.", slots.slots)
+        yield _one("starts_in_progress", "Starts under way.", slots.used)
+        yield _one("starts_waiting", "Starts that wait for a slot.", slots.waiting)
+        yield _one("watch_streams", "Control planes that watch.", parts.feed.watchers)
+        yield _one("tls_connections", "Open connections of TLS ports.", tls_ports.connections)
         yield CounterMetricFamily(
             f"{_PREFIX}conntrack_flush_failures",
             "Times that old flows of UDP ports could not be forgotten.",

@@ -12,6 +12,7 @@ from agent.artifacts.fetching import Artifacts, checked_path
 from agent.changes.feed import Changes, Feed
 from agent.domain.engine import Credentials, Engine, name_of
 from agent.domain.errors import ContainerGone, ImageInUse, InvalidArgument, SessionLive
+from agent.domain.host_report import HostReport
 from agent.domain.session import EndReason, Session
 from agent.images.images import Images
 from agent.logs import reading as logs
@@ -21,7 +22,6 @@ from agent.rpc import image_wire, wire
 from agent.rpc.identity import HostIdentity
 from agent.rpc.statuses import Context, answers, streams
 from agent.sessions import sealed_report
-from agent.sessions.host import HostReport
 from agent.sessions.manager import SessionManager
 from agent.sessions.warm_pools import WarmPools
 from agent.state.record import Records

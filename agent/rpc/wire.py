@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from agent.domain.engine import PullProgress
 from agent.domain.errors import InvalidArgument
 from agent.domain.history import Run
+from agent.domain.host_report import HostReport
 from agent.domain.pools import WarmPool
 from agent.domain.session import (
     LONGEST_TTL_SECONDS,
@@ -25,7 +26,6 @@ from agent.domain.session import (
 )
 from agent.images.images import checked_reference
 from agent.sessions.claims import ClaimRequest, checked_request
-from agent.sessions.host import HostReport
 from agent.sessions.sealed_report import Tail
 from agent.state.drain import DrainOrder
 from agent.state.report import Report

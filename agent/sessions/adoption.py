@@ -11,9 +11,10 @@ from functools import partial
 from agent.domain.engine import LABEL_SESSION, Container, EngineInfo
 from agent.domain.errors import AgentError
 from agent.images.images import Images
+from agent.kernel.disks import Disks
 from agent.sessions import cleanup
-from agent.sessions.host import Host
 from agent.sessions.manager import SessionManager
+from agent.sessions.runtime import Runtime
 from agent.state import retention
 from agent.state.retention import Due, Rules
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff
@@ -42,14 +43,16 @@ class Reconciler:
 
     def __init__(
         self,
-        host: Host,
+        runtime: Runtime,
+        disks: Disks,
         sessions: SessionManager,
         images: Images,
         *,
         learn: Callable[[EngineInfo], None],
         rules: Rules,
     ) -> None:
-        self._host = host
+        self._runtime = runtime
+        self._disks = disks
         self._sessions = sessions
         self._images = images
         self._learn = learn
@@ -65,21 +68,21 @@ class Reconciler:
 
     async def run(self) -> None:
         """Adopt as soon as the engine answers, then pass over everything again and again."""
-        back_off = BackOff(self._host.clock)
+        back_off = BackOff(self._runtime.clock)
         while True:
             self._heard.clear()
             try:
-                with self._host.metrics.reconciling(self._host.clock):
+                with self._runtime.metrics.reconciling(self._runtime.clock):
                     await self.pass_once()
             except AgentError as error:
                 self._set_available(available=False, why=str(error))
                 await back_off.wait()
             except Exception:
                 log.exception("a pass over records and engine failed by a defect")
-                await self._host.clock.sleep(RETRY_LONGEST_SECONDS)
+                await self._runtime.clock.sleep(RETRY_LONGEST_SECONDS)
             else:
                 back_off.reset()
-                await self._host.clock.sleep(PASS_APART_SECONDS)
+                await self._runtime.clock.sleep(PASS_APART_SECONDS)
                 await self._until_heard(PASS_SECONDS - PASS_APART_SECONDS)
 
     async def listen(self) -> None:
@@ -87,10 +90,10 @@ class Reconciler:
 
         One is made after each subscription, too: what happened before it, nobody was told of.
         """
-        host, back_off = self._host, BackOff(self._host.clock)
+        runtime, back_off = self._runtime, BackOff(self._runtime.clock)
         while True:
             try:
-                async with host.engine.events(host.settings.agent_id) as changed:
+                async with runtime.engine.events(runtime.settings.agent_id) as changed:
                     self._heard.set()
                     async for internal_id in changed:
                         back_off.reset()
@@ -113,8 +116,8 @@ class Reconciler:
         that hangs the engine holds up nothing else.
         """
         if not self.engine_available:
-            self._learn(await self._host.engine.info())
-        listed = await self._host.engine.list(self._host.settings.agent_id)
+            self._learn(await self._runtime.engine.info())
+        listed = await self._runtime.engine.list(self._runtime.settings.agent_id)
         containers = [found for found in listed if LABEL_SESSION in found.labels]
         self._set_available(available=True)
         trouble = await self._refresh_images()
@@ -123,7 +126,7 @@ class Reconciler:
         self._reap(containers)
         self._settle_with_the_dead(containers)
         await self._retain()
-        await self._sessions.sweep(self._host.clock.time() - self._rules.log_seconds)
+        await self._sessions.sweep(self._runtime.clock.time() - self._rules.log_seconds)
         if trouble is not None:
             raise trouble
 
@@ -142,7 +145,7 @@ class Reconciler:
 
     def _reap(self, containers: list[Container]) -> None:
         """Remove containers of ours that no session answers for, once they are old enough."""
-        now = self._host.clock.monotonic()
+        now = self._runtime.clock.monotonic()
         unknown = [
             found for found in containers if not self._sessions.knows(found.labels[LABEL_SESSION])
         ]
@@ -154,7 +157,7 @@ class Reconciler:
                 continue  # somebody who knows it shall decide
             if now - self._orphans[found.container] >= ORPHAN_GRACE_SECONDS:
                 log.warning("removing what no session answers for", container=found.name)
-                self._do(found.container, self._host.engine.remove(found.container))
+                self._do(found.container, self._runtime.engine.remove(found.container))
 
     def _settle_with_the_dead(self, containers: list[Container]) -> None:
         """End what runs again although its session has ended; keep what was given up too early."""
@@ -165,33 +168,36 @@ class Reconciler:
             life = self._sessions.life(internal_id)
             if found.process is not None:
                 log.warning("killing what has ended", container=found.name, session=internal_id)
-                self._do(found.container, self._host.engine.kill(found.container, "SIGKILL"))
+                self._do(found.container, self._runtime.engine.kill(found.container, "SIGKILL"))
             elif life.session.container_removed:
-                self._do(internal_id, cleanup.take_back(self._host, life, found.container))
+                self._do(
+                    internal_id,
+                    cleanup.take_back(self._runtime, self._disks, life, found.container),
+                )
 
     async def _retain(self) -> None:
         """Remove what has been kept for long enough, or what room is needed for."""
-        host, told = self._host, self._host.disks.warnings
-        await host.records.run(host.disks.look)
-        ended = retention.with_ages(self._sessions.ended(), host.clock)
+        runtime, disks, told = self._runtime, self._disks, self._disks.warnings
+        await runtime.records.run(disks.look)
+        ended = retention.with_ages(self._sessions.ended(), runtime.clock)
         for _, session in ended:
-            if session.internal_id in host.records.unrecorded and cleanup.is_at_rest(session):
+            if session.internal_id in runtime.records.unrecorded and cleanup.is_at_rest(session):
                 life = self._sessions.life(session.internal_id)
                 self._do(session.internal_id, cleanup.record(life))
-        shortage = host.disks.take_shortage()
+        shortage = disks.take_shortage()
         self._stuck &= {session.internal_id for _, session in ended}
-        found = retention.due(ended, self._rules, shortage, host.records.is_read, self._stuck)
-        host.disks.nothing_left = found.nothing_left
+        found = retention.due(ended, self._rules, shortage, runtime.records.is_read, self._stuck)
+        disks.nothing_left = found.nothing_left
         for internal_id in found.containers:
             life = self._sessions.life(internal_id)
-            self._remove(found, internal_id, partial(cleanup.remove_container, host, life))
+            self._remove(found, internal_id, partial(cleanup.remove_container, runtime, life))
         for internal_id in found.logs:
             life = self._sessions.life(internal_id)
-            self._remove(found, internal_id, partial(cleanup.drop_log, host, life))
+            self._remove(found, internal_id, partial(cleanup.drop_log, runtime, life))
         for internal_id in found.sessions:
             self._remove(found, internal_id, partial(self._sessions.forget, internal_id))
-        if host.disks.warnings != told:
-            host.feed.tell_host()
+        if disks.warnings != told:
+            runtime.feed.tell_host()
 
     def _remove(
         self, due: Due, internal_id: str, work: Callable[[], Coroutine[None, None, None]]
@@ -231,12 +237,12 @@ class Reconciler:
 
     async def _until_heard(self, seconds: float) -> None:
         """Wait for a hint, at most so long."""
-        await comes_first(self._heard.wait(), self._host.clock.sleep(seconds), "next-pass")
+        await comes_first(self._heard.wait(), self._runtime.clock.sleep(seconds), "next-pass")
 
     def _set_available(self, *, available: bool, why: str = "") -> None:
         if available != self.engine_available:
             self.engine_available = available
-            self._host.feed.tell_host()
+            self._runtime.feed.tell_host()
             if available:
                 log.info("the engine answers")
         if why:
@@ -249,15 +255,15 @@ class Timekeeper:
     LONGEST_SLEEP_SECONDS = 1.0
     """A deadline set meanwhile is at least a minute away; a suspended machine wakes late."""
 
-    def __init__(self, host: Host, sessions: SessionManager) -> None:
-        self._host = host
+    def __init__(self, runtime: Runtime, sessions: SessionManager) -> None:
+        self._runtime = runtime
         self._sessions = sessions
 
     async def run(self) -> None:
         """Sleep to the next deadline, for ever."""
-        clock = self._host.clock
+        clock = self._runtime.clock
         while True:
             soonest = clock.boottime() + self.LONGEST_SLEEP_SECONDS
-            due = self._host.deadlines.next_due()
+            due = self._runtime.deadlines.next_due()
             await clock.sleep_until_boottime(soonest if due is None else min(due, soonest))
             self._sessions.expire_due()

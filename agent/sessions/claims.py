@@ -22,7 +22,7 @@ from agent.domain.environment import injected_environment
 from agent.domain.errors import AgentError, DiskFull, InvalidArgument, StandbyNotClaimable
 from agent.domain.session import Claim, Identity, Session, State
 from agent.sessions import ending
-from agent.sessions.host import Host
+from agent.sessions.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,25 +111,25 @@ class Claiming:
         if session.state is not State.RUNNING:
             self._settle(StandbyNotClaimable("it has ended") if session.is_standby else None)
 
-    async def take(self, host: Host, life: Claimed) -> None:
+    async def take(self, runtime: Runtime, life: Claimed) -> None:
         """Record the claim that is under way, if any, unless the session shall end."""
         if life.stop_asked.is_set():
             return
         self.asked.clear()
         if self._now is None or not life.session.is_standby:
             return
-        await host.reach("claim.begun")
-        session = _claimed(host, life.session, self._now.request)
+        await runtime.failpoint("claim.begun")
+        session = _claimed(runtime, life.session, self._now.request)
         try:
-            await host.records.save(session)
+            await runtime.records.save(session)
         except DiskFull as error:
             self._settle(error)
             return
         life.take_in(session)
         life.arm()
-        await host.reach("claim.recorded")
+        await runtime.failpoint("claim.recorded")
 
-    async def tell(self, host: Host, life: Claimed) -> None:
+    async def tell(self, runtime: Runtime, life: Claimed) -> None:
         """Tell the game of a claim that it was not told of, and then whoever claimed it."""
         session = life.session
         if session.standby is None or session.claim is None:
@@ -139,10 +139,10 @@ class Claiming:
             return
         signal, process = session.standby.claim_signal, session.process
         told = await life.publish()
-        await host.reach("claim.published")
+        await runtime.failpoint("claim.published")
         if told and signal and process is not None:
-            await ending.send_signal(host, session, process, signal)
-        await host.reach("claim.signalled")
+            await ending.send_signal(runtime, session, process, signal)
+        await runtime.failpoint("claim.signalled")
         self._settle(None)
         session = life.session.with_changes(claim=Claim(session.claim.request, told))
         if signal:
@@ -191,16 +191,16 @@ def _check_claimable(life: Claimed, request: ClaimRequest) -> None:
         raise StandbyNotClaimable("it is not ready")
 
 
-def _claimed(host: Host, session: Session, request: ClaimRequest) -> Session:
+def _claimed(runtime: Runtime, session: Session, request: ClaimRequest) -> Session:
     """The session that a standby becomes; its process keeps the environment that it has."""
     standby = session.standby and replace(session.standby, in_doubt=False)
     return session.with_changes(
         spec=replace(session.spec, identity=request.identity, ttl=request.ttl),
         standby=standby,
         claim=Claim(request.request),
-        deadline=None if request.ttl is None else deadline_by(host.clock, request.ttl),
+        deadline=None if request.ttl is None else deadline_by(runtime.clock, request.ttl),
         injected_env=injected_environment(
-            host.settings.env_prefixes,
+            runtime.settings.env_prefixes,
             request.identity.session_id,
             session.host,
             session.ports,

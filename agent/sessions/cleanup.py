@@ -10,8 +10,9 @@ from typing import Protocol
 
 from agent.domain.engine import name_of
 from agent.domain.session import Session
+from agent.kernel.disks import Disks
 from agent.sessions import ending, sealed_report
-from agent.sessions.host import Host
+from agent.sessions.runtime import Runtime
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -36,15 +37,15 @@ class Ended(Protocol):
         ...
 
 
-async def seal(host: Host, life: Ended) -> None:
+async def seal(runtime: Runtime, disks: Disks, life: Ended) -> None:
     """Take the log and the report into the host's keeping, however long that takes."""
     try:
-        sealed = await ending.seal_log(host, life.session)
-        await host.reach("log.sealed")
-        await sealed_report.seal(host, life.session)
-        await host.reach("report.sealed")
+        sealed = await ending.seal_log(runtime, disks, life.session)
+        await runtime.failpoint("log.sealed")
+        await sealed_report.seal(runtime, disks, life.session)
+        await runtime.failpoint("report.sealed")
     finally:
-        host.disks.found_room(life.session.internal_id)
+        disks.found_room(life.session.internal_id)
     await life.save_and_set(
         life.session.with_changes(log_sealed=sealed, container_removed=not sealed)
     )
@@ -62,26 +63,26 @@ async def record(life: Ended) -> None:
             await life.save_and_set(life.session)
 
 
-async def remove_container(host: Host, life: Ended) -> None:
+async def remove_container(runtime: Runtime, life: Ended) -> None:
     """Remove the container of a session whose log is sealed; raises the engine's errors."""
     async with life.leaving:
         if life.session.container_removed or life.gone.is_set():
             return
-        await host.engine.remove(name_of(life.session))
-        await host.reach("container.removed")
+        await runtime.engine.remove(name_of(life.session))
+        await runtime.failpoint("container.removed")
         await life.save_and_set(life.session.with_changes(container_removed=True))
 
 
-async def drop_log(host: Host, life: Ended) -> None:
+async def drop_log(runtime: Runtime, life: Ended) -> None:
     """Remove the log of a session whose container is gone; raises DiskFull."""
     async with life.leaving:
         if life.gone.is_set():
             return
-        await host.records.drop_log(life.session.internal_id)
+        await runtime.records.drop_log(life.session.internal_id)
         await life.save_and_set(life.session.with_changes(log_sealed=False))
 
 
-async def take_back(host: Host, life: Ended, container: str) -> None:
+async def take_back(runtime: Runtime, disks: Disks, life: Ended, container: str) -> None:
     """Keep a container, by its id, that turned up after it was given up.
 
     An engine may come back from a reboot without some of what it had, and then find it. The log
@@ -90,8 +91,8 @@ async def take_back(host: Host, life: Ended, container: str) -> None:
     """
     session = life.session
     if session.log_sealed:
-        await host.engine.remove(container)
+        await runtime.engine.remove(container)
         return
     log.warning("its container turned up after all", session=session.internal_id)
     await life.save_and_set(session.with_changes(container=container, container_removed=False))
-    await seal(host, life)
+    await seal(runtime, disks, life)

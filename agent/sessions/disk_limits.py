@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from agent.domain.errors import AgentError, ContainerGone
 from agent.domain.session import Session, State
-from agent.sessions.host import Host
+from agent.kernel.disks import Disks
 from agent.sessions.manager import SessionManager
+from agent.sessions.runtime import Runtime
 from tiltyard.runtime.clock import rest_after
 from tiltyard.runtime.logging.events import get_logger
 
@@ -55,14 +56,15 @@ class _Look:
 class DiskLimits:
     """Looks at the containers of all sessions of a host, one at a time."""
 
-    def __init__(self, host: Host, sessions: SessionManager) -> None:
-        self._host = host
+    def __init__(self, runtime: Runtime, disks: Disks, sessions: SessionManager) -> None:
+        self._runtime = runtime
+        self._disks = disks
         self._sessions = sessions
         self._looks: dict[str, _Look] = {}
 
     async def run(self) -> None:
         """Look until cancelled."""
-        clock = self._host.clock
+        clock = self._runtime.clock
         while True:
             due = self._most_urgent()
             for session in due:
@@ -76,7 +78,7 @@ class DiskLimits:
 
         While the disk is low, those that have written most come first.
         """
-        now, free = self._host.clock.monotonic(), self._host.disks.engine_free_bytes
+        now, free = self._runtime.clock.monotonic(), self._disks.engine_free_bytes
         limited = {
             session.internal_id: session
             for session in self._sessions.all()
@@ -86,7 +88,7 @@ class DiskLimits:
             internal_id: self._looks.get(internal_id, _Look(now, free=free))
             for internal_id in limited
         }
-        is_low = self._host.disks.engine_is_low
+        is_low = self._disks.engine_is_low
         due = []
         for internal_id, session in limited.items():
             look = self._looks[internal_id]
@@ -98,18 +100,18 @@ class DiskLimits:
         return [limited[key] for *_, key in heapq.nsmallest(LOOKS_OF_A_ROUND, due)]
 
     async def _look(self, session: Session) -> _Look:
-        host, internal_id = self._host, session.internal_id
-        began, free = host.clock.monotonic(), host.disks.engine_free_bytes
+        runtime, internal_id = self._runtime, session.internal_id
+        began, free = runtime.clock.monotonic(), self._disks.engine_free_bytes
         written = self._looks[internal_id].written
         try:
-            written = await host.engine.written_bytes(session.container)
+            written = await runtime.engine.written_bytes(session.container)
         except ContainerGone:
             pass  # its own task sees to that
         except AgentError as error:  # what is not known ends no session
             log.warning("what it wrote is not known", session=internal_id, error=str(error))
         else:
             self._judge(session, written)
-        now = host.clock.monotonic()
+        now = runtime.clock.monotonic()
         look = self._looks[internal_id] = _Look(now, now - began, written, free)
         return look
 
@@ -126,7 +128,7 @@ class DiskLimits:
 
     def _limit(self, session: Session) -> int:
         """Bytes that a session may write; 0 for no limit."""
-        return session.spec.disk_bytes or self._host.settings.session_disk_bytes
+        return session.spec.disk_bytes or self._runtime.settings.session_disk_bytes
 
 
 def _interval(look: _Look, *, soon: bool) -> float:

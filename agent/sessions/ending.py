@@ -7,8 +7,9 @@ from agent.domain.engine import Container, name_of
 from agent.domain.errors import AgentError, ContainerGone, DiskFull, EngineError
 from agent.domain.history import Run, signal_of, with_run
 from agent.domain.session import EndReason, Process, Session, State
+from agent.kernel.disks import Disks
 from agent.logs import reading as logs
-from agent.sessions.host import Host
+from agent.sessions.runtime import Runtime
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS, BackOff
 from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
@@ -24,58 +25,58 @@ SEAL_TRIES = 5
 """How often the engine may fail to read a log before its rest counts as lost: half a minute."""
 
 
-async def end_process(host: Host, session: Session, process: Process) -> bool:
+async def end_process(runtime: Runtime, session: Session, process: Process) -> bool:
     """SIGTERM, the host's grace period, SIGKILL; False when the process survives that."""
-    await send_signal(host, session, process, "SIGTERM")
-    if await _ends_within(host, process, host.settings.stop_grace):
+    await send_signal(runtime, session, process, "SIGTERM")
+    if await _ends_within(runtime, process, runtime.settings.stop_grace):
         return True
     log.info("still there after the grace period", session=session.internal_id)
-    return await kill_process(host, session, process)
+    return await kill_process(runtime, session, process)
 
 
-async def kill_process(host: Host, session: Session, process: Process) -> bool:
+async def kill_process(runtime: Runtime, session: Session, process: Process) -> bool:
     """SIGKILL; False when the process is still there KILL_SECONDS after it was sent.
 
     One that cannot be sent says nothing of the process: it is tried again.
     """
     while True:
-        sent = await send_signal(host, session, process, "SIGKILL")
-        if await _ends_within(host, process, KILL_SECONDS):
+        sent = await send_signal(runtime, session, process, "SIGKILL")
+        if await _ends_within(runtime, process, KILL_SECONDS):
             return True
         if sent:
             return False
 
 
-async def _ends_within(host: Host, process: Process, seconds: float) -> bool:
+async def _ends_within(runtime: Runtime, process: Process, seconds: float) -> bool:
     """Wait for the end of a process, at most so long; True when it has ended."""
     name = f"end-{process.pid}"
-    return await comes_first(end_of(host, process), host.clock.sleep(seconds), name)
+    return await comes_first(end_of(runtime, process), runtime.clock.sleep(seconds), name)
 
 
-async def end_of(host: Host, process: Process) -> None:
+async def end_of(runtime: Runtime, process: Process) -> None:
     """Wait for the end of a process; while that fails, what became of it is unknown."""
     while True:
         try:
-            await host.engine.wait_end(process)
+            await runtime.engine.wait_end(process)
         except AgentError as error:
             log.warning("cannot wait for a process", process=process.pid, error=str(error))
-            await host.clock.sleep(RETRY_FIRST_SECONDS)
+            await runtime.clock.sleep(RETRY_FIRST_SECONDS)
         else:
             return
 
 
-async def ended_container(host: Host, session: Session) -> Container | None:
+async def ended_container(runtime: Runtime, session: Session) -> Container | None:
     """The container once the engine has seen that its process ended; None when it is gone.
 
     A container with a live process was started again by somebody else. One that the engine calls
     running without a process for CONFIRM_SECONDS is answered as it is. An engine that does not
     answer is asked again: how a process ended is unknown until then.
     """
-    name, clock = name_of(session), host.clock
+    name, clock = name_of(session), runtime.clock
     step, first_lie = CONFIRM_STEP_SECONDS, None
     while True:
         try:
-            container = await host.engine.inspect(name)
+            container = await runtime.engine.inspect(name)
         except ContainerGone:
             return None
         except AgentError as error:
@@ -138,31 +139,31 @@ def ended(session: Session, container: Container | None, *, now: float) -> Sessi
     )
 
 
-async def seal_log(host: Host, session: Session) -> bool:
+async def seal_log(runtime: Runtime, disks: Disks, session: Session) -> bool:
     """Take the log into the host's keeping, however long that takes; False when it is gone.
 
     One that the engine fails to read SEAL_TRIES times is kept as far as it could be read. Those
     that found no room try again one at a time, so that not all take room and none has enough.
     """
-    back_off, failures = BackOff(host.clock), 0
+    back_off, failures = BackOff(runtime.clock), 0
     turn: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
     while True:
         try:
             final = failures >= SEAL_TRIES
             async with turn:
                 sealed = await logs.seal(
-                    host.engine, host.records, session, host.reach, partly=final
+                    runtime.engine, runtime.records, session, runtime.failpoint, partly=final
                 )
         except ContainerGone:
             return False
         except AgentError as error:
             failures += isinstance(error, EngineError)
-            turn = host.disks.turn if isinstance(error, DiskFull) else contextlib.nullcontext()
-            host.disks.lacks_room(session.internal_id, error)
+            turn = disks.turn if isinstance(error, DiskFull) else contextlib.nullcontext()
+            disks.lacks_room(session.internal_id, error)
             log.warning("cannot seal the log", session=session.internal_id, error=str(error))
             await back_off.wait()
         else:
-            host.metrics.sealed_bytes.inc(sealed)
+            runtime.metrics.sealed_bytes.inc(sealed)
             return True
 
 
@@ -184,10 +185,10 @@ def _oom_killed(session: Session, container: Container) -> bool:
     return container.oom_killed or (killed and bool(session.run_usage.oom_kills))
 
 
-async def send_signal(host: Host, session: Session, process: Process, signal: str) -> bool:
+async def send_signal(runtime: Runtime, session: Session, process: Process, signal: str) -> bool:
     """Send a signal, past the engine if that does not answer; False when neither can."""
     try:
-        await host.engine.kill(name_of(session), signal)
+        await runtime.engine.kill(name_of(session), signal)
     except AgentError as error:
         log.warning(
             "cannot send a signal", session=session.internal_id, signal=signal, error=str(error)
@@ -195,7 +196,7 @@ async def send_signal(host: Host, session: Session, process: Process, signal: st
     else:
         return True
     try:
-        await host.engine.signal_process(process, signal)
+        await runtime.engine.signal_process(process, signal)
     except AgentError as error:
         log.warning("cannot send a signal", process=process.pid, signal=signal, error=str(error))
         return False

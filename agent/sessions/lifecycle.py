@@ -22,7 +22,8 @@ from agent.domain.errors import (
 from agent.domain.session import Drain, EndReason, Process, Session, State
 from agent.sessions import cleanup, ending, readiness, session_log, starting
 from agent.sessions.claims import Claiming
-from agent.sessions.host import Host
+from agent.sessions.reservations import Reservations
+from agent.sessions.runtime import Runtime
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff
 from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
@@ -36,12 +37,12 @@ class Lifecycle:
     `run_new` or `run_adopted` is the body of its task, and the only writer of its record.
     """
 
-    def __init__(self, host: Host, session: Session) -> None:
-        self._host = host
+    def __init__(self, runtime: Runtime, reservations: Reservations, session: Session) -> None:
+        self._runtime = runtime
+        self._reservations = reservations
         self._session = session
         self._stop_reason = session.stop_reason
         self.stop_asked = asyncio.Event()
-        """Set once it shall end."""
         if self._stop_reason is not None:
             self.stop_asked.set()
         self.claims = Claiming()
@@ -51,7 +52,6 @@ class Lifecycle:
         self._refusals = 0
         """How often in a row the engine has refused to start it again."""
         self.start_error: AgentError | None = None
-        """Why its start failed, once it has."""
         self._start_settled = asyncio.Event()
         if self.settled:
             self._start_settled.set()
@@ -93,12 +93,13 @@ class Lifecycle:
     def arm(self) -> None:
         """Have the session come due when its lifetime is over."""
         if self._session.deadline is not None:
-            self._host.deadlines.arm(self._session.internal_id, self._session.deadline)
+            self._runtime.deadlines.arm(self._session.internal_id, self._session.deadline)
 
     async def run_new(self) -> None:
         """Start the session, or undo all of it, and stay with it until its log is sealed."""
         try:
-            session = await starting.start(self._host, self._session, self._step)
+            held, session = self._reservations, self._session
+            session = await starting.start(self._runtime, held, session, self._step)
         except AgentError as error:
             await self._undo(error)
         except Exception:
@@ -107,7 +108,7 @@ class Lifecycle:
         else:
             self.take_in(session)
             self.arm()
-            if self._host.drain.now != Drain():  # it may have begun or ended meanwhile
+            if self._reservations.drain.now != Drain():  # it may have begun or ended meanwhile
                 await self.publish()
             self._start_settled.set()
             await self._stay()
@@ -115,7 +116,7 @@ class Lifecycle:
     async def publish(self) -> bool:
         """Have the game read what holds now; False when a failure leaves it what it knew."""
         try:
-            await self._host.records.publish(self._session, self._host.drain.now)
+            await self._runtime.records.publish(self._session, self._reservations.drain.now)
         except DiskFull as error:
             log.warning("game not told", session=self._session.internal_id, error=str(error))
             return False
@@ -128,18 +129,18 @@ class Lifecycle:
             if container is None or container.status is ContainerStatus.CREATED:
                 await self._undo(SessionStopped(session.internal_id))
                 return
-            await self._host.forget_flows(session.ports)
+            await self._runtime.forget_flows(session.ports)
             await self.save_and_set(
-                starting.running(self._host, session, container, deadline=session.deadline)
+                starting.running(self._runtime, session, container, deadline=session.deadline)
             )
             self._start_settled.set()
         elif not session.state.ended:
-            found = await starting.as_found(self._host, session, container)
+            found = await starting.as_found(self._runtime, session, container)
             self.take_in(found)
             if container is not None and starting.has_restarted(found, container):
-                again = starting.running_again(self._host, self._session, container)
+                again = starting.running_again(self._runtime, self._session, container)
                 await self.save_and_set(again)
-            same_boot = session.boot_id in {"", self._host.clock.boot_id}
+            same_boot = session.boot_id in {"", self._runtime.clock.boot_id}
             if found.process is None and not same_boot:
                 await self._outlast_reboot(container)
         await self._stay()
@@ -150,7 +151,7 @@ class Lifecycle:
         if not session.restarts:
             self.ask_stop(EndReason.HOST_RESTART)
         elif session.state is State.RUNNING:
-            now, delay = self._host.clock.time(), restarts.FIRST_DELAY_SECONDS
+            now, delay = self._runtime.clock.time(), restarts.FIRST_DELAY_SECONDS
             await self.save_and_set(ending.failed(session, container, delay=delay, now=now))
 
     # -- from state to state -------------------------------------------------------------------
@@ -162,7 +163,7 @@ class Lifecycle:
                 await self._live_and_seal()
             except Exception:
                 log.exception("a step failed by a defect")
-                await self._host.clock.sleep(RETRY_LONGEST_SECONDS)
+                await self._runtime.clock.sleep(RETRY_LONGEST_SECONDS)
             else:
                 return
 
@@ -172,13 +173,13 @@ class Lifecycle:
         if self._session.process is not None:
             await self._outlive(self._session.process)
         if not (self._session.log_sealed or self._session.container_removed):
-            await cleanup.seal(self._host, self)
+            await cleanup.seal(self._runtime, self._reservations.disks, self)
 
     async def _live_on(self) -> None:
         """Do what the state asks for, until the next one."""
         state, process = self._session.state, self._session.process
         if process is not None:
-            await self._host.usage.watch(process)
+            await self._runtime.usage.watch(process)
         if state is State.SHUTTINGDOWN:
             await self._shut_down()
         elif self._stop_reason is not None:
@@ -187,11 +188,11 @@ class Lifecycle:
             await self.save_and_set(
                 self._session.to(
                     State.SHUTTINGDOWN,
-                    at=self._host.clock.time(),
+                    at=self._runtime.clock.time(),
                     stop_reason=self._stop_reason,
                 )
             )
-            await self._host.reach("stop.recorded")
+            await self._runtime.failpoint("stop.recorded")
         elif state is State.RUNNING:
             await self._run()
         else:
@@ -201,25 +202,25 @@ class Lifecycle:
         """Wait for the end of the process, or for a stop; then restart or finish."""
         process = self._session.process
         if process is not None:
-            await readiness.watch(self._host, self, process)
-            await self.claims.take(self._host, self)
-            await self.claims.tell(self._host, self)
-            ends, asked = ending.end_of(self._host, process), self.claims.asked.wait()
+            await readiness.watch(self._runtime, self, process)
+            await self.claims.take(self._runtime, self)
+            await self.claims.tell(self._runtime, self)
+            ends, asked = ending.end_of(self._runtime, process), self.claims.asked.wait()
             if not await comes_first(ends, asked, f"wait-{self._session.internal_id}"):
                 return
             await self._measure(process, last=True)
         session = self._session
-        container = await ending.ended_container(self._host, session)
+        container = await ending.ended_container(self._runtime, session)
         if container is not None and container.process is not None:
             # Somebody else started it again; it is still this session.
-            await self._host.forget_flows(session.ports)
+            await self._runtime.forget_flows(session.ports)
             await self.save_and_set(starting.with_next_run(session, container))
         elif container is not None and restarts.should_restart(
             wanted=session.restarts,
             exit_code=container.exit_code,
             stopping=self._stop_reason is not None,
         ):
-            now = self._host.clock.time()
+            now = self._runtime.clock.time()
             ran_for = (container.end_time or now) - (session.start_time or 0)
             delay = restarts.next_delay(session.restart_delay, ran_for)
             await self.save_and_set(ending.failed(session, container, delay=delay, now=now))
@@ -228,29 +229,31 @@ class Lifecycle:
 
     async def _restart(self) -> None:
         """Wait the delay and start the container again; dead when the engine refuses for good."""
-        session, host = self._session, self._host
-        delay = restarts.remaining_delay(session.restart_delay, host.clock.time() - session.since)
-        if not await self._unless_stopped(host.clock.sleep(delay)):
+        session, runtime = self._session, self._runtime
+        passed = runtime.clock.time() - session.since
+        delay = restarts.remaining_delay(session.restart_delay, passed)
+        if not await self._unless_stopped(runtime.clock.sleep(delay)):
             return
-        if not await self._unless_stopped(host.start_slots.acquire(session.spec.identity.account)):
+        slots = self._reservations.start_slots
+        if not await self._unless_stopped(slots.acquire(session.spec.identity.account)):
             return
         try:
-            container = None if self._stop_reason else await starting.start_again(host, session)
+            container = None if self._stop_reason else await starting.start_again(runtime, session)
         except AgentError as error:
             await self._refused(error)
             return
         finally:
-            host.start_slots.release()
+            slots.release()
         if container is None:
             return
         self._refusals = 0
         if container.has_lost_process:  # it failed at once
-            container = await ending.ended_container(host, session)
+            container = await ending.ended_container(runtime, session)
         if container is None or container.has_lost_process:
             await self._finish(container)
             return
-        await self.save_and_set(starting.running_again(host, session, container))
-        await self._host.reach("restart.saved")
+        await self.save_and_set(starting.running_again(runtime, session, container))
+        await self._runtime.failpoint("restart.saved")
 
     async def _refused(self, error: AgentError) -> None:
         """Wait before the engine is asked again; dead when it has refused too often."""
@@ -259,22 +262,22 @@ class Lifecycle:
         if may_pass and self._refusals < restarts.TRIES:
             log.warning("cannot restart yet", error=str(error))
             delay = restarts.delay_after_refusals(self._refusals)
-            await self._unless_stopped(self._host.clock.sleep(delay))
+            await self._unless_stopped(self._runtime.clock.sleep(delay))
             return
         self._session = self._session.with_changes(detail=f"cannot restart: {error}")
         await self._finish(None)
 
     async def _shut_down(self) -> None:
-        session, host = self._session, self._host
+        session, runtime = self._session, self._runtime
         process = session.process
-        if process is not None and not await ending.end_process(host, session, process):
+        if process is not None and not await ending.end_process(runtime, session, process):
             await self._die_unkillable()
             return
         if process is not None:
             await self._measure(process, last=True)
         session = self._session
-        await self._host.reach("stop.killed")
-        container = await ending.ended_container(host, session)
+        await self._runtime.failpoint("stop.killed")
+        container = await ending.ended_container(runtime, session)
         if container is not None and container.process is not None:
             # It runs after all, as after a restart whose answer was lost: end that process.
             await self.save_and_set(starting.with_next_run(session, container))
@@ -284,8 +287,8 @@ class Lifecycle:
     async def _die_unkillable(self) -> None:
         """Call the session dead; it keeps its process, and with that its ports and reservation."""
         self.unkillable = True
-        self._host.deadlines.clear(self._session.internal_id)
-        now = self._host.clock.time()
+        self._runtime.deadlines.clear(self._session.internal_id)
+        now = self._runtime.clock.time()
         await self.save_and_set(
             self._session.to(
                 State.DEAD,
@@ -293,33 +296,34 @@ class Lifecycle:
                 end_time=now,
                 end_reason=self._session.stop_reason,
                 detail="its process survives SIGKILL",
-                kept_since=deadline_by(self._host.clock, 0),
+                kept_since=deadline_by(self._runtime.clock, 0),
             )
         )
 
     async def _outlive(self, process: Process) -> None:
         """Kill again and again, and give back what the dead session holds once that is done."""
         self.unkillable = True
-        while not await ending.kill_process(self._host, self._session, process):
+        while not await ending.kill_process(self._runtime, self._session, process):
             continue
         self.unkillable = False
         await self._measure(process, last=True)
-        self._release()
+        self._reservations.release(self._session.internal_id)
         await self.save_and_set(self._session.with_changes(process=None))
 
     async def _finish(self, container: Container | None) -> None:
         """Record the end, give back what the session held, and tell."""
-        session = ending.ended(self._session, container, now=self._host.clock.time())
-        session = session.with_changes(kept_since=deadline_by(self._host.clock, 0))
-        await self._host.reach("end.confirmed")
-        self._host.deadlines.clear(session.internal_id)
+        session = ending.ended(self._session, container, now=self._runtime.clock.time())
+        session = session.with_changes(kept_since=deadline_by(self._runtime.clock, 0))
+        await self._runtime.failpoint("end.confirmed")
+        self._runtime.deadlines.clear(session.internal_id)
         await self.save_and_set(session)
-        self._release()  # not before that is recorded: another session may take the ports at once
-        await self._host.reach("end.saved")
+        # Not before that is recorded: another session may take the ports at once.
+        self._reservations.release(session.internal_id)
+        await self._runtime.failpoint("end.saved")
 
     async def _undo(self, error: AgentError) -> None:
         """Leave nothing of a start that failed; answer first when the engine cannot help now."""
-        back_off = BackOff(self._host.clock)
+        back_off = BackOff(self._runtime.clock)
         while True:
             try:
                 await self._remove_traces(error)
@@ -331,9 +335,9 @@ class Lifecycle:
             except Exception:
                 log.exception("undoing met a defect")
                 self._settle(error)
-                await self._host.clock.sleep(RETRY_LONGEST_SECONDS)
-        self._host.deadlines.clear(self._session.internal_id)
-        self._release()
+                await self._runtime.clock.sleep(RETRY_LONGEST_SECONDS)
+        self._runtime.deadlines.clear(self._session.internal_id)
+        self._reservations.release(self._session.internal_id)
         self.gone.set()
         self._tell_waiters()
         self._settle(error)
@@ -341,28 +345,29 @@ class Lifecycle:
     async def _remove_traces(self, error: AgentError) -> None:
         """Undo once; an engine that was gone before it was asked for a container has none."""
         try:
-            await starting.undo(self._host, self._session)
+            await starting.undo(self._runtime, self._session)
         except EngineUnavailable:
             if self._created or not isinstance(error, EngineUnavailable):
                 raise
-            await self._host.records.delete(self._session.internal_id)
+            await self._runtime.records.delete(self._session.internal_id)
 
     # -- bookkeeping ---------------------------------------------------------------------------
 
     async def _unless_stopped(self, waited: Coroutine[Any, Any, object]) -> bool:
         """Wait for something (True) or for a stop to be asked (False)."""
-        name = f"wait-{self._session.internal_id}"
-        return await comes_first(waited, self.stop_asked.wait(), name)
+        return await comes_first(
+            waited, self.stop_asked.wait(), f"wait-{self._session.internal_id}"
+        )
 
     async def _measure(self, process: Process, *, last: bool = False) -> None:
         """Note what the run has used; it is recorded with the next change."""
-        usage = self._session.run_usage | await self._host.usage.read(process, last=last)
+        usage = self._session.run_usage | await self._runtime.usage.read(process, last=last)
         self._session = self._session.with_changes(run_usage=usage)
 
     async def _step(self, name: str) -> None:
         """A named step of the start; a stop that came meanwhile ends the start there."""
         self._created = self._created or name == "start.created"
-        await self._host.reach(name)
+        await self._runtime.failpoint(name)
         if self._stop_reason is not None:
             raise SessionStopped(self._session.internal_id)
 
@@ -370,28 +375,25 @@ class Lifecycle:
         self.start_error = self.start_error or error
         self._start_settled.set()
 
-    def _release(self) -> None:
-        self._host.release(self._session.internal_id)
-
     async def save_and_set(self, session: Session) -> None:
         """Record a change, then tell it. A full disk does not stop what already runs."""
         try:
-            await self._host.records.save(session)
+            await self._runtime.records.save(session)
         except DiskFull as error:
             log.warning("a change is not recorded", session=session.internal_id, error=str(error))
-            await self._host.records.mark_stop(session)
+            await self._runtime.records.mark_stop(session)
         self.take_in(session)
 
     def take_in(self, session: Session) -> None:
         """Take in what is recorded; its sequence is counted where it is told: both agree."""
-        self._host.metrics.session_changed(self._session, session)
+        self._runtime.metrics.session_changed(self._session, session)
         session_log.tell(self._session, session)
-        self._session = session.with_changes(sequence=self._host.feed.stamp())
-        self._host.tls_ports.follow(self._session)
+        self._session = session.with_changes(sequence=self._runtime.feed.stamp())
+        self._reservations.tls_ports.follow(self._session)
         self.claims.follow(self._session)
         self._tell_waiters()
         if self.settled:
-            self._host.feed.tell_session(self._session)
+            self._runtime.feed.tell_session(self._session)
 
     def _tell_waiters(self) -> None:
         self._changed.set()

@@ -1,4 +1,4 @@
-"""All sessions of a host: admission, and the owner of every session's task."""
+"""All sessions of a host, and the owner of every session's task."""
 
 import asyncio
 import contextlib
@@ -18,12 +18,12 @@ from agent.domain.errors import (
 )
 from agent.domain.internal_id import checked_id
 from agent.domain.pools import WarmPool
-from agent.domain.session import EndReason, Session, SessionSpec
+from agent.domain.session import EndReason, Session, SessionSpec, Standby
 from agent.metrics.instruments import Start
-from agent.sessions import cleanup
-from agent.sessions.admission import admit
-from agent.sessions.host import Host
+from agent.sessions import cleanup, starting
 from agent.sessions.lifecycle import Lifecycle
+from agent.sessions.reservations import Reservations
+from agent.sessions.runtime import Runtime
 from agent.state.drain import DRAIN, DrainOrder
 from agent.state.record import decode_label
 from agent.state.tombstones import Tombstones
@@ -49,12 +49,13 @@ class SessionManager:
     An RPC never owns work: it starts or joins a session's task here, and waits.
     """
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, runtime: Runtime, reservations: Reservations) -> None:
+        self._runtime = runtime
+        self._reservations = reservations
         self._lives: dict[str, Lifecycle] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._discards: dict[str, asyncio.Task[None]] = {}
-        self._tombstones = Tombstones(host.records, host.clock)
+        self._tombstones = Tombstones(runtime.records, runtime.clock)
         self._damaged: list[str] = []
         self._drains = TaskOwner[None](AgentError)
         self._drain_lock = asyncio.Lock()
@@ -71,12 +72,12 @@ class SessionManager:
         """
         life = self._find(internal_id)
         if life is None:
-            with self._host.metrics.refusals(Start.COLD):
+            with self._runtime.metrics.refusals(Start.COLD):
                 if not self.reconciled:
                     raise NotReconciled
                 if internal_id in self._tombstones:
                     raise SessionStopped(internal_id)
-                life = self._begin(admit(self._host, internal_id, spec))
+                life = self._begin(internal_id, spec)
         elif life.session.spec != spec:
             raise SpecConflict(internal_id)
         await life.settled_start()
@@ -90,8 +91,8 @@ class SessionManager:
         """
         internal_id = str(uuid.uuid4())
         spec = pool.spec_for(internal_id)
-        with self._host.metrics.refusals(Start.STANDBY):
-            return self._begin(admit(self._host, internal_id, spec, pool.standby))
+        with self._runtime.metrics.refusals(Start.STANDBY):
+            return self._begin(internal_id, spec, pool.standby)
 
     async def stop(self, internal_id: str, reason: EndReason, *, discard: bool = False) -> Session:
         """Have a session end and return it once it has; `discard` removes all that is left of it.
@@ -155,21 +156,23 @@ class SessionManager:
 
     def starting(self) -> tuple[str, ...]:
         """Internal ids of those that hold a reservation, and whose start has not settled."""
-        held = self._host.capacity.holders  # and not those that have ended, which may be many
+        held = (
+            self._reservations.capacity.holders
+        )  # and not those that have ended, which may be many
         return tuple(i for i in held if i in self._lives and not self._lives[i].settled)
 
     # -- for the daemon ------------------------------------------------------------------------
 
     async def load(self) -> None:
         """Remember what the disk knows, before anything is served."""
-        await self._host.drain.load()
-        sessions, self._damaged = await self._host.records.load()
+        await self._reservations.drain.load()
+        sessions, self._damaged = await self._runtime.records.load()
         await self._tombstones.load()
         for session in sessions:
             self._remember(session)
         # What was released last is used again last.
         for session in sorted(sessions, key=lambda found: found.end_time or found.create_time):
-            self._host.ports.avoid(session.ports)
+            self._reservations.ports.avoid(session.ports)
 
     async def adopt(self, containers: list[Container]) -> None:
         """Go on with every remembered session, given all containers of this agent.
@@ -193,7 +196,7 @@ class SessionManager:
                     await life.settled_start()
         log.info("reconciled", sessions=len(self._lives), containers=len(containers))
         self.reconciled = True
-        self._host.feed.ask_snapshot()
+        self._runtime.feed.ask_snapshot()
 
     def _own_adopted(self, by_session: Mapping[str, Container]) -> None:
         """Begin the tasks of sessions that have none."""
@@ -233,14 +236,14 @@ class SessionManager:
 
     def expire_due(self) -> None:
         """End every session whose lifetime is over."""
-        for internal_id in self._host.deadlines.pop_due():
+        for internal_id in self._runtime.deadlines.pop_due():
             if internal_id == DRAIN:
                 self._end_drain()
                 continue
             life = self._lives.get(internal_id)
             if life is not None:
                 log.info("lifetime is over", session=internal_id)
-                self._host.metrics.lifetime_over(life.session, self._host.clock)
+                self._runtime.metrics.lifetime_over(life.session, self._runtime.clock)
                 self._end(life, EndReason.TTL)
 
     def end_beyond_disk(self, internal_id: str) -> None:
@@ -259,7 +262,7 @@ class SessionManager:
             StaleRevision: The order that holds is newer.
             DiskFull: It cannot be written.
         """
-        drain = self._host.drain
+        drain = self._reservations.drain
         # A caller that goes away must not leave it half done, nor two write at one time.
         await self._drains.finish(self._set_drain(order), "drain")
         live = [each for each in self.all() if not (each.state.ended or each.is_given_back)]
@@ -267,7 +270,7 @@ class SessionManager:
 
     async def _set_drain(self, order: DrainOrder) -> None:
         async with self._drain_lock:
-            changed = await self._host.drain.set(order)
+            changed = await self._reservations.drain.set(order)
             for life in list(self._lives.values()) if changed else ():
                 if life.settled and not life.session.state.ended:
                     await life.publish()
@@ -278,12 +281,12 @@ class SessionManager:
             if not life.session.state.ended:
                 log.info("ended by a drain", session=life.session.internal_id)
                 self._end(life, EndReason.DRAIN)
-        self._host.drain.renew()
+        self._reservations.drain.renew()
 
     async def sweep(self, before: float) -> None:
         """Remove directories without a good record that nothing has written to since `before`."""
         lost = [internal_id for internal_id in self._damaged if not self.knows(internal_id)]
-        self._damaged = await self._host.records.delete_old(lost, before)
+        self._damaged = await self._runtime.records.delete_old(lost, before)
 
     async def forget(self, internal_id: str) -> None:
         """Remove an ended session's directory and all that is known of it."""
@@ -294,7 +297,7 @@ class SessionManager:
             if not life.gone.is_set():
                 del self._lives[internal_id]
                 life.gone.set()
-                await self._host.records.delete(internal_id)
+                await self._runtime.records.delete(internal_id)
 
     async def close(self) -> None:
         """Let go of all sessions; their containers run on."""
@@ -313,11 +316,16 @@ class SessionManager:
         life = self._lives.get(checked_id(internal_id))
         return None if life is None or life.gone.is_set() else life
 
-    def _begin(self, session: Session) -> Lifecycle:
-        life = Lifecycle(self._host, session)
-        self._lives[session.internal_id] = life
-        self._own(session.internal_id, life.run_new())
-        self._host.feed.tell_host()
+    def _begin(
+        self, internal_id: str, spec: SessionSpec, standby: Standby | None = None
+    ) -> Lifecycle:
+        starting.check_spec(self._runtime.settings, spec)
+        now = self._runtime.clock.time()
+        session = self._reservations.take(Session(internal_id, spec, now, standby=standby))
+        life = Lifecycle(self._runtime, self._reservations, session)
+        self._lives[internal_id] = life
+        self._own(internal_id, life.run_new())
+        self._runtime.feed.tell_host()
         return life
 
     def _end(self, life: Lifecycle, reason: EndReason) -> None:
@@ -343,17 +351,17 @@ class SessionManager:
             log.error("a task failed by a defect", session=internal_id, exc_info=error)
 
     def _remember(self, session: Session) -> None:
-        life = Lifecycle(self._host, session.with_changes(sequence=self._host.feed.stamp()))
+        life = Lifecycle(
+            self._runtime,
+            self._reservations,
+            session.with_changes(sequence=self._runtime.feed.stamp()),
+        )
         self._lives[session.internal_id] = life
         if not session.state.ended:
             life.arm()  # a lifetime is kept whether or not the engine answers
         if _holds(session):
-            self._host.ports.adopt(session.internal_id, session.ports)
-            same_boot = session.boot_id == self._host.clock.boot_id
-            self._host.tls_ports.adopt(session if same_boot else replace(session, process=None))
-            self._host.capacity.adopt(
-                session.internal_id, session.spec.reservation, session.gpu_ids
-            )
+            same_boot = session.boot_id == self._runtime.clock.boot_id
+            self._reservations.adopt(session if same_boot else replace(session, process=None))
 
     async def _rebuild(self, internal_id: str, found: Container) -> None:
         """Remember a session by its container's label; one without a usable label is an orphan."""
@@ -371,7 +379,7 @@ class SessionManager:
         if session.standby is not None:  # the label is of its creation: it may have been claimed
             session = session.with_changes(standby=replace(session.standby, in_doubt=True))
         try:
-            await self._host.records.create(session, self._host.drain.now)
+            await self._runtime.records.create(session, self._reservations.drain.now)
         except DiskFull as error:
             log.warning("no record yet", session=internal_id, error=str(error))
         self._remember(session)
@@ -393,7 +401,7 @@ class SessionManager:
         internal_id = life.session.internal_id
         await life.wait_for(lambda session: session.log_sealed or session.container_removed)
         if not life.session.container_removed:
-            await cleanup.remove_container(self._host, life)
+            await cleanup.remove_container(self._runtime, life)
         await self._tombstones.bury(internal_id)
-        await self._host.reach("discard.buried")
+        await self._runtime.failpoint("discard.buried")
         await self.forget(internal_id)

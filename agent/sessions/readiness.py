@@ -10,7 +10,7 @@ from typing import Protocol
 from agent.domain.errors import AgentError
 from agent.domain.session import Process, Session
 from agent.sessions import ending
-from agent.sessions.host import Host
+from agent.sessions.runtime import Runtime
 from tiltyard.runtime.clock import rest_after
 from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
@@ -42,22 +42,22 @@ class Running(Protocol):
         ...
 
 
-async def watch(host: Host, life: Running, process: Process) -> None:
+async def watch(runtime: Runtime, life: Running, process: Process) -> None:
     """Record when players can reach a session; return, too, when its run or its life is over."""
     session = life.session
     if session.ready_time is not None:
         return
     name = f"ready-{session.internal_id}"
-    if await comes_first(_ready(host, session, process), _over(host, life, process), name):
-        await life.save_and_set(session.with_changes(ready_time=host.clock.time()))
+    if await comes_first(_ready(runtime, session, process), _over(runtime, life, process), name):
+        await life.save_and_set(session.with_changes(ready_time=runtime.clock.time()))
 
 
-async def _ready(host: Host, session: Session, process: Process) -> None:
+async def _ready(runtime: Runtime, session: Session, process: Process) -> None:
     wait, told = FIRST_SECONDS, ""
     while session.ports:
-        began = host.clock.monotonic()
+        began = runtime.clock.monotonic()
         try:
-            if await host.engine.has_bound(process, session.spec.network_mode, session.ports):
+            if await runtime.engine.has_bound(process, session.spec.network_mode, session.ports):
                 return
         except AgentError as error:
             if str(error) != told:
@@ -67,11 +67,11 @@ async def _ready(host: Host, session: Session, process: Process) -> None:
                     error=str(error),
                 )
             told = str(error)
-        took = host.clock.monotonic() - began
-        await host.clock.sleep(max(wait, rest_after(took, LONGEST_SECONDS)))
+        took = runtime.clock.monotonic() - began
+        await runtime.clock.sleep(max(wait, rest_after(took, LONGEST_SECONDS)))
         wait = min(wait * GROWTH, LONGEST_SECONDS)
 
 
-async def _over(host: Host, life: Running, process: Process) -> None:
+async def _over(runtime: Runtime, life: Running, process: Process) -> None:
     name = f"over-{life.session.internal_id}"
-    await comes_first(ending.end_of(host, process), life.stop_asked.wait(), name)
+    await comes_first(ending.end_of(runtime, process), life.stop_asked.wait(), name)

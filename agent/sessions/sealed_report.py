@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from agent.domain.errors import DiskFull, SessionLive
 from agent.domain.session import Session
+from agent.kernel.disks import Disks
 from agent.logs.reading import Followed
-from agent.sessions.host import Host
+from agent.sessions.runtime import Runtime
 from agent.state.disk import disk
 from agent.state.record import Records
 from agent.state.report import Report, decode_report, encode_report, report_of
@@ -32,14 +33,14 @@ class Tail(NamedTuple):
     cut: bool
 
 
-async def seal(host: Host, session: Session) -> None:
+async def seal(runtime: Runtime, disks: Disks, session: Session) -> None:
     """Write an ended session's report, however long that takes. One that is there stays."""
-    back_off = BackOff(host.clock)
+    back_off = BackOff(runtime.clock)
     while True:
         try:
-            await host.records.run(_write, _path(host.records, session), report_of(session))
+            await runtime.records.run(_write, _path(runtime.records, session), report_of(session))
         except DiskFull as error:
-            host.disks.lacks_room(session.internal_id, error)
+            disks.lacks_room(session.internal_id, error)
             log.warning("cannot seal the report", session=session.internal_id, error=str(error))
             await back_off.wait()
         else:

@@ -23,7 +23,9 @@ from agent.domain.errors import (
 )
 from agent.domain.session import Deadline, Session, SessionSpec, State
 from agent.metrics.instruments import Phase, start_of
-from agent.sessions.host import Host
+from agent.sessions.reservations import Reservations
+from agent.sessions.runtime import HostSettings, Runtime
+from agent.sessions.start_slots import StartSlots
 from agent.state.record import encode_label
 from tiltyard.runtime.logging.events import get_logger
 
@@ -42,42 +44,47 @@ Step = Callable[[str], Awaitable[None]]
 """Called between the steps; raises when the start must not go on."""
 
 
-def check_spec(host: Host, spec: SessionSpec) -> None:
-    """Check the environment before anything is reserved; raises InvalidArgument."""
-    settings = host.settings
+def check_spec(settings: HostSettings, spec: SessionSpec) -> None:
+    """Check the environment before anything is reserved.
+
+    Raises:
+        InvalidArgument: It is too long, or sets what the host sets.
+    """
     injected = longest_injected(
         settings.env_prefixes, spec.identity.session_id, settings.public_address, spec.ports
     )
     check_environment(spec.env, injected)
 
 
-async def start(host: Host, session: Session, step: Step) -> Session:
+async def start(
+    runtime: Runtime, reservations: Reservations, session: Session, step: Step
+) -> Session:
     """Record, create and start a session that holds its reservation; returns it running.
 
     Raises StartQueueFull before anything is done, and what the engine or the disk refuse: then
     `undo` is owed. A process that has ended by the time of the return counts as started.
     """
-    async with _slot(host, session):
+    async with _slot(runtime, reservations.start_slots, session):
         await step("start.reserved")
-        session = _prepared(host, session)
-        await host.records.create(session, host.drain.now)
+        session = _prepared(runtime, session)
+        await runtime.records.create(session, reservations.drain.now)
         await step("start.recorded")
-        session, container = await _create_and_start(host, session, step)
-        await host.forget_flows(session.ports)
+        session, container = await _create_and_start(runtime, reservations, session, step)
+        await runtime.forget_flows(session.ports)
         await step("start.started")
-        session = running(host, session, container, deadline=_deadline(host, session))
-        await host.records.save(session)
+        session = running(runtime, session, container, deadline=_deadline(runtime, session))
+        await runtime.records.save(session)
         if session.deadline is not None:
-            await host.records.publish(session, host.drain.now)
+            await runtime.records.publish(session, reservations.drain.now)
         await step("start.saved")
         return session
 
 
 def running(
-    host: Host, session: Session, container: Container, *, deadline: Deadline | None
+    runtime: Runtime, session: Session, container: Container, *, deadline: Deadline | None
 ) -> Session:
     """The session as it is once its container has started."""
-    start_time = container.start_time or host.clock.time()
+    start_time = container.start_time or runtime.clock.time()
     return session.to(
         State.RUNNING,
         at=start_time,
@@ -85,7 +92,7 @@ def running(
         process=container.process,
         address=container.address,
         start_time=start_time,
-        boot_id=host.clock.boot_id,
+        boot_id=runtime.clock.boot_id,
         deadline=deadline,
     )
 
@@ -95,17 +102,17 @@ def has_restarted(session: Session, container: Container) -> bool:
     return session.state is State.RESTARTING and (container.start_time or 0) > session.since
 
 
-async def as_found(host: Host, session: Session, container: Container | None) -> Session:
+async def as_found(runtime: Runtime, session: Session, container: Container | None) -> Session:
     """A live session, given its container as the engine has it when its agent comes back.
 
     Of one that the engine does not find or look into, the process may live.
     """
-    same_boot = session.boot_id in {"", host.clock.boot_id}
+    same_boot = session.boot_id in {"", runtime.clock.boot_id}
     process = session.process if same_boot else None
     if container is not None and not container.has_lost_process:
         process = container.process
     if process not in {None, session.process}:
-        await host.forget_flows(session.ports)
+        await runtime.forget_flows(session.ports)
         session = session.with_next_run(process, session.address)
     if container is not None:
         session = session.with_changes(container=container.container, address=container.address)
@@ -117,18 +124,18 @@ def with_next_run(session: Session, container: Container) -> Session:
     return session.with_next_run(container.process, container.address)
 
 
-def running_again(host: Host, session: Session, container: Container) -> Session:
+def running_again(runtime: Runtime, session: Session, container: Container) -> Session:
     """The session as it is once its container has been started again."""
     return with_next_run(session, container).to(
         State.RUNNING,
-        at=container.start_time or host.clock.time(),
+        at=container.start_time or runtime.clock.time(),
         start_time=container.start_time,
-        boot_id=host.clock.boot_id,
+        boot_id=runtime.clock.boot_id,
         restart_count=session.restart_count + 1,
     )
 
 
-async def start_container(host: Host, name: str) -> Container:
+async def start_container(runtime: Runtime, name: str) -> Container:
     """Start a container, again and again for a moment while the firewall is in others' hands.
 
     Returns it as it is then. Raises the engine's errors, FirewallFailed after FIREWALL_TRIES.
@@ -136,57 +143,57 @@ async def start_container(host: Host, name: str) -> Container:
     wait = FIREWALL_FIRST_SECONDS
     for _ in range(FIREWALL_TRIES - 1):
         try:
-            return await host.engine.start(name)
+            return await runtime.engine.start(name)
         except FirewallFailed as error:
             log.warning("not started, trying again", container=name, error=str(error))
-            await host.clock.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+            await runtime.clock.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             wait *= 2
-    return await host.engine.start(name)
+    return await runtime.engine.start(name)
 
 
-async def start_again(host: Host, session: Session) -> Container | None:
+async def start_again(runtime: Runtime, session: Session) -> Container | None:
     """Start an ended session's container once more; None when how that went is not known yet.
 
     Raises what the engine refuses it for.
     """
     try:
-        await start_container(host, name_of(session))
+        await start_container(runtime, name_of(session))
     except (EngineUnavailable, EngineTimeout, FirewallFailed) as error:
         log.warning("cannot restart yet", session=session.internal_id, error=str(error))
         return None
     if session.process is None:  # else it ran when it was adopted, and has players by now
-        await host.forget_flows(session.ports)
-    await host.reach("restart.started")
+        await runtime.forget_flows(session.ports)
+    await runtime.failpoint("restart.started")
     try:
-        return await host.engine.inspect(name_of(session))
+        return await runtime.engine.inspect(name_of(session))
     except AgentError as error:
         log.warning("restarted, how is not known", session=session.internal_id, error=str(error))
         return None
 
 
-async def undo(host: Host, session: Session) -> None:
+async def undo(runtime: Runtime, session: Session) -> None:
     """Remove the container and the directory of a failed start; raises the engine's errors."""
-    await host.engine.remove(container_name(session.internal_id))
-    await host.records.delete(session.internal_id)
+    await runtime.engine.remove(container_name(session.internal_id))
+    await runtime.records.delete(session.internal_id)
 
 
 @contextlib.asynccontextmanager
-async def _slot(host: Host, session: Session) -> AsyncIterator[None]:
-    start, metrics = start_of(session), host.metrics
-    with metrics.starting(start, host.clock):
+async def _slot(runtime: Runtime, slots: StartSlots, session: Session) -> AsyncIterator[None]:
+    start, metrics = start_of(session), runtime.metrics
+    with metrics.starting(start, runtime.clock):
         if session.standby is None:  # else one was taken for it, while players left it
             account = session.spec.identity.account
-            with metrics.phase(Phase.QUEUE, start, host.clock):
-                await host.start_slots.acquire(account, within=START_WAIT_SECONDS)
+            with metrics.phase(Phase.QUEUE, start, runtime.clock):
+                await slots.acquire(account, within=START_WAIT_SECONDS)
         try:
             yield
         finally:
-            host.start_slots.release()
+            slots.release()
 
 
-def _prepared(host: Host, session: Session) -> Session:
+def _prepared(runtime: Runtime, session: Session) -> Session:
     """The session with the environment of its ports and, before it starts, a first deadline."""
-    settings = host.settings
+    settings = runtime.settings
     injected = injected_environment(
         settings.env_prefixes,
         session.spec.identity.session_id,
@@ -194,90 +201,84 @@ def _prepared(host: Host, session: Session) -> Session:
         session.ports,
     )
     return session.with_changes(
-        injected_env=injected, host=settings.public_address, deadline=_deadline(host, session)
+        injected_env=injected, host=settings.public_address, deadline=_deadline(runtime, session)
     )
 
 
-def _deadline(host: Host, session: Session) -> Deadline | None:
+def _deadline(runtime: Runtime, session: Session) -> Deadline | None:
     ttl = session.spec.ttl
-    return None if ttl is None else deadline_by(host.clock, ttl)
+    return None if ttl is None else deadline_by(runtime.clock, ttl)
 
 
-async def _create_and_start(host: Host, session: Session, step: Step) -> tuple[Session, Container]:
+async def _create_and_start(
+    runtime: Runtime, reservations: Reservations, session: Session, step: Step
+) -> tuple[Session, Container]:
     """Try again with other ports when the engine finds that somebody else uses one."""
     name = container_name(session.internal_id)
     pinned = any(request.pinned for request in session.spec.ports)
-    begins, metrics = start_of(session), host.metrics
+    begins, metrics = start_of(session), runtime.metrics
     tries = 1
     while True:
         try:
-            host.tls_ports.open(session)
-            with metrics.phase(Phase.CREATE, begins, host.clock):
-                await _create(host, session)
+            reservations.tls_ports.open(session)
+            with metrics.phase(Phase.CREATE, begins, runtime.clock):
+                await _create(runtime, session)
             await step("start.created")
-            with metrics.phase(Phase.START, begins, host.clock):
-                container = await _start_created(host, name)
+            with metrics.phase(Phase.START, begins, runtime.clock):
+                container = await _start_created(runtime, name)
         except PortTaken as error:
             if pinned or tries == PORT_TRIES:
                 raise
             log.warning("taking other ports", session=session.internal_id, error=str(error))
             tries += 1
-            await host.engine.remove(name)
-            session = await _with_other_ports(host, session)
+            await runtime.engine.remove(name)
+            session = _prepared(runtime, reservations.swap_ports(session))
+            await runtime.records.save(session)
+            await runtime.records.publish(session, reservations.drain.now)
         else:
             return session, container
 
 
-async def _create(host: Host, session: Session) -> None:
-    spec, name = _container_spec(host, session), container_name(session.internal_id)
+async def _create(runtime: Runtime, session: Session) -> None:
+    spec, name = _container_spec(runtime, session), container_name(session.internal_id)
     try:
-        await host.engine.create(spec)
+        await runtime.engine.create(spec)
     except ContainerExists:
         # Only what is left of an undone try can have the name of this id.
-        await host.engine.remove(name)
-        await host.engine.create(spec)
+        await runtime.engine.remove(name)
+        await runtime.engine.create(spec)
     except EngineTimeout as error:
         try:
-            await host.engine.inspect(name)
+            await runtime.engine.inspect(name)
         except ContainerGone:
             raise error from None
 
 
-async def _start_created(host: Host, name: str) -> Container:
+async def _start_created(runtime: Runtime, name: str) -> Container:
     try:
-        return await start_container(host, name)
+        return await start_container(runtime, name)
     except EngineTimeout:
-        found = await host.engine.inspect(name)
+        found = await runtime.engine.inspect(name)
         if found.status is ContainerStatus.CREATED:
             raise
         return found
 
 
-async def _with_other_ports(host: Host, session: Session) -> Session:
-    host.ports.release(session.internal_id)
-    spec = session.spec
-    ports = host.ports.reserve(session.internal_id, spec.ports, in_host=spec.in_host)
-    session = _prepared(host, session.with_changes(ports=ports))
-    await host.records.save(session)
-    await host.records.publish(session, host.drain.now)
-    return session
-
-
-def _container_spec(host: Host, session: Session) -> ContainerSpec:
+def _container_spec(runtime: Runtime, session: Session) -> ContainerSpec:
     spec = session.spec
     return ContainerSpec(
         internal_id=session.internal_id,
-        agent_id=host.settings.agent_id,
+        agent_id=runtime.settings.agent_id,
         image=spec.image,
         args=spec.args,
         env=container_environment(spec.env, session.injected_env),
         network_mode=spec.network_mode,
         ports=tuple(port for port in session.ports if not port.tls),
-        bind_address=host.settings.bind_address,
+        bind_address=runtime.settings.bind_address,
         reservation=spec.reservation,
         limits=spec.limits,
-        public_dir=str(host.records.public_dir(session.internal_id)),
+        public_dir=str(runtime.records.public_dir(session.internal_id)),
         record=encode_label(session),
         gpu_ids=session.gpu_ids,
-        disk_bytes=spec.disk_bytes or host.settings.session_disk_bytes,
+        disk_bytes=spec.disk_bytes or runtime.settings.session_disk_bytes,
     )

@@ -24,9 +24,10 @@ from agent.domain.session import EndReason, Session
 from agent.domain.standby_plan import Holding, Plan, Setback, plan, set_back
 from agent.metrics.instruments import Start
 from agent.sessions.claims import ClaimRequest
-from agent.sessions.host import Host
 from agent.sessions.lifecycle import Lifecycle
 from agent.sessions.manager import SessionManager
+from agent.sessions.reservations import Reservations
+from agent.sessions.runtime import Runtime
 from agent.sessions.starting import check_spec
 from agent.state.pool_files import PoolFiles
 from tiltyard.runtime.back_off import BackOff
@@ -45,10 +46,13 @@ PASS_SECONDS = 10.0
 class WarmPools:
     """Keeps as many standbys as was asked for, and hands them out."""
 
-    def __init__(self, host: Host, sessions: SessionManager) -> None:
-        self._host = host
+    def __init__(
+        self, runtime: Runtime, reservations: Reservations, sessions: SessionManager
+    ) -> None:
+        self._runtime = runtime
+        self._reservations = reservations
         self._sessions = sessions
-        self._files = PoolFiles(host.records)
+        self._files = PoolFiles(runtime.records)
         self._ordering = asyncio.Lock()
         self._orders = TaskOwner[None](AgentError)
         self._standbys: dict[str, Lifecycle] = {}
@@ -75,7 +79,7 @@ class WarmPools:
         """
         checked_id(order.pool, "pool_id")
         if order.spec is not None:
-            check_spec(self._host, order.spec)
+            check_spec(self._runtime.settings, order.spec)
         # A caller that goes away must not leave it half done, nor two write at one time.
         await self._orders.finish(self._set(order), f"warm-pool-{order.pool}")
 
@@ -85,7 +89,7 @@ class WarmPools:
         Raises:
             AgentError: What ClaimSession of agent.proto names.
         """
-        with self._host.metrics.starting(Start.WARM, self._host.clock):
+        with self._runtime.metrics.starting(Start.WARM, self._runtime.clock):
             return await self._claim(internal_id, request)
 
     @property
@@ -106,15 +110,15 @@ class WarmPools:
     async def run(self) -> None:
         """Keep the pools full, for ever."""
         while True:
-            changed, began = self._host.feed.next_change, self._host.clock.monotonic()
+            changed, began = self._runtime.feed.next_change, self._runtime.clock.monotonic()
             try:
                 self.look()
             except Exception:
                 log.exception("the warm pools cannot be kept full by a defect")
-                await self._host.clock.sleep(PASS_SECONDS)
-            took = self._host.clock.monotonic() - began
-            await self._host.clock.sleep(rest_after(took, PASS_SECONDS))
-            wait = self._host.clock.sleep(self._seconds_to_next())
+                await self._runtime.clock.sleep(PASS_SECONDS)
+            took = self._runtime.clock.monotonic() - began
+            await self._runtime.clock.sleep(rest_after(took, PASS_SECONDS))
+            wait = self._runtime.clock.sleep(self._seconds_to_next())
             await comes_first(changed.wait(), wait, "warm-pools-look")
 
     def look(self) -> None:
@@ -134,7 +138,7 @@ class WarmPools:
         warnings = self._warnings()
         if warnings != self.warnings:
             self.warnings = warnings
-            self._host.feed.tell_host()
+            self._runtime.feed.tell_host()
 
     async def close(self) -> None:
         """Let go of all; the standbys run on."""
@@ -154,7 +158,7 @@ class WarmPools:
             raise StandbyNotClaimable("it never was one")
         if life.session.is_standby and not reconciled:
             raise NotReconciled
-        if life.session.is_standby and self._host.drain.now.draining and not request.again:
+        if life.session.is_standby and self._reservations.drain.now.draining and not request.again:
             raise Draining
         await life.claims.claim(life, request)
         return life.session
@@ -169,7 +173,7 @@ class WarmPools:
             self._setbacks.pop(order.pool, None)  # what it starts now may do better
             self._refusals.pop(order.pool, None)
         log.info("warm pool ordered", pool=order.pool, count=order.size)
-        self._host.feed.tell_host()
+        self._runtime.feed.tell_host()
 
     def _live(self) -> list[Lifecycle]:
         """The standbys that can be claimed, now or once they are ready."""
@@ -184,7 +188,7 @@ class WarmPools:
         ]
 
     def _plan(self, cramped: Iterable[str]) -> Plan:
-        now = self._host.clock.monotonic()
+        now = self._runtime.clock.monotonic()
         leaving = Counter(
             _pool_of(life)
             for life in self._standbys.values()
@@ -195,7 +199,7 @@ class WarmPools:
             leaving=leaving,
             held_back=[pool for pool, found in self._setbacks.items() if now < found.until],
             cramped=tuple(cramped),
-            draining=self._host.drain.now.draining,
+            draining=self._reservations.drain.now.draining,
         )
         return plan(self.pools, has)
 
@@ -225,7 +229,7 @@ class WarmPools:
             self._let_go(life, EndReason.STOPPED)
 
     def _set_back(self, life: Lifecycle, cause: str) -> None:
-        pool, now = _pool_of(life), self._host.clock.monotonic()
+        pool, now = _pool_of(life), self._runtime.clock.monotonic()
         self._setbacks[pool] = set_back(self._setbacks.get(pool), cause, now)
         log.warning("standby failed", pool=pool, session=life.session.internal_id, error=cause)
 
@@ -235,7 +239,7 @@ class WarmPools:
         refused: Counter[str] = Counter()
         cramped: list[str] = []
         for pool in wanted.start:
-            if not self._host.start_slots.has_spare:
+            if not self._reservations.start_slots.has_spare:
                 break
             if pool in refused:
                 continue
@@ -247,13 +251,13 @@ class WarmPools:
                 if isinstance(error, NoCapacity | NoFreePort):
                     cramped.append(pool)
             else:
-                self._host.start_slots.take_spare()
+                self._reservations.start_slots.take_spare()
                 self._standbys[life.session.internal_id] = life
                 self._refusals.pop(pool, None)
         return cramped
 
     def _stop(self, wanted: Plan) -> None:
-        draining = self._host.drain.now.draining
+        draining = self._reservations.drain.now.draining
         for internal_id in wanted.stop:
             reason = EndReason.DRAIN if draining else EndReason.STOPPED
             self._let_go(self._standbys[internal_id], reason)
@@ -269,7 +273,7 @@ class WarmPools:
         self._ends.start(end, f"end-{internal_id}", key=internal_id, context=own)
 
     async def _end(self, internal_id: str, reason: EndReason) -> None:
-        back_off = BackOff(self._host.clock)
+        back_off = BackOff(self._runtime.clock)
         while True:
             try:
                 await self._sessions.stop(internal_id, reason, discard=True)
@@ -297,14 +301,14 @@ class WarmPools:
         )
 
     def _cause(self, pool: str) -> str:
-        setback, now = self._setbacks.get(pool), self._host.clock.monotonic()
+        setback, now = self._setbacks.get(pool), self._runtime.clock.monotonic()
         if pool in self._refusals:
             return self._refusals[pool]
         recent = setback is not None and now - setback.until < restarts.STEADY_SECONDS
         return setback.cause if setback is not None and recent else ""
 
     def _seconds_to_next(self) -> float:
-        now = self._host.clock.monotonic()
+        now = self._runtime.clock.monotonic()
         due = [found.until - now for found in self._setbacks.values() if found.until > now]
         return min([PASS_SECONDS, *due])
 

@@ -70,7 +70,7 @@ async def _drained(steps: AsyncIterator[Any]) -> None:
 
 async def test_status_tells_what_the_host_lends(host: Served) -> None:
     await host.sessions.start(FIRST, named("m1", ports=pinned(25000)))
-    agent_id = host.daemon._reconciler._host.settings.agent_id
+    agent_id = host.daemon._reconciler._runtime.settings.agent_id
     shown = dict(cells(await host.ok("status")))
     assert shown.pop("agent").startswith(f"{agent_id}, version ")
     assert shown == {

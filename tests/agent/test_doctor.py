@@ -201,9 +201,10 @@ async def test_an_agent_that_serves_is_asked_and_its_ports_are_nobody_elses(
         settings = config_of(tmp_path, port_range=f"{port}-{port}")
         before = await asyncio.to_thread(gather, settings)
         host.engine.vacate("udp", port)
-        monkeypatch.setattr(host.daemon._reconciler._host.ports, "first", port)
-        monkeypatch.setattr(host.daemon._reconciler._host.ports, "last", port)
-        host.daemon._reconciler._host.ports._free[Protocol.UDP][port] = None
+        ports = host.daemon._reservations.ports
+        monkeypatch.setattr(ports, "first", port)
+        monkeypatch.setattr(ports, "last", port)
+        ports._free[Protocol.UDP][port] = None
         request = PortRequest(7777, Protocol.UDP, pinned=port)
         await host.sessions.start(an_id(), a_spec(ports=(request,)))
         after = await asyncio.to_thread(gather, settings)

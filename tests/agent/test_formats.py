@@ -165,7 +165,7 @@ async def test_f05_an_agent_goes_on_where_one_of_an_older_version_ended(
     engine = FakeEngine(clock)
     await _put_back(written, engine)
     async with an_agent(written, engine, clock) as agent:
-        drain = agent.host.drain.now
+        drain = agent.reservations.drain.now
         assert drain == Drain(7, draining=True, deadline=drain.deadline)
         assert drain.deadline is not None
         assert drain.deadline.expire_time == 1_800_086_411.0
@@ -173,7 +173,7 @@ async def test_f05_an_agent_goes_on_where_one_of_an_older_version_ended(
         running = agent.sessions.life(RUNNING)
         await running.wait_for(lambda now: now.process is not None)
         assert (running.session.state, running.session.ports[0].host) == (State.RUNNING, 20000)
-        assert (1_000 + 3_600, RUNNING) in agent.host.deadlines.snapshot()
+        assert (1_000 + 3_600, RUNNING) in agent.runtime.deadlines.snapshot()
 
         restarting = agent.sessions.life(RESTARTING)
         await clock.advance(2)

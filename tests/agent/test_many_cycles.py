@@ -28,11 +28,11 @@ def _held(agent: Agent) -> dict[str, int]:
         f"{type(part).__name__}.{name}": len(table)
         for part in (
             agent.sessions,
-            agent.host.deadlines,
-            agent.host.ports,
-            agent.host.capacity,
-            agent.host.feed,
-            agent.host.usage,
+            agent.runtime.deadlines,
+            agent.reservations.ports,
+            agent.reservations.capacity,
+            agent.runtime.feed,
+            agent.runtime.usage,
             agent.images,
             agent.reconciler,
             agent.records,
@@ -69,7 +69,7 @@ async def _cycles(agent: Agent, count: int) -> None:
         await asyncio.gather(*(_cycle(agent) for _ in range(AT_ONCE)))
     await agent.clock.advance(KEPT_SECONDS)
     await _cycle(agent)  # it takes the ids away that are out of date
-    assert agent.host.deadlines.next_due() is None  # asking drops those that are cleared
+    assert agent.runtime.deadlines.next_due() is None  # asking drops those that are cleared
     agent.engine.calls.clear()
     agent.flows_forgotten.clear()
 

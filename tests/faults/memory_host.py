@@ -55,10 +55,10 @@ async def assert_survived(agent: Agent) -> None:
 
 
 def _assert_invariants(agent: Agent) -> None:
-    ports = agent.host.ports
+    ports = agent.reservations.ports
     seen = observed(
         agent.engine,
-        agent.host.settings.agent_id,
+        agent.runtime.settings.agent_id,
         agent.sessions.all(),
         now=agent.clock.time(),
         ports=2 * (ports.last - ports.first + 1),

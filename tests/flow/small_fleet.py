@@ -15,8 +15,8 @@ from typing import Any, TypeVar, cast
 
 from sqlite_utils import Database
 
+from agent.domain.host_report import HostReport
 from agent.domain.session import Protocol, Session
-from agent.sessions.host import HostReport
 from controlplane.domain.contract import NetworkMode, PortRequest, Resources
 from controlplane.domain.contract import Protocol as WireProtocol
 from controlplane.domain.errors import TiltyardError
@@ -160,27 +160,27 @@ class Box:
 
 
 def _report(agent: hosts.Agent) -> HostReport:
-    host = agent.host
+    held = agent.reservations
     return HostReport(
-        agent_id=host.settings.agent_id,
+        agent_id=agent.runtime.settings.agent_id,
         version="0",
-        public_address=host.settings.public_address,
+        public_address=agent.runtime.settings.public_address,
         latency_addresses=(),
-        capacity=host.capacity.total,
-        reserved=host.capacity.reserved,
-        free_sessions=host.capacity.free_sessions,
-        port_range=(host.ports.first, host.ports.last),
-        free_tcp_ports=host.ports.free(Protocol.TCP),
-        free_udp_ports=host.ports.free(Protocol.UDP),
+        capacity=held.capacity.total,
+        reserved=held.capacity.reserved,
+        free_sessions=held.capacity.free_sessions,
+        port_range=(held.ports.first, held.ports.last),
+        free_tcp_ports=held.ports.free(Protocol.TCP),
+        free_udp_ports=held.ports.free(Protocol.UDP),
         image_count=1,
         engine_available=True,
         engine_version="",
         runc_version="",
         kernel_version="",
-        start_slots=host.start_slots.slots,
+        start_slots=held.start_slots.slots,
         warnings=(),
-        drain=host.drain.now,
-        tls=host.tls_ports.available,
+        drain=held.drain.now,
+        tls=held.tls_ports.available,
     )
 
 

@@ -43,7 +43,7 @@ class Draining(Fleet):
     @property
     def is_drained(self) -> bool:
         """As the host sees it."""
-        return self.box.agent.host.drain.now.draining
+        return self.box.agent.reservations.drain.now.draining
 
     @property
     def shown(self) -> ShownAgent:

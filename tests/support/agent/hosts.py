@@ -11,6 +11,7 @@ from agent.artifacts.fetching import Artifacts
 from agent.changes.feed import Feed
 from agent.domain.capacity import Capacity
 from agent.domain.deadlines import Deadlines
+from agent.domain.host_report import HostReport
 from agent.domain.ports import PortPool
 from agent.domain.session import Port, Protocol, Resources
 from agent.domain.steps import STEPS
@@ -22,8 +23,9 @@ from agent.network.tls_certificate import CertificateFiles
 from agent.network.tls_ports import TlsPorts
 from agent.rpc.service import AgentService, Services
 from agent.sessions.adoption import Reconciler, Timekeeper
-from agent.sessions.host import Host, HostReport, HostSettings
 from agent.sessions.manager import SessionManager
+from agent.sessions.reservations import Reservations
+from agent.sessions.runtime import HostSettings, Runtime
 from agent.sessions.start_slots import StartSlots
 from agent.sessions.warm_pools import WarmPools
 from agent.settings.policy import Policy
@@ -84,7 +86,8 @@ class Steps:
 class Agent:
     """The parts of one run of an agent that tests speak to."""
 
-    host: Host
+    runtime: Runtime
+    reservations: Reservations
     sessions: SessionManager
     warm_pools: WarmPools
     images: Images
@@ -112,10 +115,10 @@ class Agent:
             engine=self.engine,
             records=self.records,
             clock=self.clock,
-            feed=self.host.feed,
+            feed=self.runtime.feed,
             describe_host=describe_host,
             identity=nothing,
-            metrics=self.host.metrics,
+            metrics=self.runtime.metrics,
         )
         return AgentService(services)
 
@@ -136,11 +139,11 @@ class Agent:
 
     def nothing_is_held(self) -> bool:
         """No capacity, port or deadline is in use."""
-        ports = self.host.ports
+        ports = self.reservations.ports
         return (
-            self.host.capacity.reserved == Resources()
+            self.reservations.capacity.reserved == Resources()
             and all(ports.free(p) == ports.last - ports.first + 1 for p in Protocol)
-            and self.host.deadlines.next_due() is None
+            and self.runtime.deadlines.next_due() is None
         )
 
     def directories(self) -> list[str]:
@@ -185,10 +188,7 @@ async def an_agent(
         flows_forgotten.append(tuple(ports))
 
     metrics = Metrics()
-    host = Host(
-        metrics=metrics,
-        policy=policy or Policy(host_network=True),
-        usage=usage,
+    runtime = Runtime(
         settings=HostSettings(
             agent_id=await records.open(),
             public_address="192.0.2.1",
@@ -198,24 +198,32 @@ async def an_agent(
         ),
         engine=engine,
         records=records,
+        clock=clock,
+        deadlines=deadlines,
+        feed=feed,
+        metrics=metrics,
+        usage=usage,
+        forget_flows=forget_flows,
+        failpoint=steps,
+    )
+    reservations = Reservations(
         capacity=Capacity(
             Resources(cores * 10**9, 64 * 1024 * MEBIBYTE, len(gpus)), max_sessions, gpus
         ),
         ports=PortPool(*ports, is_free),
         tls_ports=tls_ports,
-        deadlines=deadlines,
+        start_slots=StartSlots(start_slots, clock),
         drain=HostDrain(records, deadlines, feed, clock),
         disks=disks or Disks(0, tmp_path),
+        policy=policy or Policy(host_network=True),
         feed=feed,
-        clock=clock,
-        start_slots=StartSlots(start_slots, clock),
-        forget_flows=forget_flows,
-        reach=steps,
     )
-    sessions, images = SessionManager(host), Images(host.engine, feed, metrics=metrics)
-    warm_pools = WarmPools(host, sessions)
+    sessions = SessionManager(runtime, reservations)
+    images = Images(engine, feed, metrics=metrics)
+    warm_pools = WarmPools(runtime, reservations, sessions)
     reconciler = Reconciler(
-        host,
+        runtime,
+        reservations.disks,
         sessions,
         images,
         learn=lambda _info: None,
@@ -228,12 +236,13 @@ async def an_agent(
         await reconciler.pass_once()
     try:
         yield Agent(
-            host=host,
+            runtime=runtime,
+            reservations=reservations,
             sessions=sessions,
             warm_pools=warm_pools,
             images=images,
             reconciler=reconciler,
-            timekeeper=Timekeeper(host, sessions),
+            timekeeper=Timekeeper(runtime, sessions),
             records=records,
             engine=engine,
             clock=clock,
@@ -256,7 +265,7 @@ async def assert_nothing_is_left(agent: Agent) -> None:
     assert agent.nothing_is_held()
     assert agent.directories() == []
     assert agent.sessions.all() == []
-    assert await agent.engine.list(agent.host.settings.agent_id) == []
+    assert await agent.engine.list(agent.runtime.settings.agent_id) == []
 
 
 async def until_sealed(agent: Agent, internal_id: str) -> None:

@@ -9,11 +9,11 @@ import aiohttp
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.domain.host_report import HostReport
 from agent.domain.session import Protocol
 from agent.kernel.clock import SystemHostClock
 from agent.metrics_endpoint.collector import HostState, Parts
 from agent.metrics_endpoint.listener import CONNECTION_SECONDS, MetricsListener
-from agent.sessions.host import HostReport
 from tests.support.agent.hosts import Agent
 from tests.support.harness import free_port
 
@@ -82,14 +82,15 @@ async def scraped(
     """Serve what an agent tells of itself."""
     conntrack, firewall = Amiss(), Amiss()
     parts = Parts(
-        host=agent.host,
+        reservations=agent.reservations,
+        feed=agent.runtime.feed,
         sessions=agent.sessions,
         images=agent.images,
         conntrack=conntrack,
         firewall=firewall,
         describe=lambda: host_report(agent),
     )
-    registry = agent.host.metrics.registry
+    registry = agent.runtime.metrics.registry
     state = HostState(parts)
     registry.register(state)
     address = f"127.0.0.1:{free_port()}"
@@ -113,26 +114,26 @@ async def scraped(
 
 def host_report(agent: Agent) -> HostReport:
     """What the host says of itself, as the daemon makes it of the same parts."""
-    host = agent.host
+    held = agent.reservations
     return HostReport(
-        agent_id=host.settings.agent_id,
+        agent_id=agent.runtime.settings.agent_id,
         version="1.2.3",
-        public_address=host.settings.public_address,
+        public_address=agent.runtime.settings.public_address,
         latency_addresses=(),
-        capacity=host.capacity.total,
-        reserved=host.capacity.reserved,
-        free_sessions=host.capacity.free_sessions,
-        port_range=(host.ports.first, host.ports.last),
-        free_tcp_ports=host.ports.free(Protocol.TCP),
-        free_udp_ports=host.ports.free(Protocol.UDP),
+        capacity=held.capacity.total,
+        reserved=held.capacity.reserved,
+        free_sessions=held.capacity.free_sessions,
+        port_range=(held.ports.first, held.ports.last),
+        free_tcp_ports=held.ports.free(Protocol.TCP),
+        free_udp_ports=held.ports.free(Protocol.UDP),
         image_count=len(agent.images.here),
         engine_available=agent.reconciler.engine_available,
         engine_version="27.0",
         runc_version="1.1",
         kernel_version="6.1",
-        start_slots=host.start_slots.slots,
-        drain=host.drain.now,
+        start_slots=held.start_slots.slots,
+        drain=held.drain.now,
         warnings=("something is amiss",),
-        tls=host.tls_ports.available,
+        tls=held.tls_ports.available,
         warm_pools=agent.warm_pools.pools,
     )

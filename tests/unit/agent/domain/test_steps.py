@@ -13,7 +13,7 @@ from tests.support.agent.hosts import let_go, nobody_else
 from tests.support.fakes import FakeClock, FakeEngine
 
 SOURCES = Path(__file__).resolve().parents[4] / "agent"
-CALL = re.compile(r"(?:reach|step)\(\"([a-z.]+)\"\)")
+CALL = re.compile(r"(?:failpoint|step)\(\"([a-z.]+)\"\)")
 
 
 def test_every_step_in_the_source_has_its_name_in_the_list() -> None:

@@ -114,7 +114,7 @@ async def test_the_wait_for_a_slot_is_the_phase_of_the_queue(
             for _ in range(2)
         ]
         await engine.held("create")
-        await until(lambda: agent.host.start_slots.waiting == 1)
+        await until(lambda: agent.reservations.start_slots.waiting == 1)
         now = await scrape()
         assert (now("start_slots"), now("starts_in_progress"), now("starts_waiting")) == (1, 1, 1)
         await clock.advance(1)
@@ -226,7 +226,7 @@ async def test_standbys_and_their_claims_are_told_apart_from_cold_starts(
         assert now("standbys_wanted", application="game") == 2
         assert now("standbys_ready", application="game") == 0
         assert now("standbys_unready", application="game") == 2
-        for container in engine.containers(agent.host.settings.agent_id):
+        for container in engine.containers(agent.runtime.settings.agent_id):
             engine.bind(container.name)
         await agent.clock.advance(1)
         now = await scrape()
@@ -323,7 +323,7 @@ async def test_the_state_of_the_host_is_read_when_it_is_asked(
     assert (now("firewall_intact"), now("conntrack_flush_failures_total")) == (1, 0)
     assert (now("warnings"), now("watch_streams"), now("tls_connections")) == (1, 0, 0)
     scrape.firewall.warnings, scrape.conntrack.failures = ("rules are gone",), 3
-    with agent.host.feed.subscribe():
+    with agent.runtime.feed.subscribe():
         now = await scrape()
     assert (now("firewall_intact"), now("conntrack_flush_failures_total")) == (0, 3)
     assert now("watch_streams") == 1
@@ -372,7 +372,7 @@ async def test_the_page_has_every_metric_and_no_other(
         r"^\| `(tiltyard_agent_\w+)` \| (\w+) \|([^|]*)\| [^|]+ \|$", section, re.MULTILINE
     )
     told = {name: (kind, frozenset(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
-    assert told == _found(agent.host.metrics.registry)
+    assert told == _found(agent.runtime.metrics.registry)
 
 
 def test_alerts_ask_for_metrics_that_there_are() -> None:
@@ -533,7 +533,7 @@ async def test_a_taken_port_is_waited_for_and_the_agent_hosts_meanwhile(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        registry = agent.host.metrics.registry
+        registry = agent.runtime.metrics.registry
         listener = MetricsListener(address, registry, agent.clock, is_ready=lambda: True)
         work = asyncio.create_task(listener.run(), name="metrics")
         await until(lambda: "not serving metrics yet" in caplog.text)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from agent.domain.host_report import HostReport
 from agent.rpc.service import HEARTBEAT_SECONDS
-from agent.sessions.host import HostReport
 from tests.support.agent.hosts import Agent
 from tests.support.agent.scraped import host_report
 from tests.support.fakes import FakeClock
@@ -33,7 +33,7 @@ async def test_news_that_take_long_leave_the_loop_to_others_but_no_watcher_in_si
         return host_report(agent)
 
     service = agent.service(describe)
-    feed = agent.host.feed
+    feed = agent.runtime.feed
     async with aclosing(service.Watch(pb.WatchRequest(), NOBODY)) as messages:
         while not (await anext(messages)).HasField("snapshot_end"):
             pass

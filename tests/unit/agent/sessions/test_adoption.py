@@ -20,15 +20,17 @@ async def test_a_running_session_is_adopted_as_it_was(
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:
         before = await agent.sessions.start(an_id(), a_spec(ttl=600.0))
-        agent_id = agent.host.settings.agent_id
+        agent_id = agent.runtime.settings.agent_id
     async with an_agent(tmp_path, engine, clock) as agent:
-        assert agent.host.settings.agent_id == agent_id
+        assert agent.runtime.settings.agent_id == agent_id
         after = agent.sessions.life(before.internal_id).session
         assert after.with_changes(sequence=before.sequence) == before
-        assert agent.host.capacity.reserved == before.spec.reservation
+        assert agent.reservations.capacity.reserved == before.spec.reservation
         assert before.deadline is not None
-        await until(lambda: agent.host.deadlines.next_due() is not None)
-        assert agent.host.deadlines.snapshot() == [(before.deadline.boottime, before.internal_id)]
+        await until(lambda: agent.runtime.deadlines.next_due() is not None)
+        assert agent.runtime.deadlines.snapshot() == [
+            (before.deadline.boottime, before.internal_id)
+        ]
         other = await agent.sessions.start(an_id(), a_spec())
         assert {port.host for port in other.ports}.isdisjoint(p.host for p in before.ports)
 
@@ -46,7 +48,7 @@ async def test_a_kill_at_any_step_of_a_start_leaves_all_of_it_or_nothing(
         await asyncio.gather(starter, return_exceptions=True)
     async with an_agent(tmp_path, engine, clock) as agent:
         assert agent.sessions.reconciled
-        found = await engine.list(agent.host.settings.agent_id)
+        found = await engine.list(agent.runtime.settings.agent_id)
         if step in {"start.started", "start.saved"}:
             assert [session.state for session in agent.sessions.settled()] == [State.RUNNING]
             assert len(found) == 1
@@ -57,7 +59,7 @@ async def test_a_kill_at_any_step_of_a_start_leaves_all_of_it_or_nothing(
             assert agent.directories() == []
         again = await agent.sessions.start(internal_id, a_spec(ttl=60.0))
         assert again.state is State.RUNNING
-        assert len(await engine.list(agent.host.settings.agent_id)) == 1
+        assert len(await engine.list(agent.runtime.settings.agent_id)) == 1
 
 
 @pytest.mark.parametrize("step", STOP_STEPS)
@@ -113,7 +115,7 @@ async def test_a_lifetime_that_ran_out_meanwhile_ends_the_session_on_return(
         session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
     await clock.advance(3600)
     async with an_agent(tmp_path, engine, clock) as agent:
-        await until(lambda: agent.host.deadlines.next_due() is not None)
+        await until(lambda: agent.runtime.deadlines.next_due() is not None)
         agent.sessions.expire_due()
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.state.ended)
@@ -146,7 +148,7 @@ async def test_f45_after_a_reboot_what_asks_for_restarts_starts_again_and_the_re
         await life.wait_for(lambda now: now.state is State.RUNNING)
         assert (life.session.restart_count, life.session.ports) == (1, restarted.ports)
         # Its lifetime goes on by the wall clock: 61 of 600 seconds are over.
-        assert agent.host.deadlines.next_due() == pytest.approx(clock.boottime() + 539)
+        assert agent.runtime.deadlines.next_due() == pytest.approx(clock.boottime() + 539)
     # The reboot is over: another run of the agent finds nothing to do.
     async with an_agent(tmp_path, engine, clock) as agent:
         life = agent.sessions.life(restarted.internal_id)
@@ -159,7 +161,7 @@ async def test_f45_a_container_that_turns_up_after_it_was_given_up_has_its_log_s
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=restart))
-        name, own = f"tiltyard-{session.internal_id}", agent.host.settings.agent_id
+        name, own = f"tiltyard-{session.internal_id}", agent.runtime.settings.agent_id
     engine.write_log(name, b"the last words\n")
     engine.end(name, 255)
     clock.reboot()
@@ -231,7 +233,7 @@ async def test_f06_a_lost_or_damaged_record_is_rebuilt_from_the_container(
         over = agent.sessions.life(ended.internal_id)
         await over.wait_for(lambda now: now.log_sealed)
         assert over.session.exit_code == 7
-        assert len(await engine.list(agent.host.settings.agent_id)) == 2
+        assert len(await engine.list(agent.runtime.settings.agent_id)) == 2
         with pytest.raises(PortTaken):
             pinned = PortRequest(7777, Protocol.UDP, pinned=lost.ports[0].host)
             await agent.sessions.start(an_id(), a_spec(ports=(pinned,)))
@@ -264,7 +266,7 @@ async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
         life = agent.sessions.life(internal_id)
         await life.wait_for(lambda now: now.state is State.RUNNING)
         assert (life.session.process, life.session.ports) == (now_running, started.ports)
-        assert len(await engine.list(agent.host.settings.agent_id)) == 1
+        assert len(await engine.list(agent.runtime.settings.agent_id)) == 1
         stopped = await agent.sessions.stop(internal_id, EndReason.STOPPED)
         assert stopped.state is State.EXITED
         assert agent.nothing_is_held()
@@ -275,12 +277,12 @@ async def test_orphans_of_ours_go_after_a_grace_period_and_strangers_stay(
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:
         session = await agent.sessions.start(an_id(), a_spec())
-        ours = agent.host.settings.agent_id
+        ours = agent.runtime.settings.agent_id
         await Tombstones(agent.records, clock).bury(session.internal_id)
         await agent.lose_record(session.internal_id)
     async with an_agent(tmp_path / "stranger", engine, clock) as stranger:
         other = await stranger.sessions.start(an_id(), a_spec())
-        theirs = stranger.host.settings.agent_id
+        theirs = stranger.runtime.settings.agent_id
     async with an_agent(tmp_path, engine, clock) as agent:
         with pytest.raises(SessionNotFound):
             agent.sessions.life(session.internal_id)

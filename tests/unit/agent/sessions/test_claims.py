@@ -70,7 +70,7 @@ async def test_a_claimed_standby_is_a_session_of_whoever_claimed_it(
     assert (session.spec.args, session.spec.restart) == (("--pool",), True)
     assert session.deadline is not None
     assert session.deadline.expire_time == now + 600
-    assert agent.host.deadlines.next_due() == session.deadline.boottime
+    assert agent.runtime.deadlines.next_due() == session.deadline.boottime
     assert (session.is_standby, session.restarts) == (False, True)
     assert session.injected_env["TILTYARD_SESSION_ID"] == "m1"
     read = told(agent, session)
@@ -306,7 +306,7 @@ async def test_an_agent_that_ends_at_any_step_of_a_claim(
         again = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=600.0, again=True))
         assert again.deadline is not None
         passed = 0 if step == "claim.begun" else 60
-        assert agent.host.deadlines.next_due() == clock.boottime() + 600 - passed
+        assert agent.runtime.deadlines.next_due() == clock.boottime() + 600 - passed
         assert told(agent, again)["id"] == "m1"
         await settle()
         assert signals(agent, standby) == (2 if step == "claim.signalled" else 1)
@@ -446,7 +446,7 @@ async def test_a_standby_whose_start_was_cut_off_goes_on_or_is_undone(
 
 
 async def test_the_watchers_are_told_of_standbys_and_claims(agent: Agent) -> None:
-    with agent.host.feed.subscribe() as changes:
+    with agent.runtime.feed.subscribe() as changes:
         standby = await a_standby(agent)
         assert standby in (await changes.take(0)).sessions
         claimed = await agent.warm_pools.claim(standby.internal_id, a_claim())

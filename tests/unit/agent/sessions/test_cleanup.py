@@ -32,7 +32,7 @@ async def test_containers_that_are_due_at_one_time_leave_the_engine_free_for_sta
     assert [call for call, _ in agent.engine.calls].count("remove") == REMOVED_AT_ONCE
     agent.engine.release("remove")
     await agent.reconciler.settled()
-    assert await agent.engine.list(agent.host.settings.agent_id) == []
+    assert await agent.engine.list(agent.runtime.settings.agent_id) == []
     await assert_survived(agent)
 
 
@@ -41,7 +41,7 @@ async def test_a_session_is_discarded_once_its_log_is_removed_and_not_meanwhile(
 ) -> None:
     internal_id = await _ended(agent)
     life = agent.sessions.life(internal_id)
-    await cleanup.remove_container(agent.host, life)
+    await cleanup.remove_container(agent.runtime, life)
     real, slow = agent.records.drop_log, asyncio.Event()
 
     async def dropping(name: str) -> None:
@@ -49,7 +49,7 @@ async def test_a_session_is_discarded_once_its_log_is_removed_and_not_meanwhile(
         await real(name)
 
     monkeypatch.setattr(agent.records, "drop_log", dropping)
-    drop = asyncio.create_task(cleanup.drop_log(agent.host, life))
+    drop = asyncio.create_task(cleanup.drop_log(agent.runtime, life))
     await settle()
     discard = asyncio.create_task(
         agent.sessions.stop(internal_id, EndReason.STOPPED, discard=True)
@@ -58,8 +58,8 @@ async def test_a_session_is_discarded_once_its_log_is_removed_and_not_meanwhile(
     assert agent.directories() == [internal_id]
     slow.set()
     await asyncio.gather(drop, discard)
-    with agent.host.feed.subscribe() as subscription:
-        await cleanup.drop_log(agent.host, life)
+    with agent.runtime.feed.subscribe() as subscription:
+        await cleanup.drop_log(agent.runtime, life)
         assert (await subscription.take(0)).sessions == ()
     await assert_nothing_is_left(agent)
     assert "not recorded" not in caplog.text

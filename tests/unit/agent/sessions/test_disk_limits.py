@@ -23,10 +23,12 @@ HOSTS_LIMIT = 300 * MEBIBYTE
 
 
 @contextlib.asynccontextmanager
-async def watched(agent: Agent) -> AsyncIterator[None]:
-    """The agent looks at what containers write meanwhile; by itself it allows HOSTS_LIMIT."""
-    agent.host.settings = replace(agent.host.settings, session_disk_bytes=HOSTS_LIMIT)
-    watch = asyncio.create_task(DiskLimits(agent.host, agent.sessions).run(), name="disk-limits")
+async def watched(agent: Agent, limit: int = HOSTS_LIMIT) -> AsyncIterator[None]:
+    """The agent watches what containers write meanwhile; by itself it allows `limit`."""
+    settings = replace(agent.runtime.settings, session_disk_bytes=limit)
+    runtime = replace(agent.runtime, settings=settings)
+    limits = DiskLimits(runtime, agent.reservations.disks, agent.sessions)
+    watch = asyncio.create_task(limits.run(), name="disk-limits")
     await settle()
     try:
         yield
@@ -91,8 +93,7 @@ async def test_why_it_ends_is_recorded_before_it_is_told(agent: Agent) -> None:
 
 async def test_without_limits_nobody_is_looked_at(agent: Agent) -> None:
     await started(agent, 1000 * HOSTS_LIMIT)
-    async with watched(agent):
-        agent.host.settings = replace(agent.host.settings, session_disk_bytes=0)
+    async with watched(agent, 0):
         await agent.clock.advance(10 * LOOK_SECONDS)
     assert looks(agent) == []
 

@@ -78,19 +78,19 @@ async def test_f34_a_disk_that_is_short_refuses_starts_until_there_is_room(
 ) -> None:
     running = await agent.sessions.start(an_id(), a_spec())
     filling.free[disk] = RESERVE - 1
-    with agent.host.feed.subscribe() as subscription:
+    with agent.runtime.feed.subscribe() as subscription:
         await agent.pass_over()
         assert (await subscription.take(0)).host
     with pytest.raises(DiskFull, match=f"/{disk}"):
         await agent.sessions.start(an_id(), a_spec())
     assert len(agent.sessions.all()) == 1
     assert agent.directories() == [running.internal_id]
-    [warning] = agent.host.disks.warnings
+    [warning] = agent.reservations.disks.warnings
     assert f"/{disk}" in warning
     filling.free[disk] = RESERVE
     await agent.pass_over()
     assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
-    assert agent.host.disks.warnings == ()
+    assert agent.reservations.disks.warnings == ()
 
 
 async def test_a_disk_without_inodes_refuses_starts_and_removes_what_can_be_spared(
@@ -101,7 +101,7 @@ async def test_a_disk_without_inodes_refuses_starts_and_removes_what_can_be_spar
     await agent.pass_over()
     with pytest.raises(DiskFull, match="999 inodes are free, 1000 are reserved"):
         await agent.sessions.start(an_id(), a_spec())
-    assert agent.host.disks.short is not None
+    assert agent.reservations.disks.short is not None
     assert agent.sessions.life(ended).session.container_removed
 
 
@@ -137,7 +137,7 @@ async def test_f35_a_disk_that_is_read_only_refuses_starts_where_the_agent_write
     with pytest.raises(DiskFull, match="nothing can be written"):
         await agent.sessions.start(an_id(), a_spec())
     assert ("create", "") not in agent.engine.calls
-    assert "nothing can be written" in agent.host.disks.warnings[0]
+    assert "nothing can be written" in agent.reservations.disks.warnings[0]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
@@ -373,13 +373,13 @@ async def test_a_log_that_nothing_can_make_room_for_is_told(
         for session in sessions:
             await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         await clock.advance(1)
-        with agent.host.feed.subscribe() as subscription:
+        with agent.runtime.feed.subscribe() as subscription:
             await agent.pass_over()
             assert (await subscription.take(0)).host
         for unsealed, session in zip((2, 1), sessions, strict=True):
             [warning] = disks.warnings
             assert warning.startswith(f"the logs of {unsealed} ended sessions cannot be sealed")
-            assert len(await engine.list(agent.host.settings.agent_id)) == 2
+            assert len(await engine.list(agent.runtime.settings.agent_id)) == 2
             room_for.add(session.internal_id)
             await clock.advance(2 * RETRY_LONGEST_SECONDS)
             await agent.pass_over()

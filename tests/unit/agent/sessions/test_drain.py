@@ -30,7 +30,7 @@ def _told(agent: Agent, session: Session) -> tuple[Any, Any]:
 
 
 def _drained(agent: Agent) -> bool:
-    return agent.host.drain.now.draining
+    return agent.reservations.drain.now.draining
 
 
 @contextlib.asynccontextmanager
@@ -203,7 +203,7 @@ async def test_what_cannot_be_read_drains_nothing(
 
 
 async def test_watchers_are_told(agent: Agent) -> None:
-    with agent.host.feed.subscribe() as subscription:
+    with agent.runtime.feed.subscribe() as subscription:
         await agent.sessions.set_drain(DrainOrder(1, draining=True))
         assert (await subscription.take(0)).host
 
@@ -218,7 +218,7 @@ async def test_orders_at_one_time_leave_memory_and_disk_alike(
                 agent.sessions.set_drain(DrainOrder(first, draining=True)),
             ]
             await asyncio.gather(*orders, return_exceptions=True)
-            now = agent.host.drain.now
+            now = agent.reservations.drain.now
             assert (now.revision, now.draining) == (first + 1, False)
             assert await agent.records.load_drain() == now
 
@@ -249,7 +249,7 @@ async def test_after_a_reboot_the_later_of_both_clocks_counts(
         await agent.sessions.set_drain(DrainOrder(1, True, 2 * HOUR, ordered_time))
     clock.reboot()
     async with an_agent(tmp_path, engine, clock) as agent:
-        due = {name: due for due, name in agent.host.deadlines.snapshot()}
+        due = {name: due for due, name in agent.runtime.deadlines.snapshot()}
         assert due["drain"] == clock.boottime() + 2 * HOUR + max(0, -skew)
 
 

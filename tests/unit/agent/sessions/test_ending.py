@@ -266,10 +266,10 @@ async def test_an_ended_container_and_later_the_session_itself_are_forgotten(age
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await until_sealed(agent, session.internal_id)
     await agent.pass_over()
-    assert len(await agent.engine.list(agent.host.settings.agent_id)) == 1
+    assert len(await agent.engine.list(agent.runtime.settings.agent_id)) == 1
     await agent.clock.advance(4 * 3600 + 1)
     await agent.pass_over()
-    assert await agent.engine.list(agent.host.settings.agent_id) == []
+    assert await agent.engine.list(agent.runtime.settings.agent_id) == []
     assert agent.sessions.life(session.internal_id).session.log_sealed
     await agent.clock.advance(7 * 86400)
     await agent.pass_over()

@@ -27,13 +27,13 @@ def _named(session: Session) -> tuple[object, ...]:
 
 async def _assert_alone(agent: Agent, session: Session) -> None:
     """One container runs, and what is held, published and told are the ports of this session."""
-    [container] = await agent.engine.list(agent.host.settings.agent_id)
+    [container] = await agent.engine.list(agent.runtime.settings.agent_id)
     assert container.process is not None
     assert container.container == session.container
     assert container.name == container_name(session.internal_id)
     assert [_named(told) for told in agent.sessions.all()] == [_named(session)]
     assert set(agent.engine._published) == {(p.protocol.value, p.host) for p in session.ports}
-    pool = agent.host.ports
+    pool = agent.reservations.ports
     for port in session.ports:
         assert pool.free(port.protocol) == pool.last - pool.first
 
@@ -105,9 +105,9 @@ async def test_f14_a_kill_whose_answer_is_lost_ends_the_session_once(
     if signal == "SIGKILL":
         agent.engine.ignores_sigterm.add(name_of(session))
         stop = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
-        await clock.advance(agent.host.settings.stop_grace / 2)
+        await clock.advance(agent.runtime.settings.stop_grace / 2)
         agent.engine.answer_lost_next("kill")
-        await clock.advance(agent.host.settings.stop_grace)
+        await clock.advance(agent.runtime.settings.stop_grace)
         ended = await stop
     else:
         agent.engine.answer_lost_next("kill")
@@ -151,7 +151,7 @@ async def _create_behind_its_back(agent: Agent, internal_id: str) -> str:
     return await agent.engine.create(
         ContainerSpec(
             internal_id=internal_id,
-            agent_id=agent.host.settings.agent_id,
+            agent_id=agent.runtime.settings.agent_id,
             image=IMAGE,
             args=(),
             env={},
@@ -198,7 +198,7 @@ async def test_f15_an_image_that_vanishes_before_the_create_is_refused_told_and_
     with pytest.raises(ImageMissing):
         await start
     await assert_nothing_is_left(agent)
-    with agent.host.feed.subscribe() as watcher:
+    with agent.runtime.feed.subscribe() as watcher:
         await agent.pass_over()
         assert (await watcher.take(0)).host
     assert IMAGE not in agent.images.here
@@ -234,7 +234,7 @@ async def test_f12_five_hundred_lost_events_are_made_up_for_by_one_pass(
     sessions = [await agent.sessions.start(an_id(), a_spec(ports=())) for _ in range(100)]
     for session in sessions:
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    async with agent.engine.events(agent.host.settings.agent_id) as events:
+    async with agent.engine.events(agent.runtime.settings.agent_id) as events:
         for session in sessions:
             for _ in range(2):
                 await agent.engine.start(name_of(session))
@@ -243,7 +243,7 @@ async def test_f12_five_hundred_lost_events_are_made_up_for_by_one_pass(
         for _ in range(500):
             await anext(events)
     await agent.pass_over()
-    found = await agent.engine.list(agent.host.settings.agent_id)
+    found = await agent.engine.list(agent.runtime.settings.agent_id)
     assert len(found) == len(sessions)
     assert not any(container.process for container in found)
     assert agent.nothing_is_held()

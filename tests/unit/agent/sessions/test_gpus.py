@@ -33,11 +33,11 @@ async def test_each_session_gets_a_device_of_its_own(tmp_path: Path) -> None:
         await agent.sessions.start(an_id(), a_spec())
         assert min(devices(agent).values()) == ()
     async with an_agent(tmp_path, engine, clock, gpus=GPUS) as agent:
-        assert agent.host.capacity.reserved.gpus == 2
+        assert agent.reservations.capacity.reserved.gpus == 2
         with pytest.raises(NoCapacity):
             await agent.sessions.start(an_id(), ONE)
         await agent.sessions.stop(first, EndReason.STOPPED)
-        assert agent.host.capacity.reserved.gpus == 1
+        assert agent.reservations.capacity.reserved.gpus == 1
         again = await agent.sessions.start(an_id(), ONE)
         assert again.gpu_ids == ("GPU-1",)
 

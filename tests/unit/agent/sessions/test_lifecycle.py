@@ -52,7 +52,7 @@ async def test_a_started_session_runs_and_is_recorded(agent: Agent) -> None:
     assert record["session"]["spec"]["identity"]["session_id"] == "match/1 ü"
     public = json.loads((agent.records.public_dir(internal_id) / "session.json").read_text())
     assert public["ports"][0] == {"type": "udp", "container": 7777, "host": 20000}
-    assert agent.host.capacity.reserved == a_spec().reservation
+    assert agent.reservations.capacity.reserved == a_spec().reservation
 
 
 async def test_a_repeat_joins_and_another_spec_is_refused(agent: Agent) -> None:
@@ -65,7 +65,7 @@ async def test_a_repeat_joins_and_another_spec_is_refused(agent: Agent) -> None:
         await agent.sessions.start(internal_id, a_spec(args=("other",)))
     agent.steps.release("start.created")
     assert await first == await again
-    assert len(await agent.engine.list(agent.host.settings.agent_id)) == 1
+    assert len(await agent.engine.list(agent.runtime.settings.agent_id)) == 1
     assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING
 
 
@@ -202,7 +202,7 @@ async def test_admission_is_atomic_under_fifty_callers(
         refused = [a for a in answers if isinstance(a, BaseException)]
         assert len(refused) == 40
         assert all(isinstance(a, NoCapacity) for a in refused)
-        assert agent.host.capacity.reserved.nano_cpus == 10**9
+        assert agent.reservations.capacity.reserved.nano_cpus == 10**9
 
 
 async def test_a_reservation_that_does_not_fit_leaves_nothing(agent: Agent) -> None:

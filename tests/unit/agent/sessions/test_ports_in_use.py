@@ -72,7 +72,7 @@ async def test_f19_a_port_that_the_engine_refuses_goes_to_the_end_of_the_queue(
         engine.occupy("udp", 20000)
         session = await play(agent)
         assert session.ports[0].host == 20001
-        assert len(await engine.list(agent.host.settings.agent_id)) == 1
+        assert len(await engine.list(agent.runtime.settings.agent_id)) == 1
         engine.vacate("udp", 20000)
         assert [(await play(agent)).ports[0].host for _ in range(3)] == [20002, 20003, 20000]
 
@@ -88,11 +88,11 @@ async def test_f20_no_port_left_leaves_nothing_and_passes(
         three = [await play(agent) for _ in range(3)] if by == "sessions" else []
         if by == "processes":
             taken |= {20000, 20001, 20002}
-        before = agent.directories(), agent.host.capacity.reserved
+        before = agent.directories(), agent.reservations.capacity.reserved
         with pytest.raises(NoFreePort) as error:
             await play(agent)
         assert "udp" in str(error.value)
-        assert (agent.directories(), agent.host.capacity.reserved) == before
+        assert (agent.directories(), agent.reservations.capacity.reserved) == before
         assert len(agent.sessions.all()) == len(three)
         if three:
             await end(agent, three[1])

@@ -55,7 +55,7 @@ async def test_it_is_ready_once_its_ports_are_bound(
         await clock.advance(100)
         session = agent.sessions.life(internal_id).session
         assert (session.state, session.ready_time) == (State.RUNNING, None)
-        with agent.host.feed.subscribe() as subscription:
+        with agent.runtime.feed.subscribe() as subscription:
             engine.bind(container_name(internal_id))
             bound_time = clock.time()
             await clock.advance(LONGEST_SECONDS)

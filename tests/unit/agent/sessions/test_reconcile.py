@@ -55,7 +55,7 @@ async def _ended(agent: Agent) -> Session:
 
 
 async def _runs(agent: Agent, session: Session) -> bool:
-    found = await agent.engine.list(agent.host.settings.agent_id)
+    found = await agent.engine.list(agent.runtime.settings.agent_id)
     return any(each.name == _name(session) and each.process for each in found)
 
 
@@ -186,7 +186,7 @@ async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(
         assert len(removals) == 1  # one at a time for a container
         engine.release("remove")
         await agent.reconciler.settled()
-        found = await engine.list(agent.host.settings.agent_id)
+        found = await engine.list(agent.runtime.settings.agent_id)
         assert [each.name for each in found] == [_name(kept)]
 
 
@@ -215,7 +215,7 @@ async def test_f03_a_kill_while_an_old_container_is_removed_leaves_nothing_of_it
     async with an_agent(tmp_path, engine, clock) as agent:
         await agent.pass_over()
         assert agent.sessions.life(session.internal_id).session.container_removed
-        assert await engine.list(agent.host.settings.agent_id) == []
+        assert await engine.list(agent.runtime.settings.agent_id) == []
 
 
 @pytest.mark.parametrize("step", RESTART_STEPS)
@@ -259,7 +259,7 @@ async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_start
         with pytest.raises(SessionStopped):
             await agent.sessions.start(session.internal_id, a_spec())
         assert agent.directories() == []
-        assert await engine.list(agent.host.settings.agent_id) == []
+        assert await engine.list(agent.runtime.settings.agent_id) == []
 
 
 async def test_directories_without_a_good_record_go_with_the_logs_of_their_time(
@@ -316,7 +316,7 @@ async def test_images_that_cannot_be_listed_keep_no_session_from_being_adopted(
         with pytest.raises(EngineTimeout):
             await agent.reconciler.pass_once()
         assert agent.sessions.reconciled
-        await until(lambda: agent.host.deadlines.next_due() is not None)
+        await until(lambda: agent.runtime.deadlines.next_due() is not None)
         assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
 
 
@@ -328,7 +328,7 @@ async def test_f35_a_full_disk_and_a_lost_record_keep_nobody_from_being_adopted(
         await agent.records.delete(lost.internal_id)
     monkeypatch.setattr(Records, "create", _refuse)
     async with an_agent(tmp_path, engine, clock) as agent:
-        await until(lambda: len(agent.host.deadlines.snapshot()) == 2)
+        await until(lambda: len(agent.runtime.deadlines.snapshot()) == 2)
         for session in (lost, good):
             found = agent.sessions.life(session.internal_id).session
             assert (found.state, found.process) == (State.RUNNING, session.process)
@@ -389,14 +389,14 @@ async def test_a_stop_is_heard_while_a_restart_waits_for_its_turn(
 ) -> None:
     async with an_agent(tmp_path, engine, clock, start_slots=1) as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        await agent.host.start_slots.acquire("alice")
+        await agent.reservations.start_slots.acquire("alice")
         engine.end(_name(session), 1)
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.state is State.RESTARTING)
         await clock.advance(1)
         stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert (stopped.state, stopped.restart_count) == (State.EXITED, 0)
-        agent.host.start_slots.release()
+        agent.reservations.start_slots.release()
         assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
 
 
@@ -417,7 +417,7 @@ async def test_of_two_containers_that_name_one_session_its_own_counts(
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:
         session = await agent.sessions.start(an_id(), a_spec())
-        ours = agent.host.settings.agent_id
+        ours = agent.runtime.settings.agent_id
     [own] = await engine.list(ours)
     twin = replace(own, container="f" * 64, name="twin", process=None)
     for listed in ([own, twin], [twin, own]):
@@ -445,7 +445,7 @@ async def test_a_game_whose_label_nobody_can_read_is_left_alone(
         await agent.pass_over()
         await clock.advance(61)
         await agent.pass_over()
-        assert await engine.list(agent.host.settings.agent_id) == []
+        assert await engine.list(agent.runtime.settings.agent_id) == []
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,7 @@ async def test_what_is_left_of_a_newer_agents_session_is_left_alone(
                 await agent.pass_over()
                 await clock.advance(61)
             assert agent.sessions.all() == []
-            [left] = await engine.list(agent.host.settings.agent_id)
+            [left] = await engine.list(agent.runtime.settings.agent_id)
             assert left.name == _name(session)
 
 

@@ -282,7 +282,7 @@ async def test_a_kill_around_the_sealing_changes_nothing_of_the_report(
         before = report_of(agent.sessions.life(internal_id).session)
         there = path.stat().st_ino if path.exists() else None
         assert (there is not None) is (step == "report.sealed")
-        assert len(await engine.list(agent.host.settings.agent_id)) == 1
+        assert len(await engine.list(agent.runtime.settings.agent_id)) == 1
     await clock.advance(3600)
     async with an_agent(tmp_path, engine, clock) as agent:
         assert await sealed(agent, internal_id) == before
@@ -298,7 +298,7 @@ async def test_a_report_is_kept_as_long_as_the_log(agent: Agent) -> None:
     before = await sealed(agent, internal_id)
     await agent.clock.advance(4 * 3600 + 1)
     await agent.pass_over()
-    assert await engine.list(agent.host.settings.agent_id) == []
+    assert await engine.list(agent.runtime.settings.agent_id) == []
     assert await read(agent, internal_id) == (before, Tail(b"hello\n", cut=False))
     await agent.clock.advance(7 * 86400)
     await agent.pass_over()

@@ -76,7 +76,7 @@ async def test_the_agent_has_the_port_from_the_start_to_the_end(
         assert (mine.host, mine.tls, mine.inner) == (port, True, 0)
         assert engine.published == {}, "the container's port is nobody's but the agent's"
         assert is_listened_on(port)
-        [container] = engine.containers(agent.host.settings.agent_id)
+        [container] = engine.containers(agent.runtime.settings.agent_id)
         assert session.address == container.address != ""
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert not is_listened_on(port)
@@ -161,7 +161,7 @@ async def test_in_the_network_of_the_host_the_process_is_told_another_port(
         assert session.injected_env["TILTYARD_PORT_TCP_7778"] == str(mine.inner)
         assert is_listened_on(mine.host)
         assert not is_listened_on(mine.inner)
-        assert agent.host.ports.free(Protocol.TCP) == 0
+        assert agent.reservations.ports.free(Protocol.TCP) == 0
     async with an_agent(tmp_path, engine, clock, ports=ports, certificate=files) as agent:
         [again] = agent.sessions.all()
         assert again.ports == session.ports

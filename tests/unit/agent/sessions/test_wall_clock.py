@@ -65,13 +65,13 @@ async def test_a_lifetime_waits_until_the_clock_is_synchronised(
     async with _back_while_held(tmp_path, engine, clock) as agent:
         life = agent.sessions.life(internal_id)
         assert life.session.stop_reason is None
-        [warning] = agent.host.deadlines.warnings
+        [warning] = agent.runtime.deadlines.warnings
         assert warning.startswith("1 lifetimes")
         clock.jump(-DAY)
         clock.synchronised = True
         await clock.advance(LIFETIME - (HELD_SECONDS - UP))
         assert life.session.stop_reason is None
-        assert agent.host.deadlines.warnings == ()
+        assert agent.runtime.deadlines.warnings == ()
         await clock.advance(2)
         assert life.session.stop_reason is reason
 

@@ -53,9 +53,9 @@ async def test_a_pool_is_full_as_soon_as_it_is_set(agent: Agent) -> None:
                 each.internal_id,
                 True,
             )
-        assert agent.host.capacity.reserved == Resources(5 * 10**8, 5 * 32 * 2**20)
-        assert agent.host.ports.free(Protocol.UDP) == 95
-        assert agent.host.deadlines.next_due() is None
+        assert agent.reservations.capacity.reserved == Resources(5 * 10**8, 5 * 32 * 2**20)
+        assert agent.reservations.ports.free(Protocol.UDP) == 95
+        assert agent.runtime.deadlines.next_due() is None
 
 
 async def test_a_standby_has_no_lifetime(agent: Agent, clock: FakeClock) -> None:
@@ -238,10 +238,10 @@ async def test_a_pool_that_the_policy_forbids_is_said_once(
     policy = Policy(max_cpu=0.5)
     async with an_agent(tmp_path, engine, clock, policy=policy) as agent, kept_full(agent):
         await ordered(agent, a_pool(1))
-        sequence = agent.host.feed.sequence
+        sequence = agent.runtime.feed.sequence
         await clock.advance(60)
         assert "this host's policy has max_cpu = 0.5" in agent.warm_pools.warnings[0]
-        assert agent.host.feed.sequence == sequence
+        assert agent.runtime.feed.sequence == sequence
 
 
 async def test_another_spec_is_tried_at_once(agent: Agent, engine: FakeEngine) -> None:
@@ -418,7 +418,7 @@ async def test_looks_that_take_long_leave_the_loop_to_others(
     monkeypatch.setattr(agent.warm_pools, "look", look)
     async with kept_full(agent):
         assert looks == 1
-        agent.host.feed.tell_host()
+        agent.runtime.feed.tell_host()
         await clock.advance(rest - 0.1)
         assert looks == 1
         await clock.advance(0.1)

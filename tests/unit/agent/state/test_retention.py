@@ -201,7 +201,7 @@ async def test_after_a_reboot_the_wall_clock_decides(
 
 
 async def _goes_in_its_time(agent: Agent, internal_id: str) -> None:
-    own = agent.host.settings.agent_id
+    own = agent.runtime.settings.agent_id
     await agent.clock.advance(4 * HOUR - 1)
     await agent.pass_over()
     assert len(await agent.engine.list(own)) == 1
@@ -236,7 +236,7 @@ async def test_so_many_ended_sessions_are_known_and_no_more(
     for _ in range(2):  # the container, then the rest
         await agent.pass_over()
     assert agent.directories() == sorted([running.internal_id, *ended[2:]])
-    assert len(await agent.engine.list(agent.host.settings.agent_id)) == 3
+    assert len(await agent.engine.list(agent.runtime.settings.agent_id)) == 3
     assert "goes before its time" in caplog.text
 
 

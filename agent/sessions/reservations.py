@@ -1,0 +1,75 @@
+"""What sessions hold of a host, and whether it admits one more."""
+
+from dataclasses import dataclass
+
+from agent.changes.feed import Feed
+from agent.domain.capacity import Capacity
+from agent.domain.errors import Draining
+from agent.domain.ports import PortPool
+from agent.domain.session import Session
+from agent.kernel.disks import Disks
+from agent.network.tls_ports import TlsPorts
+from agent.sessions.start_slots import StartSlots
+from agent.settings.policy import Policy
+from agent.state.drain import HostDrain
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reservations:
+    """Capacity, ports and start slots of a host, and what must hold before they are given out."""
+
+    capacity: Capacity
+    ports: PortPool
+    tls_ports: TlsPorts
+    start_slots: StartSlots
+    drain: HostDrain
+    disks: Disks
+    policy: Policy
+    feed: Feed
+
+    def take(self, session: Session) -> Session:
+        """Reserve all that a new session needs, in one step of the event loop, or nothing.
+
+        Raises:
+            AgentError: What StartSession of agent.proto names for a host that cannot take it.
+        """
+        spec = session.spec
+        if self.drain.now.draining:
+            raise Draining
+        self.disks.check()
+        self.policy.check_spec(spec)
+        self.tls_ports.check(spec)
+        gpu_ids = self.capacity.reserve(session.internal_id, spec.reservation)
+        try:
+            session = self._with_ports(session)
+        except Exception:
+            self.capacity.release(session.internal_id)
+            raise
+        return session.with_changes(gpu_ids=gpu_ids)
+
+    def adopt(self, session: Session) -> None:
+        """Reserve what a session from an earlier run of the agent has, even beyond capacity."""
+        self.ports.adopt(session.internal_id, session.ports)
+        self.tls_ports.adopt(session)
+        self.capacity.adopt(session.internal_id, session.spec.reservation, session.gpu_ids)
+
+    def swap_ports(self, session: Session) -> Session:
+        """Exchange a session's ports for others.
+
+        Raises:
+            NoFreePort: There are no others; it holds none then.
+        """
+        self.ports.release(session.internal_id)
+        return self._with_ports(session)
+
+    def release(self, internal_id: str) -> None:
+        """Free what a session holds, and notify the watchers of the host."""
+        self.capacity.release(internal_id)
+        self.tls_ports.close(internal_id)
+        self.ports.release(internal_id)
+        self.feed.tell_host()
+
+    def _with_ports(self, session: Session) -> Session:
+        spec = session.spec
+        ports = self.ports.reserve(session.internal_id, spec.ports, in_host=spec.in_host)
+        return session.with_changes(ports=ports)

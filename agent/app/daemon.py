@@ -39,6 +39,7 @@ from agent.rpc.transport import GRACE_SECONDS, Transport, new_server
 from agent.sessions.adoption import Reconciler, Timekeeper
 from agent.sessions.disk_limits import DiskLimits
 from agent.sessions.manager import SessionManager
+from agent.sessions.recovery import Recovery
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import HostSettings, Runtime
 from agent.sessions.start_slots import StartSlots
@@ -130,7 +131,8 @@ class Daemon:
             runtime = await self._make_runtime()
             await self._tls_ports.look()
             sessions = SessionManager(runtime, self._reservations)
-            await sessions.load()
+            recovery = Recovery(runtime, self._reservations, sessions)
+            await recovery.load()
             stack.push_async_callback(_bounded, "sessions", sessions.close)
             self._warm_pools = WarmPools(runtime, self._reservations, sessions)
             await self._warm_pools.load()
@@ -140,6 +142,7 @@ class Daemon:
                 runtime,
                 self._reservations.disks,
                 sessions,
+                recovery,
                 self._images,
                 learn=self._learn,
                 rules=Rules(

@@ -28,12 +28,13 @@ from agent.domain.engine import (
     PullProgress,
     container_name,
 )
-from agent.domain.errors import EngineError
+from agent.domain.errors import AgentError, EngineError
 from agent.domain.session import NetworkMode, Port, Process
 from agent.kernel.processes import live_process, send_signal, wait_end
 from agent.metrics.instruments import Metrics
 from agent.network.bindings import Bindings
 from tiltyard.runtime.clock import Clock, SystemClock
+from tiltyard.runtime.tasks import TaskOwner
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -78,7 +79,7 @@ class DockerEngine:
         self._clients = docker_sdk.Clients(socket_path)
         self._fit_images: set[str] = set()
         self._facts: docker_sdk.EngineFacts | None = None
-        self._search: asyncio.Task[docker_sdk.EngineFacts] | None = None
+        self._searches = TaskOwner[docker_sdk.EngineFacts](AgentError)
         self._listing = Listing(self._calls, self._inspect_for_listing, self._timeouts.read)
 
     @_measured("info")
@@ -279,21 +280,17 @@ class DockerEngine:
         """What is known of the engine; all who ask while it is unknown share one search."""
         if self._facts is not None:
             return self._facts
-        if self._search is None:
-            self._search = asyncio.create_task(self._find_out(), name="engine-facts")
-            self._search.add_done_callback(self._found_out)
-        return await asyncio.shield(self._search)
+        search = self._searches.get("facts") or self._searches.start(
+            self._find_out(), "engine-facts", key="facts"
+        )
+        return await asyncio.shield(search)
 
     async def _find_out(self) -> docker_sdk.EngineFacts:
         seconds = self._timeouts.read
-        return await self._run(
+        self._facts = facts = await self._run(
             Call("info"), seconds, lambda: docker_sdk.find_out(self._clients, seconds)
         )
-
-    def _found_out(self, search: asyncio.Task[docker_sdk.EngineFacts]) -> None:
-        self._search = None
-        if not search.cancelled() and search.exception() is None:
-            self._facts = search.result()
+        return facts
 
     async def _inspect_for_listing(self, container: str) -> Container:
         return await self._ask(

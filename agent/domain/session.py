@@ -303,6 +303,11 @@ class Session:
     claim: Claim | None = None
 
     @property
+    def holds_reservation(self) -> bool:
+        """True while it holds ports and capacity; a dead one may still have a process."""
+        return not self.state.ended or self.process is not None
+
+    @property
     def is_standby(self) -> bool:
         """True for one that nobody has claimed, as far as is known."""
         return self.standby is not None and self.claim is None

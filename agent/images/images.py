@@ -19,6 +19,7 @@ from agent.domain.registry_address import LONGEST_HOST, LONGEST_PORT, why_refuse
 from agent.metrics.instruments import Metrics
 from agent.settings.policy import Policy
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -54,7 +55,6 @@ class _Pull:
 
     def __init__(self) -> None:
         self.progress = PullProgress()
-        self.task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
 
     def tell(self, progress: PullProgress | None = None) -> None:
@@ -86,6 +86,7 @@ class Images:
         self._pull_timeout = pull_timeout
         self._here: frozenset[str] = frozenset()
         self._pulls: dict[str, _Pull] = {}
+        self._tasks = TaskOwner[None](AgentError)
         self._slots = asyncio.Semaphore(CONCURRENT_PULLS)
 
     @property
@@ -125,8 +126,13 @@ class Images:
             await self.refresh()
         if image in self._here:
             return
-        pull = self._pulls.get(image) or self._begin(image, credentials)
-        assert pull.task is not None
+        pull = self._pulls.get(image)
+        if pull is None:
+            pull = self._pulls[image] = _Pull()
+            work = self._run(image, credentials, pull)
+            self._tasks.start(work, f"pull-{image[-12:]}", key=image)
+        task = self._tasks.get(image)
+        assert task is not None
         told = None
         while self._pulls.get(image) is pull:
             if told is pull.progress:
@@ -134,7 +140,7 @@ class Images:
             else:
                 told = pull.progress
                 yield told
-        await asyncio.shield(pull.task)
+        await asyncio.shield(task)
 
     async def remove(self, image: str) -> None:
         """Remove an image that no session uses; nothing happens when it is not there.
@@ -150,26 +156,22 @@ class Images:
 
     async def close(self) -> None:
         """Give up the pulls under way."""
-        tasks = [pull.task for pull in self._pulls.values() if pull.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _begin(self, image: str, credentials: Credentials | None) -> _Pull:
-        pull = self._pulls[image] = _Pull()
-        pull.task = asyncio.create_task(
-            self._run(image, credentials, pull), name=f"pull-{image[-12:]}"
-        )
-        pull.task.add_done_callback(lambda task: self._done(image, pull, task))
-        return pull
+        await self._tasks.close()
 
     async def _run(self, image: str, credentials: Credentials | None, pull: _Pull) -> None:
-        if self._slots.locked():
-            log.info("pull waits for others", image=image, count=CONCURRENT_PULLS)
-            pull.tell(PullProgress(waiting=True))
-        async with self._slots:
-            with self._metrics.pull():
-                await self._fetch(image, credentials, pull)
+        try:
+            if self._slots.locked():
+                log.info("pull waits for others", image=image, count=CONCURRENT_PULLS)
+                pull.tell(PullProgress(waiting=True))
+            async with self._slots:
+                with self._metrics.pull():
+                    await self._fetch(image, credentials, pull)
+        except AgentError as error:
+            log.warning("pull failed", image=image, error=str(error))
+            raise
+        finally:
+            del self._pulls[image]
+            pull.tell()
 
     async def _fetch(self, image: str, credentials: Credentials | None, pull: _Pull) -> None:
         log.info("pull begins", image=image)
@@ -186,14 +188,3 @@ class Images:
         if image not in self._here:
             raise EngineError("pull", f"{image} is not there after it")
         log.info("image pulled", image=image)
-
-    def _done(self, image: str, pull: _Pull, task: asyncio.Task[None]) -> None:
-        del self._pulls[image]
-        pull.tell()
-        if task.cancelled():
-            return
-        error = task.exception()
-        if isinstance(error, AgentError):
-            log.warning("pull failed", image=image, error=str(error))
-        elif error is not None:
-            log.error("pull failed by a defect", image=image, exc_info=error)

@@ -29,14 +29,14 @@ UNREADABLE = b"\n[tiltyard: the rest of this log was lost: %s]\n"
 
 
 class Followed(Protocol):
-    """A session that a reader can stay with; `Lifecycle` is one."""
+    """A session that a reader can stay with; `Life` is one."""
 
     @property
     def session(self) -> Session:
         """The session as it stands."""
         ...
 
-    async def settled_start(self) -> None:
+    async def wait_started(self) -> None:
         """Return when the start has succeeded or failed."""
         ...
 
@@ -84,7 +84,7 @@ async def read(
     With `follow` the end of the session ends it, restarts in between do not. Raises LogGone, and
     the engine's errors unless it has begun.
     """
-    await life.settled_start()
+    await life.wait_started()
     session = life.session
     if session.container_removed and not session.log_sealed:
         raise LogGone(session.internal_id)

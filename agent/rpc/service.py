@@ -16,12 +16,12 @@ from agent.domain.host_report import HostReport
 from agent.domain.session import EndReason, Session
 from agent.images.images import Images
 from agent.logs import reading as logs
+from agent.logs import sealed_report
 from agent.logs.readers import LogReaders
 from agent.metrics.instruments import Metrics
 from agent.rpc import image_wire, wire
 from agent.rpc.identity import HostIdentity
 from agent.rpc.statuses import Context, answers, streams
-from agent.sessions import sealed_report
 from agent.sessions.manager import SessionManager
 from agent.sessions.warm_pools import WarmPools
 from agent.state.record import Records

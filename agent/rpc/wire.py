@@ -25,8 +25,9 @@ from agent.domain.session import (
     State,
 )
 from agent.images.images import checked_reference
-from agent.sessions.claims import ClaimRequest, checked_request
-from agent.sessions.sealed_report import Tail
+from agent.logs.sealed_report import Tail
+from agent.sessions.claims import checked_request
+from agent.sessions.life import ClaimRequest
 from agent.state.drain import DrainOrder
 from agent.state.report import Report
 from tiltyard.agent.v1 import agent_pb2 as pb

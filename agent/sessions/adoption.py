@@ -14,6 +14,7 @@ from agent.images.images import Images
 from agent.kernel.disks import Disks
 from agent.sessions import cleanup
 from agent.sessions.manager import SessionManager
+from agent.sessions.recovery import Recovery
 from agent.sessions.runtime import Runtime
 from agent.state import retention
 from agent.state.retention import Due, Rules
@@ -46,6 +47,7 @@ class Reconciler:
         runtime: Runtime,
         disks: Disks,
         sessions: SessionManager,
+        recovery: Recovery,
         images: Images,
         *,
         learn: Callable[[EngineInfo], None],
@@ -54,6 +56,7 @@ class Reconciler:
         self._runtime = runtime
         self._disks = disks
         self._sessions = sessions
+        self._recovery = recovery
         self._images = images
         self._learn = learn
         self._rules = rules
@@ -122,11 +125,11 @@ class Reconciler:
         self._set_available(available=True)
         trouble = await self._refresh_images()
         if not self._sessions.reconciled:
-            await self._sessions.adopt(containers)
+            await self._recovery.adopt(containers)
         self._reap(containers)
         self._settle_with_the_dead(containers)
         await self._retain()
-        await self._sessions.sweep(self._runtime.clock.time() - self._rules.log_seconds)
+        await self._recovery.sweep(self._runtime.clock.time() - self._rules.log_seconds)
         if trouble is not None:
             raise trouble
 
@@ -153,7 +156,7 @@ class Reconciler:
             found.container: self._orphans.get(found.container, now) for found in unknown
         }
         for found in unknown:
-            if not self._sessions.may_reap(found):
+            if not self._recovery.may_reap(found):
                 continue  # somebody who knows it shall decide
             if now - self._orphans[found.container] >= ORPHAN_GRACE_SECONDS:
                 log.warning("removing what no session answers for", container=found.name)

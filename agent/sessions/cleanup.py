@@ -5,50 +5,28 @@ has one of these done at a time, and none once it was forgotten; what was broken
 from the record.
 """
 
-import asyncio
-from typing import Protocol
-
 from agent.domain.engine import name_of
 from agent.domain.session import Session
 from agent.kernel.disks import Disks
-from agent.sessions import ending, sealed_report
+from agent.logs import sealed_report
+from agent.sessions import ending
+from agent.sessions.life import Life
 from agent.sessions.runtime import Runtime
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
 
-class Ended(Protocol):
-    """An ended session whose record can be changed; `Lifecycle` is one.
-
-    `leaving` is held by whoever removes something of it; `gone` is set once nothing is left.
-    """
-
-    leaving: asyncio.Lock
-    gone: asyncio.Event
-
-    @property
-    def session(self) -> Session:
-        """The session as it stands."""
-        ...
-
-    async def save_and_set(self, session: Session) -> None:
-        """Record a change, then tell it."""
-        ...
-
-
-async def seal(runtime: Runtime, disks: Disks, life: Ended) -> None:
+async def seal(runtime: Runtime, disks: Disks, life: Life) -> None:
     """Take the log and the report into the host's keeping, however long that takes."""
     try:
         sealed = await ending.seal_log(runtime, disks, life.session)
         await runtime.failpoint("log.sealed")
-        await sealed_report.seal(runtime, disks, life.session)
+        await sealed_report.seal(runtime.records, runtime.clock, disks, life.session)
         await runtime.failpoint("report.sealed")
     finally:
         disks.found_room(life.session.internal_id)
-    await life.save_and_set(
-        life.session.with_changes(log_sealed=sealed, container_removed=not sealed)
-    )
+    await life.save(life.session.with_changes(log_sealed=sealed, container_removed=not sealed))
 
 
 def is_at_rest(session: Session) -> bool:
@@ -56,33 +34,33 @@ def is_at_rest(session: Session) -> bool:
     return session.process is None and (session.log_sealed or session.container_removed)
 
 
-async def record(life: Ended) -> None:
+async def record(life: Life) -> None:
     """Record once more what is known of one at rest whose last change found no room."""
-    async with life.leaving:
-        if not life.gone.is_set():
-            await life.save_and_set(life.session)
+    async with life.cleanup_lock:
+        if not life.removed.is_set():
+            await life.save(life.session)
 
 
-async def remove_container(runtime: Runtime, life: Ended) -> None:
+async def remove_container(runtime: Runtime, life: Life) -> None:
     """Remove the container of a session whose log is sealed; raises the engine's errors."""
-    async with life.leaving:
-        if life.session.container_removed or life.gone.is_set():
+    async with life.cleanup_lock:
+        if life.session.container_removed or life.removed.is_set():
             return
         await runtime.engine.remove(name_of(life.session))
         await runtime.failpoint("container.removed")
-        await life.save_and_set(life.session.with_changes(container_removed=True))
+        await life.save(life.session.with_changes(container_removed=True))
 
 
-async def drop_log(runtime: Runtime, life: Ended) -> None:
+async def drop_log(runtime: Runtime, life: Life) -> None:
     """Remove the log of a session whose container is gone; raises DiskFull."""
-    async with life.leaving:
-        if life.gone.is_set():
+    async with life.cleanup_lock:
+        if life.removed.is_set():
             return
         await runtime.records.drop_log(life.session.internal_id)
-        await life.save_and_set(life.session.with_changes(log_sealed=False))
+        await life.save(life.session.with_changes(log_sealed=False))
 
 
-async def take_back(runtime: Runtime, disks: Disks, life: Ended, container: str) -> None:
+async def take_back(runtime: Runtime, disks: Disks, life: Life, container: str) -> None:
     """Keep a container, by its id, that turned up after it was given up.
 
     An engine may come back from a reboot without some of what it had, and then find it. The log
@@ -94,5 +72,5 @@ async def take_back(runtime: Runtime, disks: Disks, life: Ended, container: str)
         await runtime.engine.remove(container)
         return
     log.warning("its container turned up after all", session=session.internal_id)
-    await life.save_and_set(session.with_changes(container=container, container_removed=False))
+    await life.save(session.with_changes(container=container, container_removed=False))
     await seal(runtime, disks, life)

@@ -1,11 +1,10 @@
-"""The life of one session, from its reservation to its sealed log; one task runs it.
+"""The task of one session, from its reservation to its sealed log.
 
 Every step is durable before the next begins, and named, so that tests can break it there. A
-time-out of the engine means unknown: the step is read again, never assumed.
+timeout of the engine means unknown: the step is read again, never assumed.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from agent.domain import restarts
@@ -19,9 +18,9 @@ from agent.domain.errors import (
     PortTaken,
     SessionStopped,
 )
-from agent.domain.session import Drain, EndReason, Process, Session, State
-from agent.sessions import cleanup, ending, readiness, session_log, starting
-from agent.sessions.claims import Claiming
+from agent.domain.session import Drain, EndReason, Process, State
+from agent.sessions import claims, cleanup, ending, readiness, starting
+from agent.sessions.life import Life
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff
@@ -32,114 +31,53 @@ log = get_logger(__name__)
 
 
 class Lifecycle:
-    """One session in the agent's keeping.
+    """Drives one session; `run_new` or `run_adopted` is the body of its task."""
 
-    `run_new` or `run_adopted` is the body of its task, and the only writer of its record.
-    """
-
-    def __init__(self, runtime: Runtime, reservations: Reservations, session: Session) -> None:
+    def __init__(self, runtime: Runtime, reservations: Reservations, life: Life) -> None:
         self._runtime = runtime
         self._reservations = reservations
-        self._session = session
-        self._stop_reason = session.stop_reason
-        self.stop_asked = asyncio.Event()
-        if self._stop_reason is not None:
-            self.stop_asked.set()
-        self.claims = Claiming()
-        self._changed = asyncio.Event()
+        self._life = life
         self._created = False
         """True once the engine has a container of this start."""
         self._refusals = 0
         """How often in a row the engine has refused to start it again."""
-        self.start_error: AgentError | None = None
-        self._start_settled = asyncio.Event()
-        if self.settled:
-            self._start_settled.set()
-        self.gone = asyncio.Event()
-        """Set once nothing is left of it: its start failed, or it was forgotten."""
-        self.leaving = asyncio.Lock()
-        """Held by whoever removes something of what it left at its end."""
-        self.unkillable = False
-        """True while a dead session's process survives SIGKILL."""
-
-    @property
-    def session(self) -> Session:
-        """The session as it stands."""
-        return self._session
-
-    @property
-    def settled(self) -> bool:
-        """True once the start has succeeded; a session that never did is told to nobody."""
-        return self._session.state is not State.CREATED
-
-    async def settled_start(self) -> None:
-        """Return when the start has succeeded; raises what it failed with."""
-        await self._start_settled.wait()
-        if self.start_error is not None:
-            raise self.start_error
-
-    async def wait_for(self, reached: Callable[[Session], bool]) -> None:
-        """Return when the session is as asked, or is gone."""
-        while not reached(self._session) and not self.gone.is_set():
-            await self._changed.wait()
-
-    def ask_stop(self, reason: EndReason) -> None:
-        """Have the session end; the first reason counts."""
-        if self._stop_reason is None:
-            self._stop_reason = reason
-            self.stop_asked.set()
-            self.claims.asked.set()
-
-    def arm(self) -> None:
-        """Have the session come due when its lifetime is over."""
-        if self._session.deadline is not None:
-            self._runtime.deadlines.arm(self._session.internal_id, self._session.deadline)
 
     async def run_new(self) -> None:
         """Start the session, or undo all of it, and stay with it until its log is sealed."""
+        life, held = self._life, self._reservations
         try:
-            held, session = self._reservations, self._session
-            session = await starting.start(self._runtime, held, session, self._step)
+            session = await starting.start(self._runtime, held, life.session, self._step)
         except AgentError as error:
             await self._undo(error)
         except Exception:
             log.exception("start failed by a defect")
             await self._undo(AgentError())
         else:
-            self.take_in(session)
-            self.arm()
-            if self._reservations.drain.now != Drain():  # it may have begun or ended meanwhile
-                await self.publish()
-            self._start_settled.set()
+            life.apply(session)
+            life.arm()
+            if held.drain.now != Drain():  # it may have begun or ended meanwhile
+                await life.publish()
+            life.finish_start()
             await self._stay()
 
-    async def publish(self) -> bool:
-        """Have the game read what holds now; False when a failure leaves it what it knew."""
-        try:
-            await self._runtime.records.publish(self._session, self._reservations.drain.now)
-        except DiskFull as error:
-            log.warning("game not told", session=self._session.internal_id, error=str(error))
-            return False
-        return True
-
     async def run_adopted(self, container: Container | None) -> None:
-        """Go on with a session that an earlier run of the agent left; `container` as it is now."""
-        session = self._session
+        """Continue a session from an earlier run of the agent; `container` as it is now."""
+        life, session = self._life, self._life.session
         if session.state is State.CREATED:
             if container is None or container.status is ContainerStatus.CREATED:
                 await self._undo(SessionStopped(session.internal_id))
                 return
             await self._runtime.forget_flows(session.ports)
-            await self.save_and_set(
-                starting.running(self._runtime, session, container, deadline=session.deadline)
-            )
-            self._start_settled.set()
+            deadline = session.deadline
+            running = starting.running(self._runtime, session, container, deadline=deadline)
+            await life.save(running)
+            life.finish_start()
         elif not session.state.ended:
             found = await starting.as_found(self._runtime, session, container)
-            self.take_in(found)
+            life.apply(found)
             if container is not None and starting.has_restarted(found, container):
-                again = starting.running_again(self._runtime, self._session, container)
-                await self.save_and_set(again)
+                again = starting.running_again(self._runtime, life.session, container)
+                await life.save(again)
             same_boot = session.boot_id in {"", self._runtime.clock.boot_id}
             if found.process is None and not same_boot:
                 await self._outlast_reboot(container)
@@ -147,17 +85,17 @@ class Lifecycle:
 
     async def _outlast_reboot(self, container: Container | None) -> None:
         """Start again what asks for restarts; the rest ended with the host."""
-        session = self._session
+        session = self._life.session
         if not session.restarts:
-            self.ask_stop(EndReason.HOST_RESTART)
+            self._life.ask_stop(EndReason.HOST_RESTART)
         elif session.state is State.RUNNING:
             now, delay = self._runtime.clock.time(), restarts.FIRST_DELAY_SECONDS
-            await self.save_and_set(ending.failed(session, container, delay=delay, now=now))
+            await self._life.save(ending.failed(session, container, delay=delay, now=now))
 
     # -- from state to state -------------------------------------------------------------------
 
     async def _stay(self) -> None:
-        """Live on until the session has ended and is sealed; after a defect, go on from there."""
+        """Continue until the session has ended and is sealed, also after an internal error."""
         while True:
             try:
                 await self._live_and_seal()
@@ -168,30 +106,27 @@ class Lifecycle:
                 return
 
     async def _live_and_seal(self) -> None:
-        while not self._session.state.ended:
+        life = self._life
+        while not life.session.state.ended:
             await self._live_on()
-        if self._session.process is not None:
-            await self._outlive(self._session.process)
-        if not (self._session.log_sealed or self._session.container_removed):
-            await cleanup.seal(self._runtime, self._reservations.disks, self)
+        if life.session.process is not None:
+            await self._outlive(life.session.process)
+        if not (life.session.log_sealed or life.session.container_removed):
+            await cleanup.seal(self._runtime, self._reservations.disks, life)
 
     async def _live_on(self) -> None:
         """Do what the state asks for, until the next one."""
-        state, process = self._session.state, self._session.process
+        life, state, process = self._life, self._life.session.state, self._life.session.process
         if process is not None:
             await self._runtime.usage.watch(process)
         if state is State.SHUTTINGDOWN:
             await self._shut_down()
-        elif self._stop_reason is not None:
+        elif life.stop_reason is not None:
             if process is not None:
                 await self._measure(process)
-            await self.save_and_set(
-                self._session.to(
-                    State.SHUTTINGDOWN,
-                    at=self._runtime.clock.time(),
-                    stop_reason=self._stop_reason,
-                )
-            )
+            now = self._runtime.clock.time()
+            stopping = life.session.to(State.SHUTTINGDOWN, at=now, stop_reason=life.stop_reason)
+            await life.save(stopping)
             await self._runtime.failpoint("stop.recorded")
         elif state is State.RUNNING:
             await self._run()
@@ -200,36 +135,36 @@ class Lifecycle:
 
     async def _run(self) -> None:
         """Wait for the end of the process, or for a stop; then restart or finish."""
-        process = self._session.process
+        life, runtime, process = self._life, self._runtime, self._life.session.process
         if process is not None:
-            await readiness.watch(self._runtime, self, process)
-            await self.claims.take(self._runtime, self)
-            await self.claims.tell(self._runtime, self)
-            ends, asked = ending.end_of(self._runtime, process), self.claims.asked.wait()
-            if not await comes_first(ends, asked, f"wait-{self._session.internal_id}"):
+            await readiness.watch(runtime, life, process)
+            await claims.take(runtime, life)
+            await claims.notify_game(runtime, life)
+            ends, asked = ending.end_of(runtime, process), life.claim_or_stop.wait()
+            if not await comes_first(ends, asked, f"wait-{life.session.internal_id}"):
                 return
             await self._measure(process, last=True)
-        session = self._session
-        container = await ending.ended_container(self._runtime, session)
+        session = life.session
+        container = await ending.ended_container(runtime, session)
         if container is not None and container.process is not None:
             # Somebody else started it again; it is still this session.
-            await self._runtime.forget_flows(session.ports)
-            await self.save_and_set(starting.with_next_run(session, container))
+            await runtime.forget_flows(session.ports)
+            await life.save(starting.with_next_run(session, container))
         elif container is not None and restarts.should_restart(
             wanted=session.restarts,
             exit_code=container.exit_code,
-            stopping=self._stop_reason is not None,
+            stopping=life.stop_reason is not None,
         ):
-            now = self._runtime.clock.time()
+            now = runtime.clock.time()
             ran_for = (container.end_time or now) - (session.start_time or 0)
             delay = restarts.next_delay(session.restart_delay, ran_for)
-            await self.save_and_set(ending.failed(session, container, delay=delay, now=now))
+            await life.save(ending.failed(session, container, delay=delay, now=now))
         else:
             await self._finish(container)
 
     async def _restart(self) -> None:
         """Wait the delay and start the container again; dead when the engine refuses for good."""
-        session, runtime = self._session, self._runtime
+        life, session, runtime = self._life, self._life.session, self._runtime
         passed = runtime.clock.time() - session.since
         delay = restarts.remaining_delay(session.restart_delay, passed)
         if not await self._unless_stopped(runtime.clock.sleep(delay)):
@@ -238,7 +173,7 @@ class Lifecycle:
         if not await self._unless_stopped(slots.acquire(session.spec.identity.account)):
             return
         try:
-            container = None if self._stop_reason else await starting.start_again(runtime, session)
+            container = None if life.stop_reason else await starting.start_again(runtime, session)
         except AgentError as error:
             await self._refused(error)
             return
@@ -252,8 +187,8 @@ class Lifecycle:
         if container is None or container.has_lost_process:
             await self._finish(container)
             return
-        await self.save_and_set(starting.running_again(runtime, session, container))
-        await self._runtime.failpoint("restart.saved")
+        await life.save(starting.running_again(runtime, session, container))
+        await runtime.failpoint("restart.saved")
 
     async def _refused(self, error: AgentError) -> None:
         """Wait before the engine is asked again; dead when it has refused too often."""
@@ -264,137 +199,109 @@ class Lifecycle:
             delay = restarts.delay_after_refusals(self._refusals)
             await self._unless_stopped(self._runtime.clock.sleep(delay))
             return
-        self._session = self._session.with_changes(detail=f"cannot restart: {error}")
+        self._life.note(detail=f"cannot restart: {error}")
         await self._finish(None)
 
     async def _shut_down(self) -> None:
-        session, runtime = self._session, self._runtime
-        process = session.process
-        if process is not None and not await ending.end_process(runtime, session, process):
+        life, runtime = self._life, self._runtime
+        process = life.session.process
+        if process is not None and not await ending.end_process(runtime, life.session, process):
             await self._die_unkillable()
             return
         if process is not None:
             await self._measure(process, last=True)
-        session = self._session
-        await self._runtime.failpoint("stop.killed")
-        container = await ending.ended_container(runtime, session)
+        await runtime.failpoint("stop.killed")
+        container = await ending.ended_container(runtime, life.session)
         if container is not None and container.process is not None:
             # It runs after all, as after a restart whose answer was lost: end that process.
-            await self.save_and_set(starting.with_next_run(session, container))
+            await life.save(starting.with_next_run(life.session, container))
         else:
             await self._finish(container)
 
     async def _die_unkillable(self) -> None:
         """Call the session dead; it keeps its process, and with that its ports and reservation."""
-        self.unkillable = True
-        self._runtime.deadlines.clear(self._session.internal_id)
-        now = self._runtime.clock.time()
-        await self.save_and_set(
-            self._session.to(
+        life, now = self._life, self._runtime.clock.time()
+        life.unkillable = True
+        self._runtime.deadlines.clear(life.session.internal_id)
+        await life.save(
+            life.session.to(
                 State.DEAD,
                 at=now,
                 end_time=now,
-                end_reason=self._session.stop_reason,
+                end_reason=life.session.stop_reason,
                 detail="its process survives SIGKILL",
                 kept_since=deadline_by(self._runtime.clock, 0),
             )
         )
 
     async def _outlive(self, process: Process) -> None:
-        """Kill again and again, and give back what the dead session holds once that is done."""
-        self.unkillable = True
-        while not await ending.kill_process(self._runtime, self._session, process):
+        """Repeat SIGKILL until it works, then free what the dead session holds."""
+        self._life.unkillable = True
+        while not await ending.kill_process(self._runtime, self._life.session, process):
             continue
-        self.unkillable = False
+        self._life.unkillable = False
         await self._measure(process, last=True)
-        self._reservations.release(self._session.internal_id)
-        await self.save_and_set(self._session.with_changes(process=None))
+        self._life.release()
+        await self._life.save(self._life.session.with_changes(process=None))
 
     async def _finish(self, container: Container | None) -> None:
-        """Record the end, give back what the session held, and tell."""
-        session = ending.ended(self._session, container, now=self._runtime.clock.time())
-        session = session.with_changes(kept_since=deadline_by(self._runtime.clock, 0))
-        await self._runtime.failpoint("end.confirmed")
-        self._runtime.deadlines.clear(session.internal_id)
-        await self.save_and_set(session)
+        """Record the end, then free what the session held."""
+        runtime = self._runtime
+        session = ending.ended(self._life.session, container, now=runtime.clock.time())
+        session = session.with_changes(kept_since=deadline_by(runtime.clock, 0))
+        await runtime.failpoint("end.confirmed")
+        runtime.deadlines.clear(session.internal_id)
+        await self._life.save(session)
         # Not before that is recorded: another session may take the ports at once.
-        self._reservations.release(session.internal_id)
-        await self._runtime.failpoint("end.saved")
+        self._life.release()
+        await runtime.failpoint("end.saved")
+
+    # -- a start that failed -------------------------------------------------------------------
 
     async def _undo(self, error: AgentError) -> None:
         """Leave nothing of a start that failed; answer first when the engine cannot help now."""
-        back_off = BackOff(self._runtime.clock)
+        life, back_off = self._life, BackOff(self._runtime.clock)
         while True:
             try:
                 await self._remove_traces(error)
                 break
             except AgentError as trouble:
                 log.warning("cannot undo yet", error=str(trouble))
-                self._settle(error)
+                life.finish_start(error)
                 await back_off.wait()
             except Exception:
                 log.exception("undoing met a defect")
-                self._settle(error)
+                life.finish_start(error)
                 await self._runtime.clock.sleep(RETRY_LONGEST_SECONDS)
-        self._runtime.deadlines.clear(self._session.internal_id)
-        self._reservations.release(self._session.internal_id)
-        self.gone.set()
-        self._tell_waiters()
-        self._settle(error)
+        self._runtime.deadlines.clear(life.session.internal_id)
+        life.release()
+        life.mark_removed()
+        life.finish_start(error)
 
     async def _remove_traces(self, error: AgentError) -> None:
         """Undo once; an engine that was gone before it was asked for a container has none."""
         try:
-            await starting.undo(self._runtime, self._session)
+            await starting.undo(self._runtime, self._life.session)
         except EngineUnavailable:
             if self._created or not isinstance(error, EngineUnavailable):
                 raise
-            await self._runtime.records.delete(self._session.internal_id)
+            await self._runtime.records.delete(self._life.session.internal_id)
 
     # -- bookkeeping ---------------------------------------------------------------------------
 
     async def _unless_stopped(self, waited: Coroutine[Any, Any, object]) -> bool:
-        """Wait for something (True) or for a stop to be asked (False)."""
-        return await comes_first(
-            waited, self.stop_asked.wait(), f"wait-{self._session.internal_id}"
-        )
+        """Wait for something (True) or for a request to stop (False)."""
+        name = f"wait-{self._life.session.internal_id}"
+        return await comes_first(waited, self._life.stop_asked.wait(), name)
 
     async def _measure(self, process: Process, *, last: bool = False) -> None:
         """Note what the run has used; it is recorded with the next change."""
-        usage = self._session.run_usage | await self._runtime.usage.read(process, last=last)
-        self._session = self._session.with_changes(run_usage=usage)
+        used = await self._runtime.usage.read(process, last=last)
+        self._life.note(run_usage=self._life.session.run_usage | used)
 
     async def _step(self, name: str) -> None:
         """A named step of the start; a stop that came meanwhile ends the start there."""
         self._created = self._created or name == "start.created"
         await self._runtime.failpoint(name)
-        if self._stop_reason is not None:
-            raise SessionStopped(self._session.internal_id)
-
-    def _settle(self, error: AgentError) -> None:
-        self.start_error = self.start_error or error
-        self._start_settled.set()
-
-    async def save_and_set(self, session: Session) -> None:
-        """Record a change, then tell it. A full disk does not stop what already runs."""
-        try:
-            await self._runtime.records.save(session)
-        except DiskFull as error:
-            log.warning("a change is not recorded", session=session.internal_id, error=str(error))
-            await self._runtime.records.mark_stop(session)
-        self.take_in(session)
-
-    def take_in(self, session: Session) -> None:
-        """Take in what is recorded; its sequence is counted where it is told: both agree."""
-        self._runtime.metrics.session_changed(self._session, session)
-        session_log.tell(self._session, session)
-        self._session = session.with_changes(sequence=self._runtime.feed.stamp())
-        self._reservations.tls_ports.follow(self._session)
-        self.claims.follow(self._session)
-        self._tell_waiters()
-        if self.settled:
-            self._runtime.feed.tell_session(self._session)
-
-    def _tell_waiters(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        if self._life.stop_reason is not None:
+            raise SessionStopped(self._life.session.internal_id)

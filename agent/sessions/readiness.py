@@ -4,12 +4,10 @@ Each run of a session is watched from its start; what has been seen is recorded,
 that was started anew goes on for those that are not ready yet, and leaves the others alone.
 """
 
-import asyncio
-from typing import Protocol
-
 from agent.domain.errors import AgentError
 from agent.domain.session import Process, Session
 from agent.sessions import ending
+from agent.sessions.life import Life
 from agent.sessions.runtime import Runtime
 from tiltyard.runtime.clock import rest_after
 from tiltyard.runtime.first_completed import comes_first
@@ -27,29 +25,14 @@ A session whose looks take long rests in proportion to them, up to the same time
 """
 
 
-class Running(Protocol):
-    """A session that runs; `Lifecycle` is one. `stop_asked` is set once it shall end."""
-
-    stop_asked: asyncio.Event
-
-    @property
-    def session(self) -> Session:
-        """The session as it stands."""
-        ...
-
-    async def save_and_set(self, session: Session) -> None:
-        """Record a change, then tell it."""
-        ...
-
-
-async def watch(runtime: Runtime, life: Running, process: Process) -> None:
+async def watch(runtime: Runtime, life: Life, process: Process) -> None:
     """Record when players can reach a session; return, too, when its run or its life is over."""
     session = life.session
     if session.ready_time is not None:
         return
     name = f"ready-{session.internal_id}"
     if await comes_first(_ready(runtime, session, process), _over(runtime, life, process), name):
-        await life.save_and_set(session.with_changes(ready_time=runtime.clock.time()))
+        await life.save(session.with_changes(ready_time=runtime.clock.time()))
 
 
 async def _ready(runtime: Runtime, session: Session, process: Process) -> None:
@@ -72,6 +55,6 @@ async def _ready(runtime: Runtime, session: Session, process: Process) -> None:
         wait = min(wait * GROWTH, LONGEST_SECONDS)
 
 
-async def _over(runtime: Runtime, life: Running, process: Process) -> None:
+async def _over(runtime: Runtime, life: Life, process: Process) -> None:
     name = f"over-{life.session.internal_id}"
     await comes_first(ending.end_of(runtime, process), life.stop_asked.wait(), name)

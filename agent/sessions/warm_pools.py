@@ -23,8 +23,8 @@ from agent.domain.pools import WarmPool
 from agent.domain.session import EndReason, Session
 from agent.domain.standby_plan import Holding, Plan, Setback, plan, set_back
 from agent.metrics.instruments import Start
-from agent.sessions.claims import ClaimRequest
-from agent.sessions.lifecycle import Lifecycle
+from agent.sessions import claims
+from agent.sessions.life import ClaimRequest, Life
 from agent.sessions.manager import SessionManager
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
@@ -55,7 +55,7 @@ class WarmPools:
         self._files = PoolFiles(runtime.records)
         self._ordering = asyncio.Lock()
         self._orders = TaskOwner[None](AgentError)
-        self._standbys: dict[str, Lifecycle] = {}
+        self._standbys: dict[str, Life] = {}
         """Those that are not in doubt, until they are claimed or nothing is left of them."""
         self._found = False
         """True once those of the agent's earlier runs are among them."""
@@ -160,7 +160,7 @@ class WarmPools:
             raise NotReconciled
         if life.session.is_standby and self._reservations.drain.now.draining and not request.again:
             raise Draining
-        await life.claims.claim(life, request)
+        await claims.claim(life, request)
         return life.session
 
     async def _set(self, order: WarmPool) -> None:
@@ -175,7 +175,7 @@ class WarmPools:
         log.info("warm pool ordered", pool=order.pool, count=order.size)
         self._runtime.feed.tell_host()
 
-    def _live(self) -> list[Lifecycle]:
+    def _live(self) -> list[Life]:
         """The standbys that can be claimed, now or once they are ready."""
         return [
             life
@@ -183,8 +183,8 @@ class WarmPools:
             if _is_ours(life)
             and not life.session.state.ended
             and not life.stop_asked.is_set()
-            and not life.gone.is_set()
-            and not life.claims.under_way
+            and not life.removed.is_set()
+            and life.pending_claim is None
         ]
 
     def _plan(self, cramped: Iterable[str]) -> Plan:
@@ -206,7 +206,7 @@ class WarmPools:
     def _take_stock(self) -> None:
         """See what became of the standbys since the last look."""
         for internal_id, life in list(self._standbys.items()):
-            if life.gone.is_set():
+            if life.removed.is_set():
                 if life.start_error is not None and not life.stop_asked.is_set():
                     self._set_back(life, str(life.start_error))
                 del self._standbys[internal_id]
@@ -215,7 +215,7 @@ class WarmPools:
             elif life.session.state.ended and self._ends.get(internal_id) is None:
                 self._see_end(life)
 
-    def _see_end(self, life: Lifecycle) -> None:
+    def _see_end(self, life: Life) -> None:
         """Have nothing stay of a standby that has ended, but of the newest one that failed."""
         session, pool = life.session, _pool_of(life)
         kept = self._failed.get(pool)
@@ -228,7 +228,7 @@ class WarmPools:
         if not (is_kept and asked is not None and asked.size):
             self._let_go(life, EndReason.STOPPED)
 
-    def _set_back(self, life: Lifecycle, cause: str) -> None:
+    def _set_back(self, life: Life, cause: str) -> None:
         pool, now = _pool_of(life), self._runtime.clock.monotonic()
         self._setbacks[pool] = set_back(self._setbacks.get(pool), cause, now)
         log.warning("standby failed", pool=pool, session=life.session.internal_id, error=cause)
@@ -262,7 +262,7 @@ class WarmPools:
             reason = EndReason.DRAIN if draining else EndReason.STOPPED
             self._let_go(self._standbys[internal_id], reason)
 
-    def _let_go(self, life: Lifecycle, reason: EndReason) -> None:
+    def _let_go(self, life: Life, reason: EndReason) -> None:
         """Have a standby end, from this moment on, and nothing of it stay."""
         internal_id = life.session.internal_id
         if self._ends.get(internal_id) is not None:
@@ -313,11 +313,11 @@ class WarmPools:
         return min([PASS_SECONDS, *due])
 
 
-def _is_ours(life: Lifecycle) -> bool:
+def _is_ours(life: Life) -> bool:
     return life.session.is_given_back
 
 
-def _pool_of(life: Lifecycle) -> str:
+def _pool_of(life: Life) -> str:
     standby = life.session.standby
     return standby.pool if standby is not None else ""
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from agent.domain.history import Run, Usage
 from agent.domain.session import EndReason, Moment, State
+from agent.logs.sealed_report import Tail
 from agent.rpc import wire
-from agent.sessions.sealed_report import Tail
 from agent.state.report import Report
 from controlplane.agent_rpc import wire as controlplane_wire
 from controlplane.domain import contract

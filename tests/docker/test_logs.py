@@ -38,14 +38,14 @@ ENDED = b" SIGTERM: saving\n"
 
 
 class Game:
-    """A demo game in a container, as `Lifecycle` shows its session."""
+    """A demo game in a container, as `Life` shows its session."""
 
     def __init__(self, engine: DockerEngine, session: Session) -> None:
         self.engine = engine
         self.session = session
         self._ended = asyncio.Event()
 
-    async def settled_start(self) -> None:
+    async def wait_started(self) -> None:
         """It has started."""
 
     async def wait_for(self, reached: Callable[[Session], bool]) -> None:

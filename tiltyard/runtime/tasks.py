@@ -43,7 +43,7 @@ class TaskOwner(Generic[T]):
     ) -> asyncio.Task[T]:
         """Begin work that nobody has to wait for; a key stands for it until it has ended."""
         task = self._own(work, name, key, context)
-        task.add_done_callback(self._report)
+        task.add_done_callback(self._report, context=context)
         return task
 
     async def finish(self, work: Coroutine[Any, Any, T], name: str) -> T:

@@ -24,6 +24,7 @@ from agent.network.tls_ports import TlsPorts
 from agent.rpc.service import AgentService, Services
 from agent.sessions.adoption import Reconciler, Timekeeper
 from agent.sessions.manager import SessionManager
+from agent.sessions.recovery import Recovery
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import HostSettings, Runtime
 from agent.sessions.start_slots import StartSlots
@@ -89,6 +90,7 @@ class Agent:
     runtime: Runtime
     reservations: Reservations
     sessions: SessionManager
+    recovery: Recovery
     warm_pools: WarmPools
     images: Images
     reconciler: Reconciler
@@ -220,16 +222,18 @@ async def an_agent(
     )
     sessions = SessionManager(runtime, reservations)
     images = Images(engine, feed, metrics=metrics)
+    recovery = Recovery(runtime, reservations, sessions)
     warm_pools = WarmPools(runtime, reservations, sessions)
     reconciler = Reconciler(
         runtime,
         reservations.disks,
         sessions,
+        recovery,
         images,
         learn=lambda _info: None,
         rules=Rules(container_seconds=4 * 3600, log_seconds=7 * 86400),
     )
-    await sessions.load()
+    await recovery.load()
     await warm_pools.load()
     engine.add_image(IMAGE)
     if reconcile:
@@ -239,6 +243,7 @@ async def an_agent(
             runtime=runtime,
             reservations=reservations,
             sessions=sessions,
+            recovery=recovery,
             warm_pools=warm_pools,
             images=images,
             reconciler=reconciler,

@@ -10,7 +10,7 @@ from typing import Any
 from agent.domain.engine import container_name
 from agent.domain.pools import WarmPool
 from agent.domain.session import Identity, Session
-from agent.sessions.claims import ClaimRequest
+from agent.sessions.life import ClaimRequest
 from tests.support.agent.hosts import Agent
 from tests.support.agent.samples import a_spec
 from tests.support.agent.served import Served

@@ -23,7 +23,8 @@ from agent.domain.errors import (
 )
 from agent.domain.session import EndReason, Session, State
 from agent.domain.steps import CLAIM_STEPS
-from agent.sessions.claims import ClaimRequest, checked_request
+from agent.sessions.claims import checked_request
+from agent.sessions.life import ClaimRequest
 from agent.state.drain import DrainOrder
 from agent.state.record import Records, decode_session
 from tests.support.agent.hosts import Agent, an_agent

@@ -13,9 +13,9 @@ from agent.domain.errors import DiskFull, EngineError, LogGone
 from agent.domain.session import EndReason, Session, State
 from agent.kernel.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
 from agent.logs import reading as logs
+from agent.logs import sealed_report
 from agent.logs.sealed import SealedLog
-from agent.sessions import sealed_report
-from agent.sessions.lifecycle import Lifecycle
+from agent.sessions.life import Life
 from agent.state.record import decode_session
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import assert_survived
@@ -456,7 +456,7 @@ async def _ended(agent: Agent, output: bytes = b"") -> str:
     return session.internal_id
 
 
-async def _whole_log(agent: Agent, life: Lifecycle) -> bytes:
+async def _whole_log(agent: Agent, life: Life) -> bytes:
     chunks = logs.read(agent.engine, agent.records, agent.clock, life, follow=False)
     return b"".join([chunk async for chunk in chunks])
 

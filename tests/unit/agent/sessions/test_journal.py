@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.domain.session import EndReason
-from agent.sessions import session_log
+from agent.sessions import life
 from tests.support.agent.hosts import an_agent
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import FakeClock
@@ -60,7 +60,7 @@ async def test_a_session_s_lines_name_the_request_while_it_starts_and_never_afte
     async with an_agent(tmp_path, engine, clock) as agent:
         internal_id = await asyncio.create_task(call(), name="call")
         await agent.sessions.stop(internal_id, EndReason.STOPPED)
-    lines = [each for each in caplog.records if each.name == session_log.__name__]
+    lines = [each for each in caplog.records if each.name == life.__name__]
     started, ended = map(fields, lines)
     assert started["event"] == "session started"
     assert (started["session"], started["request"], started["id"]) == (internal_id, "r", "a\nb")

@@ -361,7 +361,7 @@ async def test_a_container_that_the_engine_does_not_name_for_a_moment_is_not_dea
     async with an_agent(tmp_path, engine, clock) as agent:
         session = await agent.sessions.start(an_id(), a_spec())
     async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
-        await agent.sessions.adopt([])  # as a list says that misses it
+        await agent.recovery.adopt([])  # as a list says that misses it
         for _ in range(50):
             await asyncio.sleep(0)
         found = agent.sessions.life(session.internal_id).session
@@ -422,7 +422,7 @@ async def test_of_two_containers_that_name_one_session_its_own_counts(
     twin = replace(own, container="f" * 64, name="twin", process=None)
     for listed in ([own, twin], [twin, own]):
         async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
-            await agent.sessions.adopt(listed)
+            await agent.recovery.adopt(listed)
             found = agent.sessions.life(session.internal_id).session
             assert (found.container, found.process) == (own.container, own.process)
 
@@ -481,7 +481,7 @@ async def test_a_pass_that_meets_a_defect_is_made_again(
         raise PermissionError(13, "as scripted")
 
     with monkeypatch.context() as patch:
-        patch.setattr(agent.sessions, "sweep", broken)
+        patch.setattr(agent.recovery, "sweep", broken)
         async with _looked_after(agent):
             await until(lambda: "by a defect" in caplog.text)
             patch.undo()

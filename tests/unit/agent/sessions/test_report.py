@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from agent.domain.errors import ImageCannotRun, SessionLive
 from agent.domain.history import RUNS_KEPT, Run, Usage, signal_of, with_run
 from agent.domain.session import TRANSITIONS, EndReason, Moment, State
-from agent.sessions import sealed_report
+from agent.logs import sealed_report
+from agent.logs.sealed_report import SEAL_WAIT_SECONDS, TAIL_BYTES, Tail, read_tail
 from agent.sessions.ending import KILL_SECONDS
-from agent.sessions.sealed_report import SEAL_WAIT_SECONDS, TAIL_BYTES, Tail, read_tail
 from agent.state.record import encode_session
 from agent.state.report import Report, decode_report, encode_report, report_of
 from tests.support.agent.hosts import Agent, an_agent

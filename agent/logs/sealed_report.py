@@ -8,7 +8,6 @@ from agent.domain.errors import DiskFull, SessionLive
 from agent.domain.session import Session
 from agent.kernel.disks import Disks
 from agent.logs.reading import Followed
-from agent.sessions.runtime import Runtime
 from agent.state.disk import disk
 from agent.state.record import Records
 from agent.state.report import Report, decode_report, encode_report, report_of
@@ -33,12 +32,12 @@ class Tail(NamedTuple):
     cut: bool
 
 
-async def seal(runtime: Runtime, disks: Disks, session: Session) -> None:
+async def seal(records: Records, clock: Clock, disks: Disks, session: Session) -> None:
     """Write an ended session's report, however long that takes. One that is there stays."""
-    back_off = BackOff(runtime.clock)
+    back_off = BackOff(clock)
     while True:
         try:
-            await runtime.records.run(_write, _path(runtime.records, session), report_of(session))
+            await records.run(_write, _path(records, session), report_of(session))
         except DiskFull as error:
             disks.lacks_room(session.internal_id, error)
             log.warning("cannot seal the report", session=session.internal_id, error=str(error))

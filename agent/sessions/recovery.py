@@ -1,0 +1,113 @@
+"""The sessions of an earlier run of the agent: their records, against the engine's containers."""
+
+import contextlib
+from dataclasses import replace
+
+from agent.domain.engine import LABEL_SESSION, Container, ContainerStatus
+from agent.domain.errors import AgentError, DiskFull
+from agent.domain.session import Session
+from agent.sessions.manager import SessionManager
+from agent.sessions.reservations import Reservations
+from agent.sessions.runtime import Runtime
+from agent.state.record import decode_label
+from agent.state.versioned_json import NewerFormat
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+
+class Recovery:
+    """Loads what is recorded, and resumes it once the engine lists its containers."""
+
+    def __init__(
+        self, runtime: Runtime, reservations: Reservations, sessions: SessionManager
+    ) -> None:
+        self._runtime = runtime
+        self._reservations = reservations
+        self._sessions = sessions
+        self._damaged: list[str] = []
+        """Ids of directories without a good record."""
+
+    async def load(self) -> None:
+        """Load the records, before anything is served."""
+        await self._reservations.drain.load()
+        sessions, self._damaged = await self._runtime.records.load()
+        await self._sessions.tombstones.load()
+        for session in sessions:
+            self._sessions.remember(session)
+        # What was released last is used again last.
+        for session in sorted(sessions, key=lambda found: found.end_time or found.create_time):
+            self._reservations.ports.avoid(session.ports)
+
+    async def adopt(self, containers: list[Container]) -> None:
+        """Resume every loaded session, given all containers of this agent.
+
+        A started container whose directory is lost or damaged is remembered by its label.
+        """
+        own = {life.session.container for life in self._sessions.lives}
+        # Of two that name one session, as a copy of a container does, its own counts, else the
+        # one that runs.
+        own_last = sorted(containers, key=lambda each: (each.container in own, bool(each.process)))
+        by_session = {found.labels[LABEL_SESSION]: found for found in own_last}
+        self._resume(by_session)
+        for internal_id, found in by_session.items():
+            started = found.status is not ContainerStatus.CREATED
+            if started and not self._sessions.knows(internal_id):
+                await self._rebuild(internal_id, found)
+        self._resume(by_session)
+        for life in self._sessions.lives:
+            # A start that took place is in the first complete snapshot, not after it.
+            container = by_session.get(life.session.internal_id)
+            started = container is not None and container.status is not ContainerStatus.CREATED
+            if started and not life.started:
+                with contextlib.suppress(AgentError):
+                    await life.wait_started()
+        log.info("reconciled", sessions=len(self._sessions.lives), containers=len(containers))
+        self._sessions.reconciled = True
+        self._runtime.feed.ask_snapshot()
+
+    def may_reap(self, found: Container) -> bool:
+        """False for a container of a newer agent, or a running one with an unreadable label."""
+        try:
+            decode_label(found.labels)
+        except NewerFormat:
+            return False
+        except ValueError:
+            return found.process is None
+        return True
+
+    async def sweep(self, before: float) -> None:
+        """Remove directories without a good record that nothing has written to since `before`."""
+        lost = [each for each in self._damaged if not self._sessions.knows(each)]
+        self._damaged = await self._runtime.records.delete_old(lost, before)
+
+    def _resume(self, by_session: dict[str, Container]) -> None:
+        for life in self._sessions.lives:
+            self._sessions.resume(life, by_session.get(life.session.internal_id))
+
+    async def _rebuild(self, internal_id: str, found: Container) -> None:
+        """Remember a session by its container's label; one without a usable label is an orphan."""
+        try:
+            session = decode_label(found.labels)
+        except ValueError as error:
+            log.warning("a label is of no use", container=found.name, error=str(error))
+            return
+        if session.internal_id != internal_id or internal_id in self._sessions.tombstones:
+            return
+        log.warning("rebuilt from the label of its container", session=internal_id)
+        session = _as_labelled(session, found)
+        try:
+            await self._runtime.records.create(session, self._reservations.drain.now)
+        except DiskFull as error:
+            log.warning("no record yet", session=internal_id, error=str(error))
+        self._sessions.remember(session)
+
+
+def _as_labelled(session: Session, found: Container) -> Session:
+    """A session as far as its label can be trusted, which is of its container's creation."""
+    if found.process is None:
+        # Whether it was stopped is lost, and a manual stop is never followed by a start.
+        session = session.with_changes(spec=replace(session.spec, restart=False))
+    if session.standby is not None:  # it may have been claimed
+        session = session.with_changes(standby=replace(session.standby, in_doubt=True))
+    return session

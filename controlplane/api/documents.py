@@ -1,7 +1,7 @@
 """The API's own description: the OpenAPI document, and a page that shows it.
 
 The page is Swagger UI from its package, served from here: it works without a network, and its
-policy lets the browser speak to nobody else.
+policy lets the browser connect to nothing else.
 """
 
 import asyncio

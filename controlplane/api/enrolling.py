@@ -2,7 +2,7 @@
 
 It is apart from the API, because its certificate is the authority's: a host that has a token
 trusts nothing else. Asked without a token it gives the authority's certificate, so that the host
-can compare the fingerprint; only then the token is told.
+can compare the fingerprint; only then the token is sent.
 """
 
 import re
@@ -88,8 +88,8 @@ def _enrolling(enrolment: Enrolment) -> Handler:
         body = await read_body(request, EnrolBody)
         authority = enrolment.authority.decode()
         if body.token is None:
-            told = {"format": FORMAT, "authority": authority}
-            return web.json_response(told, headers=NO_STORE)
+            shown = {"format": FORMAT, "authority": authority}
+            return web.json_response(shown, headers=NO_STORE)
         # Its token carries the authority's fingerprint behind a full stop, which is for the host.
         wanted = EnrolmentRequest(
             token=body.token.partition(".")[0],

@@ -25,13 +25,13 @@ class Readiness(TypedDict):
 
 @operation()
 async def get_health(request: web.Request) -> Answer[Health]:
-    """Tell that the process answers, and which environment this is."""
+    """Report that the process answers, and which environment this is."""
     return Answer({"status": "ok", "environment": services_of(request).environment})
 
 
 @operation()
 async def get_ready(request: web.Request) -> Answer[Readiness]:
-    """Tell whether every agent has reconciled or is known to be out of reach."""
+    """Report whether every agent has reconciled or is known to be out of reach."""
     if not services_of(request).fleet.ready:
         raise NotReadyError
     return Answer({"ready": True})

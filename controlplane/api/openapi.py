@@ -51,7 +51,7 @@ _HEADERS: dict[str, Any] = {
 }
 _RETRY_AFTER = {
     "Retry-After": {
-        "description": "Seconds; absent where trying again is no use, or nobody knows when it is.",
+        "description": "Seconds; absent where trying again does not help, or the time is unknown.",
         "schema": {"type": "integer", "minimum": 1},
     },
 }

@@ -1,4 +1,4 @@
-"""Accounts: who a request comes from, and what the first start makes."""
+"""Accounts: the caller of a request, and what the first start makes."""
 
 import json
 import os
@@ -46,7 +46,7 @@ class InitialTokens:
 
 
 def first_tokens(account: str) -> InitialTokens:
-    """Make tokens, known to nobody yet, for an account and the operator."""
+    """Make new tokens for an account and the operator."""
     return InitialTokens({account: mint().text}, mint().text)
 
 

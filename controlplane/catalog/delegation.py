@@ -23,7 +23,7 @@ class Delegated:
 class Delegation:
     """Use cases on tokens made from tokens, and on tokens that operators make and end.
 
-    What is for operators does not ask: whoever calls it has checked that the caller is one.
+    Calls for operators do not check it: the API has checked that the caller is one.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ class ApiClient:
         """Send a request and wait for its answer; `path` is in parts, whatever they hold.
 
         Raises:
-            ApiError: The control plane refuses, or nobody answers what can be understood.
+            ApiError: The control plane refuses, or no valid answer comes.
         """
         from controlplane.cli.transport import exchange  # noqa: PLC0415  # it says why
 
@@ -104,7 +104,7 @@ def check_url(url: str) -> None:
 
 
 def is_in_clear(url: str) -> bool:
-    """Tell whether the token can be read on its way to a base address that `check_url` accepts.
+    """Return whether the token can be read on its way to a base address that `check_url` accepts.
 
     A name but `localhost` is not looked up: what it means may change before it is dialled.
     """

@@ -8,7 +8,7 @@ from controlplane.cli.columns import Column, Row, field, sheet, table, time
 from controlplane.cli.options import YES, Api, calls, confirmed
 
 SHORT = 16
-"""Characters of a fingerprint that tell it from any other."""
+"""Characters of a fingerprint that distinguish it."""
 
 _WAITING: dict[str, Column] = {
     "AGENT": field("agent"),

@@ -20,7 +20,7 @@ AFTERWARDS = """\
 What was done since {time} is not in it. Before you start the control plane:
 - make sure that the one that it replaces is stopped: two would end each other's sessions
 - create the accounts again that were created since, with `init --account NAME`: until
-  then nobody can see their sessions, which run on
+  then their sessions, which run on, cannot be seen
 After the start: revoke again agents and tokens that were revoked since, remove again
 accounts and agents that were removed, and enrol again hosts that were enrolled. Sessions
 need nothing."""

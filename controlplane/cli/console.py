@@ -49,8 +49,8 @@ def confirmed(question: str, *, yes: bool) -> None:
     try:
         answer = _ask(question)
     except OSError:
-        told = "there is no terminal to ask at: --yes goes on without"
-        raise click.UsageError(told, click.get_current_context()) from None
+        text = "there is no terminal to ask at: --yes goes on without"
+        raise click.UsageError(text, click.get_current_context()) from None
     if answer.strip().lower() not in {"y", "yes"}:
         raise click.Abort
 

@@ -72,7 +72,7 @@ def _draining(row: Row) -> str:
     shown = yes(row["draining"])
     if row["drainDeadline"] is not None:
         shown += f", until {time(row['drainDeadline'])}"
-    return f"{shown}, not told yet" if row["drainPending"] else shown
+    return f"{shown}, not acknowledged yet" if row["drainPending"] else shown
 
 
 def _drained(row: Row) -> list[str]:
@@ -92,7 +92,8 @@ def _undrained(row: Row) -> list[str]:
 
 
 def _untold(row: Row) -> list[str]:
-    return ["It is not heard now, and told as soon as it is."] if row["drainPending"] else []
+    pending = "It is unreachable now, and gets the order once it is reachable."
+    return [pending] if row["drainPending"] else []
 
 
 def _warm_pools(pools: list[Row]) -> str:
@@ -267,7 +268,7 @@ def show_agent(api: Api, name: str) -> None:
 )
 @calls("drain the host")
 def drain(api: Api, name: str, deadline: str | None) -> None:
-    """Have a host take no new sessions; it is told when it is heard, if it is not heard now."""
+    """Have a host take no new sessions; an unreachable one gets the order once it is reachable."""
     reply = api.post("operator", "agent", name, "drain", body={"deadline": deadline})
     api.print(reply, _drained)
 
@@ -308,8 +309,8 @@ def revoke_agent(api: Api, name: str, *, yes: bool) -> None:
 def create_token(api: Api, region: str | None, node_pool: str | None, again: str | None) -> None:
     """Create a token with which one host enrols within 15 minutes, and print it."""
     if (region is None) == (again is None) or (again is not None and node_pool is not None):
-        told = "name --region, with or without --node-pool, or --agent alone"
-        raise click.UsageError(told, click.get_current_context())
+        text = "name --region, with or without --node-pool, or --agent alone"
+        raise click.UsageError(text, click.get_current_context())
     if again is not None:
         reply = api.post("operator", "agent", again, "token", body=None)
     else:

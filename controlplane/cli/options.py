@@ -38,7 +38,7 @@ def _url(context: click.Context, _: object, url: str) -> str:
         raise click.BadParameter(str(error)) from None
     if is_in_clear(url) and not context.params["insecure"]:
         raise click.BadParameter(
-            "would send the token in clear: use https://, or --insecure if nobody can listen"
+            "would send the token in clear: use https://, or --insecure on a trusted network"
         )
     return url
 
@@ -141,7 +141,7 @@ class Api:
         `account` is whose it is; None: an operator's.
 
         Raises:
-            Failure: It cannot be printed, and nobody will ever know it.
+            Failure: It cannot be printed, and is lost.
         """
         whose = printable(f"account {account}" if account else "an operator")
         if not self._as_json:
@@ -153,7 +153,7 @@ class Api:
             of = f" --account {printable(account)}" if account else ""
             raise Failure(
                 f"cannot print the token: {error}\n"
-                f"  nobody knows it now: end it with `token revoke {token_id}`\n"
+                f"  it is lost: end it with `token revoke {token_id}`\n"
                 f"  and make another for {whose} with `token create NAME{of} --scope …`"
             ) from None
 
@@ -187,7 +187,7 @@ def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
                 text = f"cannot {doing}: {printable(error.text)}"
                 raise Failure("\n  ".join((text, *lines))) from None
             except OSError as error:
-                if error.errno == errno.EPIPE:  # who read had enough: click ends silently
+                if error.errno == errno.EPIPE:  # the reader had enough: click ends silently
                     raise
                 raise Failure(f"cannot print the answer: {error}") from None
 

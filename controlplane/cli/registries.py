@@ -39,7 +39,7 @@ def list_registries(api: Api) -> None:
 @_NAME
 @click.argument("address", metavar="HOST[:PORT]")
 @click.option("--alias", "aliases", multiple=True, help="Another name for it; repeatable.")
-@click.option("--username", help="Whom to log in as; nobody without it.")
+@click.option("--username", help="User to log in as; anonymous without it.")
 @click.option(
     "--password-file",
     type=click.Path(path_type=Path, allow_dash=True),

@@ -120,12 +120,12 @@ async def _serve(config: Config) -> None:
         loop.add_signal_handler(number, stopping.set)
     control_plane, notifier = ControlPlane(config), Notifier(read_supervision())
     following = notifier.follow(control_plane.listening, stopping)
-    telling = asyncio.create_task(following, name="service manager")
+    notifying = asyncio.create_task(following, name="service manager")
     try:
         await control_plane.serve(stopping)
     finally:
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
+        notifying.cancel()
+        await asyncio.gather(notifying, return_exceptions=True)
 
 
 def _for_people(tokens: InitialTokens) -> str:

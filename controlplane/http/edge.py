@@ -131,9 +131,9 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse. What follows malformed input is dropped; who waits for its body is told.
+        """Parse. What follows malformed input is dropped, and the body's reader gets an error.
 
-        aiohttp tells nobody: the reader of a body with a bad chunk would wait for ever.
+        aiohttp does not report it: the reader of a body with a bad chunk would wait for ever.
         """
         if self._broken:
             return

@@ -29,7 +29,7 @@ IDENTIFIER = web.RequestKey("identifier", str)
 """The UUID of a request, in its answer and in every log line about it."""
 
 REFUSED = "request refused"
-"""The event of every request that was answered with an error of ours."""
+"""The event of every request that was answered with an error."""
 
 STATUSES: dict[Reason, tuple[int, str]] = {
     Reason.BAD_REQUEST: (400, "INVALID_REQUEST"),
@@ -57,7 +57,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class BrokenBodyError(TimeoutError):
     """A body that is malformed or did not come in time; `api/edge.py` raises it in the reader.
 
-    aiohttp takes a TimeoutError, and no other, as the end of a body that nobody reads any more.
+    aiohttp takes a TimeoutError, and no other, as the end of a body that is not read any more.
     """
 
 
@@ -146,9 +146,9 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def break_off(request: web.Request, what: str) -> None:
-    """Break the connection off while an error is handled: once the header is out, only that tells.
+    """Break the connection off while an error is handled, once the header is out.
 
-    So nobody takes a part for all. `what` was being sent, for the log.
+    So no reader takes a part for all. `what` was being sent, for the log.
     """
     log.warning("answer broken off", part=what, exc_info=True)  # noqa: LOG014 - see above
     if request.transport is not None:

@@ -1,4 +1,4 @@
-"""The gate of the HTTP API: who may connect, how many connections there are, and who is calling.
+"""The gate of the HTTP API: limits of connections, and the address of a caller behind a proxy.
 
 Caps connections, in total and per address. What is over a cap is
 closed at once: an answer would cost the TLS handshake that the cap is there to save.
@@ -22,19 +22,19 @@ OWN_FILES = 256
 """Open files of the process that are not connections: database, agents, listeners."""
 
 UNSENT = 128 * 1024
-"""Bytes of an answer that wait in the kernel for a reader who is slow: by itself it would take 4
-MiB, and say so late that the reader moves."""
+"""Bytes of an answer that wait in the kernel for a slow reader: its default of 4 MiB would delay
+the notice that the reader takes more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Who may connect to a listener, and how often."""
+    """Limits of a listener's connections."""
 
     total: int
     per_address: int
     proxies: tuple[Network, ...] = ()
     proxies_only: bool = False
-    """Nobody else may, but for loopback."""
+    """Refuse other peers, apart from loopback."""
 
     @classmethod
     def of_api(cls, config: Config) -> Self:
@@ -52,7 +52,7 @@ class Gate:
     """Counts what is open, in total and per caller. Behind a proxy a caller is not a connection.
 
     A trusted proxy's connections count in total only; each request under way through them counts
-    as one of the caller's. Without TLS nobody but the proxies and loopback gets in, so that no
+    as one of the caller's. Without TLS only the proxies and loopback get in, so that no
     token crosses a network in clear.
     """
 
@@ -63,7 +63,7 @@ class Gate:
         self._taken: Counter[str] = Counter()
 
     def trusts(self, address: str) -> bool:
-        """Tell whether an address is a trusted proxy's."""
+        """Return whether an address is a trusted proxy's."""
         ip = _ip(address)
         return any(ip in network for network in self._bounds.proxies)
 

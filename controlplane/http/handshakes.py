@@ -1,6 +1,6 @@
-"""TLS handshakes that fail, in the log: asyncio tells nobody of them.
+"""TLS handshakes that fail, in the log: asyncio does not report them.
 
-Whoever scans a port must not fill the log: of one kind a line a minute, with how many there were.
+A port scan must not fill the log: each kind is logged once a minute, with a count.
 """
 
 import ssl
@@ -24,11 +24,11 @@ class Handshakes:
     def __init__(self, where: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._where = where
         self._monotonic = monotonic
-        self._silent: dict[str, int] = {}
-        self._told_at: dict[str, float] = {}
+        self._unlogged: dict[str, int] = {}
+        self._logged_at: dict[str, float] = {}
 
     def watch(self, context: ssl.SSLContext) -> None:
-        """Tell of the handshakes of a context."""
+        """Log the failed handshakes of a context."""
 
         def failed(error: ssl.SSLError) -> None:
             self.failed(error.reason or "UNKNOWN")
@@ -48,12 +48,12 @@ class Handshakes:
         context.sslobject_class = Watched
 
     def failed(self, reason: str) -> None:
-        """Note one, and tell of it if the last line of its kind is old."""
-        kind = reason if reason in self._silent or len(self._silent) < MAX_KINDS else "other"
+        """Count one, and log it if the last line of its kind is old."""
+        kind = reason if reason in self._unlogged or len(self._unlogged) < MAX_KINDS else "other"
         now = self._monotonic()
-        if now - self._told_at.get(kind, -INTERVAL) < INTERVAL:
-            self._silent[kind] += 1
+        if now - self._logged_at.get(kind, -INTERVAL) < INTERVAL:
+            self._unlogged[kind] += 1
             return
-        more = self._silent.get(kind, 0)
-        self._silent[kind], self._told_at[kind] = 0, now
+        more = self._unlogged.get(kind, 0)
+        self._unlogged[kind], self._logged_at[kind] = 0, now
         log.warning("refused TLS handshakes", address=self._where, kind=kind, count=more + 1)

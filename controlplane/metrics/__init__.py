@@ -1,1 +1,1 @@
-"""What the control plane tells of itself, for Prometheus."""
+"""The control plane's metrics, for Prometheus."""

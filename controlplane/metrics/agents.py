@@ -1,4 +1,4 @@
-"""What is told of agents: calls to them, and how they are followed."""
+"""Metrics of agents: calls to them, and how they are followed."""
 
 import asyncio
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ class FleetMetrics:
         self.snapshot_seconds = make.histogram(
             "watch_snapshot_duration_seconds",
             "Seconds from the begin to the end of a snapshot; each is a host that was"
-            " synchronised anew.",
+            " synchronised again.",
         )
         self._breaks = make.counter(
             "watch_breaks_total", "Streams of hosts that broke, by why.", "reason"

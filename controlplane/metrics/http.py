@@ -1,4 +1,4 @@
-"""What is told of HTTP: requests by their routes, connections, streams."""
+"""Metrics of HTTP: requests by their routes, connections, streams."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -18,7 +18,7 @@ class Metrics:
     """The instruments, each for the part that uses it."""
 
     def __init__(self) -> None:
-        """Make them all; the process and its garbage collector tell of themselves."""
+        """Make them all; the process and its garbage collector bring their own."""
         self.registry = registry = CollectorRegistry()
         self.http = HttpMetrics(registry)
         self.starts = StartMetrics(registry)

@@ -1,4 +1,4 @@
-"""What is told of POST /session: how long starts take, and why some come to nothing."""
+"""Metrics of POST /session: how long starts take, and why some come to nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What is told of the database."""
+"""Metrics of the database."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -15,7 +15,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The one that every scraper reads."""
 
 BOUNDS = Bounds(total=32, per_address=16)
-"""A few scrapers, and who looks by hand."""
+"""A few scrapers, and some calls by hand."""
 
 
 class Exposition:

@@ -1,7 +1,7 @@
-"""What is told of the fleet as it is at the moment: sessions, agents, standbys, waits.
+"""Metrics of the fleet as it is at the moment: sessions, agents, standbys, waits.
 
-It is counted anew for every scrape, host after host, and others have their turn between two: with
-100,000 sessions nothing is held up, and nothing is counted when nobody asks. Hosts are summed by
+They are counted for every scrape, host after host, and the loop is left to others in between: with
+100,000 sessions nothing is held up, and nothing is counted without a scrape. Hosts are summed by
 region and node pool, which operators name; what accounts name is bounded.
 """
 
@@ -35,7 +35,7 @@ from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.runtime.bounded_names import BoundedNames
 
 DATABASE_WAIT = 1.0
-"""Seconds for which a scrape waits for the database: it tells of the rest all the same."""
+"""Seconds for which a scrape waits for the database; it has the rest all the same."""
 
 _APPLICATION = ("region", "account", "application")
 _AGENT_STATES = tuple(s.value for s in AgentState if s is not AgentState.REVOKED)
@@ -43,16 +43,16 @@ _STATES = tuple(state for state in State if not state.ended)
 _OVERLAYS = ((False, True), (True, True), (False, False))
 _STATUSES = sorted(
     {
-        shown_status(state, draining=draining, heard=heard)
+        shown_status(state, draining=draining, heard=responsive)
         for state in _STATES
-        for draining, heard in _OVERLAYS
+        for draining, responsive in _OVERLAYS
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LiveParts:
-    """Who is asked."""
+    """Where the figures come from."""
 
     fleet: Fleet
     queue: HostQueue
@@ -77,7 +77,7 @@ class _Count:
 
 
 class LiveCollector(Collector):
-    """Holds what was counted last; `refresh` counts anew."""
+    """Holds what was counted last; `refresh` counts again."""
 
     def __init__(self, parts: LiveParts) -> None:
         self._parts = parts
@@ -105,7 +105,7 @@ class LiveCollector(Collector):
             *count.room.families(),
             gauge(
                 "starts_waiting",
-                "Starts in line for a start slot of a host.",
+                "Starts queued for a start slot of a host.",
                 PLACE,
                 waiting,
             ),
@@ -124,7 +124,7 @@ class LiveCollector(Collector):
 
     def _count_host(self, link: HostLink, count: _Count) -> None:
         fleet, place = self._parts.fleet, (link.row.region, link.row.node_pool)
-        heard = fleet.is_heard(link.row.name)
+        responsive = fleet.is_heard(link.row.name)
         for state in _AGENT_STATES:
             count.agents.setdefault((*place, state), 0)
         count.agents[*place, state_of(fleet, link)] += 1
@@ -137,9 +137,9 @@ class LiveCollector(Collector):
             expiry = link.row.certificate_expire_ms / 1000
             count.expiry[place] = min(expiry, count.expiry.get(place, expiry))
         count.room.add(
-            place, link.host if heard else None, fleet.view(link), fleet.placement_silence
+            place, link.host if responsive else None, fleet.view(link), fleet.placement_silence
         )
-        status = {s: shown_status(s, draining=link.draining, heard=heard) for s in _STATES}
+        status = {s: shown_status(s, draining=link.draining, heard=responsive) for s in _STATES}
         count.sessions.update(
             (
                 place[0],
@@ -184,7 +184,7 @@ def _of_hosts(count: _Count) -> Iterator[Metric]:
     yield gauge("agents", "Agents by state.", (*PLACE, "state"), count.agents)
     yield gauge(
         "unclaimed_sessions",
-        "What lives on hosts without a valid ticket or a known account: nobody's sessions.",
+        "Sessions on hosts without a valid ticket or a known account.",
         PLACE,
         count.unclaimed,
     )

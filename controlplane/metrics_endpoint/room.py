@@ -70,5 +70,5 @@ class Room:
 
 
 def _left(free: Resources) -> Resources:
-    """Give none of what is lent out twice: a host that lends less by now leaves others theirs."""
+    """Count nothing twice: a host whose allocatable room shrank leaves others theirs."""
     return Resources(max(0, free.nano_cpus), max(0, free.memory_bytes), max(0, free.gpus))

@@ -10,7 +10,7 @@ from tiltyard.runtime.clock import Clock, unix_ms
 
 
 class AccountAdmin:
-    """Use cases on whole accounts; whoever calls them has checked that the caller may."""
+    """Use cases on whole accounts; the API has checked that the caller may."""
 
     def __init__(
         self,

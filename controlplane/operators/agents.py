@@ -20,8 +20,8 @@ from controlplane.storage.tables.fleet_admin import FleetAdminStore
 from controlplane.storage.tables.hosts import DrainOrder, HostStore
 from tiltyard.runtime.clock import Clock, unix_ms
 
-TOLD_WAIT = 2.0
-"""Seconds for which an order to drain waits until its host has it; it is told all the same."""
+ORDER_WAIT = 2.0
+"""Seconds for which an order to drain waits until its host has it; it is delivered anyway."""
 
 
 class AgentState(StrEnum):
@@ -47,7 +47,7 @@ class AgentState(StrEnum):
 class ShownAgent:
     """An agent as the control plane knows it now.
 
-    `host` is None before it has reported; `heard_ms` is the wall time at which it was last heard,
+    `host` is None before it has reported; `heard_ms` is the wall time at which it last reported,
     exact to a minute where that was before this control plane started. `drain` is the newest order
     to drain its host or not, which is `drain_due` until the host has said that it has it.
     """
@@ -63,7 +63,7 @@ class ShownAgent:
     drain_due: bool
     pulls: list[Pull]
     warm_pools: list[KeptOnHost]
-    """Those of which it shall keep standbys, or has some."""
+    """Those of which it is to keep standbys, or has some."""
     latency_ms: float | None = None
     silent_addresses: list[str] = field(default_factory=list)
     """Latency addresses that do not answer."""
@@ -76,7 +76,7 @@ class ShownAgent:
 
 
 class Agents:
-    """Use cases on agents; whoever calls them has checked that one may."""
+    """Use cases on agents; the API has checked that the caller may."""
 
     def __init__(
         self,
@@ -121,9 +121,9 @@ class Agents:
         raise NotFoundError("agent", name)
 
     async def drain(self, caller: Caller, name: str, seconds: int | None) -> ShownAgent:
-        """Have a host take no new sessions, and stop what it still has after so many seconds.
+        """Have a host take no new sessions, and stop what it still has after `seconds`.
 
-        Placement goes by it at once; the host is told, now or when it is heard again.
+        Placement goes by it at once; the host gets it now, or once it is reachable.
 
         Raises:
             NotFoundError: There is no agent of that name.
@@ -145,18 +145,18 @@ class Agents:
         order = DrainOrder(name, draining, deadline_ms, known_revision)
         then = partial(self._fleet.order_drain, name)
         await self._hosts.order_drain(order, caller.actor, unix_ms(self._clock), then)
-        await self._fleet.drain_told(name, TOLD_WAIT)
+        await self._fleet.drain_told(name, ORDER_WAIT)
         return await self.get(name)
 
     async def remove(self, caller: Caller, name: str) -> None:
-        """Remove an agent: no session is placed on it from now on, and nobody dials it.
+        """Remove an agent: no session is placed on it from now on, and it is not dialled.
 
         Its ended sessions stay listed; their logs and files are with it, out of reach.
 
         Raises:
             NotFoundError: There is none of that name.
             ConflictError: The settings file declares it, or it has live sessions, starts whose
-                end is unknown, or standbys, which nobody would end.
+                end is unknown, or standbys, which would never end.
         """
         check_undeclared("agent", name, self._declared)
         if self._fleet.is_heard(name) and any(
@@ -208,7 +208,7 @@ class Agents:
 
 
 def state_of(fleet: Fleet, link: HostLink) -> AgentState:
-    """Tell how the control plane stands with an agent that it follows."""
+    """Return the state of an agent that is followed."""
     if link.is_newer:
         return AgentState.NEWER
     if link.lost_ms is not None:

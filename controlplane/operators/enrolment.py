@@ -38,7 +38,7 @@ _REFUSED = "refused to enrol a host: its token or name"
 
 TOKEN_LIFE_MS = 15 * 60 * 1000
 TRIES_PER_SECOND, TRIES_AT_ONCE = 1.0, 20
-"""Of one address: a rack that is set up in one go, and nobody who guesses."""
+"""Of one address: enough for a rack that is set up in one go, too few for guessing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +169,9 @@ class Enrolment:
         except UnfitRequestError as error:
             violations.append(Violation("request", str(error)))
         if violations:
-            told = InvalidRequestError(tuple(violations))
-            log.warning("refused to enrol a host", address=address, error=told.details)
-            raise told
+            refusal = InvalidRequestError(tuple(violations))
+            log.warning("refused to enrol a host", address=address, error=refusal.details)
+            raise refusal
         return issued
 
     def _follow(self, row: AgentRow) -> None:

@@ -45,7 +45,7 @@ class Declared:
 
 
 class FleetAdmin:
-    """Use cases on what the fleet is made of; whoever calls them has checked that one may."""
+    """Use cases on what the fleet is made of; the API has checked that the caller may."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ log = get_logger(__name__)
 
 ENROL_AGAIN = "its certificate is of an authority that is trusted no more: enrol it again"
 EXPIRED = "its certificate has expired: enrol it again"
-SILENT = "it is silent, and moves when it is heard"
+SILENT = "it is unresponsive, and moves once it reports"
 MOVING = "it is moving"
 
 
@@ -51,7 +51,7 @@ class RotationStatus:
 
 
 class Rotation:
-    """Use cases on the authority; whoever calls them has checked that one may."""
+    """Use cases on the authority; the API has checked that the caller may."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Rotation:
         self._changes = TaskOwner[None](TiltyardError)
 
     def status(self) -> RotationStatus:
-        """Tell how far the hosts have come."""
+        """Return how far the hosts have come."""
         waiting = [Waiting(link, self._why(link)) for link in self._renewal.unmoved()]
         enrolled = sum(link.row.id is not None for link in self._fleet.links)
         authorities = self._issuer.authorities

@@ -16,7 +16,7 @@ class ShownPage:
 
 
 class AllSessions:
-    """Use cases on sessions of any account; whoever calls them has checked that he may."""
+    """Use cases on sessions of any account; the API has checked that the caller may."""
 
     def __init__(self, store: SessionPageStore, sessions: Sessions) -> None:
         self._store = store

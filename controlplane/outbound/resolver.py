@@ -1,6 +1,6 @@
-"""Names of registries: looked up on threads of their own, and public addresses told from others.
+"""Names of registries: looked up on threads of their own, public addresses apart from others.
 
-An operating system's look-up blocks for as long as its DNS servers are silent. On asyncio's own
+An operating system's look-up blocks for as long as its DNS servers do not answer. On asyncio's own
 threads that would hold up whatever else runs there.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 THREADS = 64
-"""A name is looked up once at a time, so that one whose servers are silent holds one of them.
+"""A name is looked up once at a time, so that unresponsive servers of one hold one thread.
 
 All names are the operator's; threads are made as they are needed.
 """
@@ -44,7 +44,7 @@ class LookUps:
         self._under_way: dict[str, asyncio.Future[_Found]] = {}
 
     async def addresses(self, host: str) -> _Found:
-        """Look a name up, or join who does.
+        """Look a name up, or join a look-up under way.
 
         Raises:
             OSError: It has no address.
@@ -103,11 +103,11 @@ class Resolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Leave the threads to who owns them."""
+        """Leave the threads to their owner."""
 
 
 def is_public(address: str) -> bool:
-    """Tell whether an address belongs to a host of the public internet. Pure.
+    """Return whether an address belongs to a host of the public internet. Pure.
 
     Where an IPv6 address stands for an IPv4 one, that one counts.
     """

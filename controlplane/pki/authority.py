@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 CALLER_URI = "tiltyard://controlplane"
-"""Of whoever may call agents; every agent checks it on every call."""
+"""Of clients that may call agents; every agent checks it on every call."""
 
 ENROLMENT_HOST = "enrolment.tiltyard.internal"
 """The name of the enrolment listener, wherever it is reached."""
@@ -137,11 +137,11 @@ class Authority:
         return _milliseconds(self._certificate.not_valid_before_utc + BACKDATED)
 
     def is_ending(self, now_ms: int) -> bool:
-        """Tell whether it should be replaced before it ends."""
+        """Return whether it should be replaced before it ends."""
         return self.expire_ms - now_ms < ENDING // timedelta(milliseconds=1)
 
     def is_due(self, expire_ms: int, now_ms: int) -> bool:
-        """Tell whether two thirds of the life of what it signed are over.
+        """Return whether two thirds of the life of what it signed are over.
 
         Or whether that has not begun: a clock that was ahead, and is set back, leaves such ones.
         """

@@ -80,7 +80,7 @@ class Issuer:
         """Have others from now on: signed by, trusted and called with. Kept for certain.
 
         It ends with the change: nothing else runs before the caller goes on, who has those called
-        anew that were called with the others, and then the listener `show_current`.
+        again that were called with the others, and then the listener `show_current`.
 
         Raises:
             StoreError: They cannot be kept; nothing has changed.
@@ -109,7 +109,7 @@ class Issuer:
         return context
 
     async def renew_own(self) -> bool:
-        """Make our own certificates anew when they are due; tell whether that was so.
+        """Renew the control plane's certificates when they are due; return whether they were.
 
         Connections that are open go on with what they began with.
 

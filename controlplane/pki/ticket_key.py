@@ -35,7 +35,7 @@ class TicketKey:
         return make_ticket(self._key, agent, internal_id, identity, unix_ms(self._clock))
 
     def is_ours(self, agent: str, session: HostSession) -> bool:
-        """Tell whether an agent was told to start the session that it reports."""
+        """Return whether an agent was asked to start the session that it reports."""
         return is_valid(self._key, agent, session)
 
     def _open(self) -> bytes:

@@ -38,7 +38,7 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 """Of a manifest, or of one page of a list of tags."""
 
 PAGE_SIZE, MAX_PAGES = 1000, 20
-"""Tags asked for at once, and pages read at most: a list of 20,000 tags serves nobody."""
+"""Tags asked for at once, and pages read at most: a list of 20,000 tags is of no use."""
 
 MAX_LIST_BYTES = 8 * 1024 * 1024
 """Of all pages of a list of tags together."""
@@ -115,7 +115,7 @@ class RegistryClient:
             RegistryUnavailableError: The registry fails or answers what cannot be used.
             RegistryTimeoutError: It does not answer in time.
         """
-        with _told_of(registry):
+        with _translated(registry):
             async with asyncio.timeout(RESOLVE_TIMEOUT):
                 return await self._digest(registry, repository, tag)
 
@@ -156,7 +156,7 @@ class RegistryClient:
         query: Mapping[str, str] | None = {"n": str(PAGE_SIZE)}
         found: dict[str, None] = {}
         size = values = 0
-        with _told_of(registry):
+        with _translated(registry):
             async with asyncio.timeout(LIST_TIMEOUT):
                 for _ in range(MAX_PAGES):
                     reply = await self._ask(registry, repository, path, query)
@@ -193,8 +193,8 @@ class RegistryClient:
 
 
 @contextmanager
-def _told_of(registry: Registry) -> Iterator[None]:
-    """Say of a failure which registry it was."""
+def _translated(registry: Registry) -> Iterator[None]:
+    """Raise what a caller is answered about a failure."""
     try:
         yield
     except UnusableError as error:
@@ -223,7 +223,7 @@ def _names(reply: Reply) -> list[str]:
     names = [] if names is None else names  # as an empty repository answers
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UnusableError("its list of tags is none")
-    if len(names) > PAGE_SIZE * MAX_PAGES:  # all in one page, as who ignores `n` answers
+    if len(names) > PAGE_SIZE * MAX_PAGES:  # all in one page, from a registry that ignores `n`
         raise UnusableError("its list of tags is too long")
     return [name for name in names if TAG.match(name)]
 

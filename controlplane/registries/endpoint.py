@@ -61,7 +61,7 @@ def base_url(address: str) -> URL:
 
 
 def is_address(host: str) -> bool:
-    """Tell an IP address from a name."""
+    """Return whether this is an IP address rather than a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -36,10 +36,10 @@ TIMEOUT = aiohttp.ClientTimeout(total=5, connect=2)
 """Of one request, within the patience of a caller; a registry answers in milliseconds."""
 
 MAX_CONNECTIONS = 8
-"""To one host at a time; who waits longer for one than for a connection is told of a time-out.
+"""To one host at a time; a call that waits longer for one than for a connection times out.
 
-All hosts together have no limit: the operator named them, and one that is silent takes nothing
-away from another.
+All hosts together have no limit: the operator named them, and an unresponsive one takes
+nothing away from another.
 """
 
 MAX_TOKEN_BYTES = 64 * 1024
@@ -63,7 +63,7 @@ _PHRASES: tuple[tuple[type[Exception], str], ...] = (
     (aiohttp.ClientResponseError, "its answer is no HTTP"),
     (Exception, "it cannot be reached"),
 )
-"""What callers are told of a failure, by its kind: the first that fits."""
+"""What callers are answered about a failure, by its kind: the first that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class RegistryHttp:
     ) -> Reply:
         """Send a GET request, logging in when the registry wants that.
 
-        Registries do not tell whether a repository is missing or another's. So a refusal of who
+        Registries do not say whether a repository is missing or another's. So a refusal of who
         holds a token, or may not have one without a name, is answered as 404.
 
         Raises:
@@ -197,7 +197,7 @@ class RegistryHttp:
         except TimeoutError:
             raise
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
-            phrase = next(told for kind, told in _PHRASES if isinstance(error, kind))
+            phrase = next(phrase for kind, phrase in _PHRASES if isinstance(error, kind))
             text = str(error) or type(error).__name__
             text = cut_out(headers.get("Authorization", "").partition(" ")[2], text)
             text = cut_out(endpoint.password, text)

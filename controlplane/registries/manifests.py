@@ -1,4 +1,4 @@
-"""Manifests: what an image is made of, told before any host pulls it. Pure.
+"""Manifests: what an image is made of, checked before any host pulls it. Pure.
 
 The engine reads the same bytes again, with another parser and on trust. So what it could read in
 another way than we do is refused: a field that is spelt in another case (Go folds cases, also of
@@ -126,7 +126,7 @@ def digest_of(content: bytes) -> str:
 
 
 def is_named_by(digest: str, content: bytes) -> bool:
-    """Tell whether a digest is this content's: well formed, and right."""
+    """Return whether a digest is this content's: well formed, and right."""
     algorithm, _, hexadecimal = digest.partition(":")
     found = _DIGEST.match(digest) and hashlib.new(algorithm, content).hexdigest()
     return found == hexadecimal
@@ -167,7 +167,7 @@ def _read(content: bytes, content_type: str) -> _Manifest:
     except ValidationError as error:
         raise ImageRefusedError(_first(error)) from None
     if manifest.schema_version != 2 or manifest.fs_layers is not None:
-        raise ImageRefusedError("is of an old form, not schema 2: push it anew")
+        raise ImageRefusedError("is of an old form, not schema 2: push it again")
     kind = content_type.partition(";")[0].strip()
     if manifest.media_type not in {None, kind}:
         raise UnusableError("its manifest is of another type than its header says")

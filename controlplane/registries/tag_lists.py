@@ -1,7 +1,7 @@
 """Lists of tags, newest version first: read from a registry once for all who ask at a time.
 
 A caller goes through a list page by page, and every page needs all of it in order. So a list is
-kept for a moment, and who asks while it is read joins. A failure is told to those, and forgotten.
+kept for a moment; calls while it is read share it. A failure is raised to those, and not kept.
 """
 
 import asyncio

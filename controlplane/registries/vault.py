@@ -1,6 +1,6 @@
 """Passwords at rest: sealed with a key that stands in a file beside the database.
 
-Who has the database alone has no password. A key that others may read, as a copy
+The database alone discloses no password. A key that others may read, as a copy
 that was put back may be, is taken from them. What is sealed says whose password for
 which address it is, so that no change of a row can send it elsewhere.
 """

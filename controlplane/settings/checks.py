@@ -16,12 +16,12 @@ WARNED_DAYS = 14
 
 
 def all_mistakes(config: Config) -> Iterator[Mistake]:
-    """Tell what the control plane would not serve with, or would and should not."""
+    """Yield mistakes that prevent serving, and warnings."""
     if config.state_dir.is_absolute():
         yield from environment_checks.folder("state_dir", config.state_dir)
     else:
-        told, hint = "is not absolute: it would be another from each folder", "begin it with /"
-        yield Mistake(("state_dir",), told, hint)
+        text, hint = "is not absolute: it would depend on the folder", "begin it with /"
+        yield Mistake(("state_dir",), text, hint)
     listeners = {
         "api_listen": config.listen_address(),
         "enrol_listen": config.enrol_address(),
@@ -37,19 +37,19 @@ def all_mistakes(config: Config) -> Iterator[Mistake]:
     for number, agent in enumerate(config.agents):
         socket = Path(agent.address.removeprefix("unix:"))
         if not socket.parent.is_dir():
-            told = f"there is no folder {socket.parent}"
+            text = f"there is no folder {socket.parent}"
             place: Key = ("agents", number, "address")
-            yield Mistake(place, told, "start that agent, which makes it", is_warning=True)
+            yield Mistake(place, text, "start that agent, which makes it", is_warning=True)
     if config.failpoint:
-        told = "it makes starts fail, for tests"
-        yield Mistake(("failpoint",), told, "take it out", is_warning=True)
+        text = "it makes starts fail, for tests"
+        yield Mistake(("failpoint",), text, "take it out", is_warning=True)
 
 
 def _certificate(path: Path, now: float) -> Iterator[Mistake]:
     try:
         leaf = x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError):
-        return  # who loads it says so
+        return  # its loading reports it
     end = leaf.not_valid_after_utc.timestamp()
     day = datetime.fromtimestamp(end, UTC).date().isoformat()
     key = ("tls_certificate",)

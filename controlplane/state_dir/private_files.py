@@ -78,7 +78,7 @@ def writing_private(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_or_create(path: Path, max_bytes: int, make: Callable[[], bytes], *, what: str) -> bytes:
-    """Read a file, or make it where there is none; whoever makes it first has made it.
+    """Read a file, or make it where there is none; the first of several makes it.
 
     Raises:
         OSError: It can be neither read nor written.
@@ -93,7 +93,7 @@ def read_or_create(path: Path, max_bytes: int, make: Callable[[], bytes], *, wha
 
 @contextmanager
 def _draft(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """Begin a file beside its place, of a name that nobody else has; remove what is left of it."""
+    """Begin a file beside its place, of a unique name; remove what is left of it."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}.draft")
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
     handle = os.open(draft, flags, 0o600)

@@ -107,9 +107,9 @@ async def refused(system: Enrolling, answer: Answer, status: int, *fields: str) 
 
 BAD_TOKENS = {
     "none": "it is none",
-    "unknown": "nobody knows it",
-    "another secret": "nobody knows it",
-    "of an account": "nobody knows it",
+    "unknown": "it is unknown",
+    "another secret": "it is unknown",
+    "of an account": "it is unknown",
     "expired": "it has expired",
     "its region is gone": "its region is gone",
 }
@@ -374,4 +374,4 @@ def test_of_each_kind_of_failed_handshakes_a_line_a_minute(
     ]
     for number in range(1000):
         handshakes.failed(f"kind {number}")
-    assert len(handshakes._silent) <= 65
+    assert len(handshakes._unlogged) <= 65

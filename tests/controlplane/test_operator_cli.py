@@ -189,7 +189,7 @@ async def test_agents(system: Operated) -> None:
     await system.ok("agent", "drain", "retired")
     first, retired = await system.listed()
     assert re.fullmatch(f"yes, until {TIME}", first["DRAINING"])
-    assert retired["DRAINING"] == "yes, not told yet"
+    assert retired["DRAINING"] == "yes, not acknowledged yet"
     await system.ok("agent", "undrain", "a0")
     assert "must be hours" in await system.refused("agent", "drain", "a0", "--deadline", "2")
     assert await system.ok("agent", "remove", "retired", "--yes") == ""

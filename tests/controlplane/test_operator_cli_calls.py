@@ -133,7 +133,7 @@ async def test_a_drain_and_its_end(tmp_path: Path) -> None:
             return result.stdout
 
         row = {"name": "a/0", "draining": True, "drainDeadline": None, "drainPending": False}
-        untold = "It is not heard now, and told as soon as it is.\n"
+        pending = "It is unreachable now, and gets the order once it is reachable.\n"
         begun = "a/0 takes no new sessions"
         for changes, options, text in (
             ({"sessions": 0}, "", f"{begun}, and has none.\n"),
@@ -146,7 +146,7 @@ async def test_a_drain_and_its_end(tmp_path: Path) -> None:
             (
                 {"sessions": None, "drainPending": True},
                 "",
-                f"{begun}; what it has ends when it ends.\n{untold}",
+                f"{begun}; what it has ends when it ends.\n{pending}",
             ),
         ):
             api.answers["POST", "/operator/agent/a/0/drain"] = row | changes
@@ -160,7 +160,7 @@ async def test_a_drain_and_its_end(tmp_path: Path) -> None:
         assert api.requests[-1] == ("DELETE", "/operator/agent/a%2F0/drain", None)
         assert json.loads(await said("undrain", "a/0", "--json")) == ended
         api.answers["DELETE", "/operator/agent/a/0/drain"] = ended | {"drainPending": True}
-        assert (await said("undrain", "a/0")).endswith(f".\n{untold}")
+        assert (await said("undrain", "a/0")).endswith(f".\n{pending}")
 
 
 async def test_a_rotation_and_its_end(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ async def test_a_host_that_was_away_moves_when_it_is_back(system: Rotating) -> N
     await away.stop()
     system.control_plane.fleet.unreachable_after = 0.5
     first = (await system.rotate())["former"]
-    why = "it is silent, and moves when it is heard"
+    why = "it is unresponsive, and moves once it reports"
     left = {"agent": "host-2", "authority": first["fingerprint"], "why": why}
 
     async def only_it_is_left() -> bool:

@@ -29,7 +29,7 @@ ANYWHERE = frozenset({400, 503})
 """Errors of any call: bytes that are no request, or too many of them; a database out of order."""
 
 NO_STORE = {"Cache-Control": "no-store"}
-"""Of an answer that nobody on the way may keep."""
+"""Of an answer that no proxy may keep."""
 
 AT_ONCE = 20
 """Entries of a list that are encoded at once: some 10 ms, where they are the largest."""
@@ -157,7 +157,7 @@ class Operation:
 
 
 async def _send(request: web.Request, listing: Listing[Any]) -> web.StreamResponse:
-    """Send a list, in one piece when it is short: then a failure can still be told."""
+    """Send a list, in one piece when it is short: then a failure can still be answered."""
     async with aclosing(listing.chunks()) as chunks:
         pieces = [await anext(chunks), await anext(chunks, None), await anext(chunks, None)]
         if pieces[2] is None:

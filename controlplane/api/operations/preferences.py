@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 PREFER, APPLIED = "Prefer", "Preference-Applied"
 WAIT_READY = "wait=ready"
-"""Have the answer wait until players can reach the session, so many seconds at most."""
+"""Have the answer wait until players can reach the session, up to a number of seconds."""
 SHORTEST, LONGEST = 1, 120
 UNSAID = 30
 """Seconds to wait where the caller does not say; below the 60 s that many proxies allow."""
@@ -34,7 +34,7 @@ class _Preference:
 
 
 def ready_wait(headers: Iterable[str]) -> int | None:
-    """Give the seconds that an answer may wait for a ready session; None when it shall not wait.
+    """Give the seconds that an answer may wait for a ready session; None when it does not wait.
 
     `headers` are the values of all `Prefer` headers. The time is a parameter
     (`wait=ready; wait=60`); a preference of its own (`wait=ready, wait=60`) is taken for the same.
@@ -44,9 +44,9 @@ def ready_wait(headers: Iterable[str]) -> int | None:
     ready = next((each for each in found if each.value.lower() == "ready"), None)
     if ready is None:
         return None
-    told = [value for name, value in ready.parameters if name == "wait"]
-    told += [each.value for each in found]
-    seconds = next((int(value) for value in told if _SECONDS.fullmatch(value)), UNSAID)
+    waits = [value for name, value in ready.parameters if name == "wait"]
+    waits += [each.value for each in found]
+    seconds = next((int(value) for value in waits if _SECONDS.fullmatch(value)), UNSAID)
     return min(max(seconds, SHORTEST), LONGEST)
 
 

@@ -17,7 +17,7 @@ from controlplane.http.errors import break_off
 from controlplane.http.turns import leave_turn
 
 FIRST_BYTE_WAIT = 1.0
-"""So long a follower of a silent game waits for its header, and a failure can still be told."""
+"""For how long the header of a followed log waits for its first bytes, or for a failure."""
 
 MAX_PATH_BYTES = 4096
 

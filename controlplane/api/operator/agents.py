@@ -25,7 +25,7 @@ MAX_UNCLAIMED_SHOWN = 20
 MAX_FAILURES_SHOWN = 20
 MAX_PULLS_SHOWN = 20
 MAX_POOLS_SHOWN = 20
-"""Of a host: who has more than these wants to know why the first ones do not end."""
+"""Of a host: with more than these, the first ones show what is wrong."""
 
 
 class HostResources(TypedDict):
@@ -79,7 +79,7 @@ class ListedPull(TypedDict):
 
 
 class KeptWarmPool(TypedDict):
-    """What a host shall keep of a warm pool, and what it has: of `standbys` some are `ready`.
+    """What a host is to keep of a warm pool, and what it has: of `standbys` some are `ready`.
 
     `account`, `image` and `location` are null for a pool that is gone and has standbys left.
     """
@@ -112,18 +112,18 @@ class ListedStartFailure(TypedDict):
 class ListedAgent(HostFields):
     """An agent and its host.
 
-    `declared`: by the settings file. `address` is where it is dialled. `heard` is when it was last
-    heard, exact to a minute where that was before this control plane started, null for never.
+    `declared`: by the settings file. `address` is where it is dialled. `heard` is when it last
+    reported, exact to a minute where that was before this control plane started, null for never.
     `authority` is the fingerprint of the one that signed its certificate; it is null for one that
     was not enrolled, as `certificateExpires`. `revoked` is null for a trusted one, `lost` for one
-    that was not silent for so long that its sessions were given up. Times are milliseconds since
+    whose sessions were not given up for lack of reports. Times are milliseconds since
     the epoch.
     `draining`: it takes no new sessions; those that are left are stopped at `drainDeadline`, if
     there is one. `drainPending`: it has not yet said that it has the newest order.
     `pulls` are at most 20 of `pullCount`: those being made first, then those that fail.
     `warmPools` are at most 20 of `warmPoolCount`: those of which it keeps standbys.
     `unclaimed` are at most 20 of `unclaimedCount`: internal ids of sessions that live there
-    without a valid ticket or a known account, so that they are nobody's.
+    without a valid ticket or a known account, so that they belong to no account.
     `startFailures` are at most 20 of `startFailureCount`, the newest first.
     """
 
@@ -222,8 +222,8 @@ async def create_token_to_enrol_again(request: web.Request) -> Answer[CreatedEnr
 async def revoke_agent(request: web.Request) -> None:
     """Trust an agent no more: its host is compromised. Idempotent, and not to be called off.
 
-    Nobody dials it from now on, and its streams are broken off. What ran there is `dead`. It stays
-    listed until it is removed.
+    It is not dialled from now on, and its streams are broken off. What ran there is `dead`. It
+    stays listed until it is removed.
     """
     name = request.match_info["agent"]
     await services_of(request).enrolment.revoke(caller_of(request), name)
@@ -240,7 +240,7 @@ async def drain_agent(request: web.Request, body: DrainBody) -> Answer[ListedAge
     """Have a host take no new sessions, and describe its agent.
 
     What is left is stopped after the `deadline`; without one, sessions end when they end. The
-    order is kept: a host that is not heard now is told when it is.
+    order is kept: a host that is unreachable now gets it once it is reachable.
     """
     seconds = None if body.deadline is None else parse_duration(body.deadline)
     agents, name = services_of(request).agents, request.match_info["agent"]

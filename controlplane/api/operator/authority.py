@@ -64,7 +64,7 @@ async def get_authority(request: web.Request) -> Answer[AuthorityStatus]:
 async def rotate_authority(request: web.Request, body: RotateBody) -> Answer[AuthorityStatus]:
     """Have a new authority take the place of the current one, and describe that.
 
-    Hosts move to it as they are heard; sessions, streams and starts go on. A rotation that is
+    Hosts move to it as they report; sessions, streams and starts go on. A rotation that is
     under way goes on. `compromised`: the current one is trusted no more from now on, and every
     host must enrol again.
     """

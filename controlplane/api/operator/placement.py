@@ -59,8 +59,8 @@ class HostFigures(TypedDict):
     """What a host was ranked by, all of it null where too little is known of it.
 
     `fullness` is how much of it is taken, from 0 to 1: of its cores or its memory, the greater.
-    `latency` in milliseconds, null where it is not measured. `silent` is for how many seconds it
-    was not heard. `free` is what it has left, `held` what starts under way hold of the rest.
+    `latency` in milliseconds, null where it is not measured. `silent` is the seconds since it
+    last reported. `free` is what it has left, `held` what starts under way hold of the rest.
     `starting` are those of them that it has not answered; it takes `startSlots` at a time.
     """
 
@@ -107,7 +107,7 @@ class Placement(TypedDict):
 
 @operation()
 async def explain_placement(request: web.Request, query: PlacementQuery) -> Listing[Placement]:
-    """Tell host by host why a session would be placed there, or why not.
+    """Explain host by host why a session would be placed there, or why not.
 
     `image` is the application's name and `account` whose it is; `ports[7777/udp]=25000` pins a
     host port. Nothing is reserved.

@@ -117,7 +117,7 @@ class RegistryBody(Body):
 
 
 class ListedRegistry(TypedDict):
-    """A registry; `declared` by the settings file, used by so many applications.
+    """A registry; `declared` by the settings file, and how many applications use it.
 
     `username` and `ca` are null where there are none. The password is never shown.
     """

@@ -43,7 +43,7 @@ async def list_regions(request: web.Request) -> Listing[Regions]:
 
 @operation()
 async def tag_exists(request: web.Request) -> Answer[TagExistence]:
-    """Tell whether a healthy host of a region has an enabled tag of an application.
+    """Return whether a healthy host of a region has an enabled tag of an application.
 
     `image` is the application's name.
     """

@@ -33,7 +33,7 @@ class LeaveBody(Body):
 
 
 class PlayerCount(TypedDict):
-    """How many players are joined, and the players that the call tells of."""
+    """How many players are joined, and the players of the call."""
 
     count: int
     players: list[str]

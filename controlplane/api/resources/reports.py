@@ -33,7 +33,7 @@ class ShownMoment(TypedDict):
 
 
 class Report(TypedDict):
-    """How a session ended; times in milliseconds since the epoch, null what nobody knows."""
+    """How a session ended; times in milliseconds since the epoch, null where unknown."""
 
     id: str
     status: Literal[SessionStatus.EXITED, SessionStatus.DEAD]
@@ -55,7 +55,7 @@ class Report(TypedDict):
 
 @operation()
 async def get_report(request: web.Request) -> Answer[Report]:
-    """Tell how a session ended, with its restarts, what it used and the end of its log.
+    """Describe how a session ended, with its restarts, what it used and the end of its log.
 
     It is there from the end of the session until the session is forgotten, whether or not its
     container is kept.

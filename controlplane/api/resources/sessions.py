@@ -46,7 +46,7 @@ async def start_session(request: web.Request, body: StartBody) -> Answer[Started
 
 
 async def end_waits(app: web.Application) -> None:
-    """Answer those who wait for a session to be ready: the server stops."""
+    """Answer the calls that wait for a session to be ready: the server stops."""
     app[SERVICES].ready_starts.stop_waiting()
 
 

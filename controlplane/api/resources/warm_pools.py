@@ -21,7 +21,7 @@ class WarmPoolBody(Body):
     """The body of PUT /warm-pool/{image}/{location}; `null` counts as absent.
 
     `env`, `args` and `labels` are those of every standby. A pool is `enabled` unless it says no.
-    The main process of a standby gets `claimSignal` once its session.json tells of the claim.
+    The main process of a standby gets `claimSignal` once its session.json shows the claim.
     """
 
     size: Annotated[int, Field(ge=0, le=1000)]

@@ -5,8 +5,8 @@ is cancelled, so no cancellation can leave a transaction open. Functions that wa
 are committed together, each in a savepoint of its own: one `fsync` for all of them, and a function
 that fails undoes only itself. A future resolves after the COMMIT. What only reads waits for none
 of that: the write-ahead log lets it read while others write. Looks at a few rows have a thread and
-a connection of their own, and so has what reads much. In the queue of each thread accounts take
-turns, so an account that sends hundreds of transactions delays another's by one of them.
+a connection of their own, and so has what reads much. The queue of each thread
+is fair between accounts: one that sends hundreds of transactions delays another's by one.
 
 Only the package `storage` knows SQLite.
 """
@@ -92,7 +92,7 @@ class _Job:
 
 
 class _Thread:
-    """A thread with a queue of jobs, in which accounts take turns.
+    """A thread with a queue of jobs that is fair between accounts.
 
     At most `at_once` that wait together are taken together.
     """
@@ -108,7 +108,7 @@ class _Thread:
         self._thread: threading.Thread | None = None
 
     def waiting(self) -> int:
-        """Tell how many jobs nobody has begun with."""
+        """Count the jobs that have not begun."""
         return self._sent.qsize() + len(self._waiting)
 
     async def open(
@@ -174,7 +174,7 @@ class _Thread:
             self._loop.call_soon_threadsafe(self._closed.set_result, None)
 
     def _next_batch(self) -> list[_Job]:
-        """Wait for jobs and take those whose turn it is; none once all is done and closed."""
+        """Wait for jobs and take the next ones; none once all is done and closed."""
         while not self._sent.empty() or not (self._waiting or self._closing):
             match self._sent.get():
                 case None:

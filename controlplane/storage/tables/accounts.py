@@ -1,4 +1,4 @@
-"""Accounts in the database, who their callers are, and what operators do with them."""
+"""Accounts in the database, their callers, and what operators do with them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -89,7 +89,7 @@ class AccountStore:
         return caller
 
     async def is_good(self, token_id: str, now_ms: int) -> bool:
-        """Tell whether a token that was good is so still."""
+        """Return whether a token that was good still is."""
         return await self._store.run(lambda db: is_good(db, token_id, now_ms))
 
     async def create_account(self, name: str, token: NewToken, now_ms: int) -> bool:
@@ -118,7 +118,7 @@ class AccountStore:
     async def create_first(
         self, accounts: Mapping[str, NewToken], operator: NewToken, now_ms: int
     ) -> bool:
-        """Make accounts and tokens unless there is a token; tell whether these are there now."""
+        """Make accounts and tokens unless there is a token; return whether these are there now."""
 
         def transaction(db: Database) -> bool:
             stored = dict(db.execute("SELECT id, secret_hash FROM token"))

@@ -19,7 +19,7 @@ _TOPIC = "substr(kind, 1, instr(kind || '.', '.') - 1)"
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """What a page shall hold; None does not filter. `kind` may be a topic, such as `token`."""
+    """What a page holds; None does not filter. `kind` may be a topic, such as `token`."""
 
     limit: int
     before: int | None = None
@@ -50,7 +50,7 @@ class AuditStore:
         return await self._store.read(sql, values, _line)
 
     async def written(self) -> int:
-        """Tell how many lines were ever written."""
+        """Count the lines that were ever written."""
         sql = "SELECT seq FROM sqlite_sequence WHERE name='event'"
         return sum(await self._store.read(sql, (), lambda row: int(row[0])))
 

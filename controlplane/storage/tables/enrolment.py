@@ -1,4 +1,4 @@
-"""Enrolling agents, their certificates and who signs those, in the database."""
+"""Enrolling agents, their certificates and the authorities of these, in the database."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class EnrolmentStore:
         self._store = store
 
     async def enrolled(self) -> int:
-        """Count the agents that hold a certificate of ours."""
+        """Count the agents that hold a certificate of this control plane."""
         sql = (
             "SELECT count(*) FROM agent WHERE id IS NOT NULL AND removed_ms IS NULL"
             " AND revoked_ms IS NULL"
@@ -153,7 +153,7 @@ class EnrolmentStore:
         )
 
     async def renewed(self, row: AgentRow, serial: str, now_ms: int) -> None:
-        """Write that an agent has installed another certificate, and whom it trusts since."""
+        """Write which certificate an agent has installed, and which authorities it trusts."""
         expire_ms, authority = row.certificate_expire_ms, row.authority
 
         def transaction(db: Database) -> None:
@@ -170,8 +170,8 @@ class EnrolmentStore:
             )
             if changed.rowcount:
                 event = Event(now_ms, "agent.renewed", "", ITSELF, row.name)
-                told = {"serial": serial, "expires": expire_ms, "authority": authority}
-                record_event(db, event, told)
+                data = {"serial": serial, "expires": expire_ms, "authority": authority}
+                record_event(db, event, data)
 
         await self._store.run(transaction)
 
@@ -199,7 +199,7 @@ class EnrolmentStore:
         )
 
     async def drop_starts_on_revoked(self, now_ms: int) -> None:
-        """Settle what a control plane that is gone was starting on hosts that were revoked."""
+        """End what a control plane that is gone was starting on hosts that were revoked."""
 
         def transaction(db: Database) -> None:
             revoked = "SELECT name FROM agent WHERE revoked_ms IS NOT NULL AND removed_ms IS NULL"
@@ -231,8 +231,8 @@ class AuthorityStore:
     ) -> None:
         """Write that an authority is to take the place of another: before it does.
 
-        Where that one is compromised nobody enrols by tokens that name it: hosts may have told
-        them to whoever has its key.
+        Where that one is compromised, tokens that name it are void: hosts may have sent them to
+        a holder of its key.
         """
 
         def transaction(db: Database) -> None:
@@ -254,7 +254,7 @@ class AuthorityStore:
 
 
 def void_tokens(db: Database, agent: str, now_ms: int) -> None:
-    """Have the tokens for an agent enrol nobody: neither it once more nor another of its name."""
+    """Void the tokens for an agent: neither it nor another of its name enrols by them."""
     db.execute(
         "UPDATE enrolment_token SET expire_ms=:now WHERE agent=:agent AND expire_ms>:now",
         {"agent": agent, "now": now_ms},
@@ -297,7 +297,7 @@ def _place_of_token(db: Database, presented: PresentedToken, now_ms: int) -> Pla
         (presented.token_id,),
     ).fetchone()
     if not matches(presented, found and found[0]):
-        raise BadEnrolmentTokenError("nobody knows it")
+        raise BadEnrolmentTokenError("it is unknown")
     _, region, node_pool, again, expire_ms, used_ms = found
     if used_ms is not None:
         raise BadEnrolmentTokenError("it was used before")

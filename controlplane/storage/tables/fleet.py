@@ -18,9 +18,9 @@ class AgentRow:
     """An agent: where to dial it and where it belongs.
 
     An enrolled one has an `id`, which its certificate names, and a time at which that expires;
-    `authority` is the fingerprint of the one that signed it, and `trusts_former` tells whether the
-    host was told to trust another besides. The rest is what was known of its host when this was
-    read: its drain, when it was heard (exact to a minute), for how long it had been silent since,
+    `authority` is the fingerprint of the one that signed it, and `trusts_former` is whether the
+    host trusts another besides. The rest is what was known of its host when this was
+    read: its drain, when it last reported (exact to a minute), for how long it has not since,
     and when its sessions were given up for that.
     """
 
@@ -67,11 +67,11 @@ class Registry:
         """What may stand before a repository's name and means this registry."""
         return (self.address, *self.aliases)
 
-    def lends_its_password(self, wanted: "Registry") -> bool:
-        """Tell whether the password that was given for this one may be that of another version.
+    def may_pass_on_password(self, wanted: "Registry") -> bool:
+        """Return whether the password given for this version may be used for another version.
 
-        Not where it would go to another host, by whatever its name resolves to or whoever signed
-        its certificate, or be said to be another's. Pure.
+        Not where it could reach another host, by another address, other resolution or another
+        certificate authority, or serve another user name. Pure.
         """
         return (
             bool(self.sealed)

@@ -252,7 +252,7 @@ def _set_registry(db: Database, wanted: Registry, actor: Actor, now_ms: int) -> 
         raise ConflictError(f"registry {claimed.by!r} claims {claimed.address} already")
     given = bool(wanted.sealed)
     if wanted.username and not given:
-        if current is None or not current.lends_its_password(wanted):
+        if current is None or not current.may_pass_on_password(wanted):
             raise InvalidRequestError((Violation("password", _NOT_KEPT),))
         wanted = replace(wanted, sealed=current.sealed)
     if wanted == current:

@@ -1,4 +1,4 @@
-"""What is kept of hosts beyond a restart: their drains, and when they were last heard."""
+"""What is kept of hosts beyond a restart: their drains, and when they last reported."""
 
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
@@ -31,7 +31,7 @@ class HostStore:
         """Write an order under a new revision; `then` is called with it after the commit.
 
         The revision is the wall time where that is higher than those before: so it is past those
-        that a database had which was lost, also of a host that is not heard now.
+        that a database had which was lost, also of a host that is unreachable now.
 
         Raises:
             NotFoundError: There is no such agent.
@@ -51,7 +51,7 @@ class HostStore:
         )
 
     async def note_heard(self, agent: str, now_ms: int) -> None:
-        """Write that a host is not silent."""
+        """Write that a host has reported."""
         await self._store.run(
             lambda db: db.execute(
                 "UPDATE agent SET heard_ms=:now, silent_ms=0, lost_ms=NULL WHERE name=:agent",
@@ -60,13 +60,13 @@ class HostStore:
         )
 
     async def count_silence(self, agent: str, silent_ms: int) -> None:
-        """Write for how long a host has been silent."""
+        """Write for how long a host has been unresponsive."""
         sql = "UPDATE agent SET silent_ms=:silent WHERE name=:agent"
         values = {"agent": agent, "silent": silent_ms}
         await self._store.run(lambda db: db.execute(sql, values))
 
     async def lose(self, agent: str, starting: Collection[str], now_ms: int) -> None:
-        """Give up a silent host's sessions; the attempts in `starting` are their tasks' to settle.
+        """Give up an unresponsive host's sessions; those in `starting` are left to their tasks.
 
         Once it is back, what is left of them is stopped.
         """
@@ -93,8 +93,7 @@ def _order_drain(db: Database, order: DrainOrder, actor: Actor, now_ms: int) -> 
         raise NotFoundError("agent", order.agent)
     revision, revoked_ms = found
     if revoked_ms is not None:
-        text = f"the agent {order.agent!r} was revoked: nobody tells it anything"
-        raise ConflictError(text)
+        raise ConflictError(f"the agent {order.agent!r} was revoked")
     revision = max(revision + 1, order.known_revision + 1, now_ms)
     drain = Drain(revision, order.draining, order.deadline_ms)
     db.execute(

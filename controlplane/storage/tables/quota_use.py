@@ -35,7 +35,7 @@ def quota_of(db: Database, account: str) -> Quota | None:
 
 
 def has_account(db: Database, name: str) -> bool:
-    """Tell within a transaction whether an account is there, and not being removed."""
+    """Return, within a transaction, whether an account is there, and not being removed."""
     sql = "SELECT 1 FROM account WHERE name=? AND removed_ms IS NULL"
     return db.execute(sql, (name,)).fetchone() is not None
 

@@ -45,7 +45,7 @@ class SessionFilter:
 
 @dataclass(frozen=True, slots=True)
 class PageFilter:
-    """What a page shall hold; None does not filter. `before` is where the last page ended."""
+    """What a page holds; None does not filter. `before` is where the last page ended."""
 
     limit: int
     before: int | None = None

@@ -1,4 +1,4 @@
-"""What hosts were told to keep of warm pools, and what that is made from."""
+"""What hosts are to keep of warm pools, and what that is made from."""
 
 import json
 from collections import defaultdict
@@ -27,7 +27,7 @@ class WantedPool:
 
     @property
     def size(self) -> int:
-        """How many standbys there shall be."""
+        """How many standbys there are to be."""
         return self.pool.size if self.pool.enabled else 0
 
 
@@ -89,7 +89,7 @@ class StandbyOrderStore:
         """Write orders, each with a revision past all before it.
 
         That is the wall time where it is higher, so that it is past those which a database had
-        that was lost, also of a host that is not heard now.
+        that was lost, also of a host that is unreachable now.
         """
 
         def transaction(db: Database) -> list[OrderRow]:
@@ -98,7 +98,7 @@ class StandbyOrderStore:
         return await self._store.run(transaction)
 
     async def forget(self, done: Iterable[OrderRow]) -> None:
-        """Forget orders that there is nobody to tell any more, unless there is a newer one."""
+        """Forget orders that no host needs any more, unless there is a newer one."""
 
         def transaction(db: Database) -> None:
             for row in done:

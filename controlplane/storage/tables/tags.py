@@ -28,7 +28,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class HostImages:
-    """What a host shall have, and what it has of us and need not have any more."""
+    """The images that a host is to have, and those of withdrawn tags that it may remove."""
 
     wanted: frozenset[str]
     surplus: frozenset[str]
@@ -62,7 +62,7 @@ class TagStore:
     async def images_of(self, region: str, node_pool: str, present: Collection[str]) -> HostImages:
         """Compare the images on a host of a region and node pool with the enabled tags.
 
-        Surplus is only what once stood for a tag: what else is on a host is nobody's business.
+        Surplus is only what once stood for a tag: other images of a host are left alone.
         """
 
         def transaction(db: Database) -> HostImages:

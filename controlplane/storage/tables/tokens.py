@@ -2,7 +2,7 @@
 
 A token whose maker was revoked or has expired is revoked or expired itself: revoking writes it to
 every descendant in the same transaction, expiry is bounded when a token is made. So a look at a
-token's own row is enough to tell whether it is good.
+token's own row is enough to decide whether it is good.
 """
 
 import json
@@ -137,7 +137,7 @@ class TokenStore:
 
 
 def is_good(db: Database, token_id: str, now_ms: int) -> bool:
-    """Tell within a transaction whether a token is there, not revoked and not expired."""
+    """Return, within a transaction, whether a token is there, not revoked and not expired."""
     sql = f"SELECT 1 FROM token WHERE id=:id AND {GOOD}"  # noqa: S608
     return db.execute(sql, {"id": token_id, "now": now_ms}).fetchone() is not None
 

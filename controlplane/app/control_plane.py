@@ -95,7 +95,7 @@ class ControlPlane:
             is_ours=self._ticket_key.is_ours,
             keep_ended=timedelta(days=config.ended_retention_days),
         )
-        self._logins = Logins(stores.fleet, Vault(config.state_dir / "registry.key"))
+        self._logins = Logins(stores.registries, Vault(config.state_dir / "registry.key"))
         self._registry = RegistryClient(
             self._logins.endpoint_of, max_image_bytes=config.max_image_bytes
         )
@@ -134,7 +134,7 @@ class ControlPlane:
         )
         applications = Applications(
             stores.applications,
-            stores.fleet,
+            stores.registries,
             self.fleet.node_pools.allows,
             self._look_at_hosts,
             clock,
@@ -142,7 +142,7 @@ class ControlPlane:
         tags = Tags(
             applications=applications,
             store=stores.tags,
-            fleet_store=stores.fleet,
+            registries=stores.registries,
             fleet=self.fleet,
             changed=self._look_at_hosts,
             resolver=self._registry,
@@ -231,9 +231,16 @@ class ControlPlane:
             players=Players(stores.players, reach),
             fleet=self.fleet,
             fleet_store=stores.fleet,
-            fleet_admin=FleetAdmin(stores.fleet_admin, self.fleet, self._logins, declared, clock),
+            fleet_admin=FleetAdmin(
+                stores.fleet,
+                stores.registries,
+                self.fleet,
+                logins=self._logins,
+                declared=declared,
+                clock=clock,
+            ),
             agents=Agents(
-                stores.fleet_admin,
+                stores.fleet,
                 stores.enrolments,
                 stores.hosts,
                 self.fleet,

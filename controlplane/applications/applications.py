@@ -13,7 +13,7 @@ from controlplane.domain.errors import (
 from controlplane.registries.client import DOCKER_HUB
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import Application, ApplicationStore
-from controlplane.storage.tables.fleet import FleetStore, Registry
+from controlplane.storage.tables.registries import Registry, RegistryStore
 from controlplane.storage.tables.tags import Tag
 from tiltyard.runtime.clock import Clock, unix_ms
 
@@ -86,14 +86,14 @@ class Applications:
     def __init__(
         self,
         store: ApplicationStore,
-        fleet: FleetStore,
+        registries: RegistryStore,
         allows: AllowsNetwork,
         changed: Callable[[], None],
         clock: Clock,
     ) -> None:
         """Call `changed` when hosts may have to have other images, or other standbys."""
         self._store = store
-        self._fleet = fleet
+        self._registries = registries
         self._allows = allows
         self._changed = changed
         self._clock = clock
@@ -110,7 +110,7 @@ class Applications:
         wrong = []
         if not self._allows(application.node_pool, application.network_mode):
             wrong.append(_NO_HOST_NETWORK)
-        registry = await self._fleet.registry(application.registry)
+        registry = await self._registries.get(application.registry)
         if registry is not None:
             repository = local_repository(registry, application.repository)
             if repository is None:
@@ -137,7 +137,7 @@ class Applications:
             InvalidRequestError: The merged application does not fit.
             QuotaExceededError: Its warm pools would hold more than the account's quota allows.
         """
-        registries = await self._fleet.registries()
+        registries = await self._registries.all()
         await self._store.edit(
             (caller.account, name),
             lambda current: edit.applied_to(current, registries, self._allows),

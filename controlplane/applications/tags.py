@@ -16,7 +16,7 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.registries.client import TAG, TagResolver
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import Application
-from controlplane.storage.tables.fleet import FleetStore, Registry
+from controlplane.storage.tables.registries import Registry, RegistryStore
 from controlplane.storage.tables.tags import Tag, TagStore
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
@@ -30,7 +30,7 @@ class Tags:
         *,
         applications: Applications,
         store: TagStore,
-        fleet_store: FleetStore,
+        registries: RegistryStore,
         fleet: Fleet,
         changed: Callable[[], None],
         resolver: TagResolver,
@@ -43,7 +43,7 @@ class Tags:
         """
         self._applications = applications
         self._store = store
-        self._fleet_store = fleet_store
+        self._registries = registries
         self._fleet = fleet
         self._changed = changed
         self._resolver = resolver
@@ -183,7 +183,7 @@ class Tags:
         """Read an application, and the registry that it names."""
         for _ in range(2):
             application = await self._applications.get(caller, name)
-            registry = await self._fleet_store.registry(application.registry)
+            registry = await self._registries.get(application.registry)
             if registry is not None:
                 return application, registry
             # Between the two reads the application was given another registry, and this one

@@ -15,8 +15,7 @@ from controlplane.fleet.preload import Preloader
 from controlplane.operators.fleet import check_undeclared
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.enrolment import EnrolmentStore, RevokedAgent
-from controlplane.storage.tables.fleet import AgentRow
-from controlplane.storage.tables.fleet_admin import FleetAdminStore
+from controlplane.storage.tables.fleet import AgentRow, FleetStore
 from controlplane.storage.tables.hosts import DrainOrder, HostStore
 from tiltyard.runtime.clock import Clock, unix_ms
 
@@ -80,7 +79,7 @@ class Agents:
 
     def __init__(
         self,
-        store: FleetAdminStore,
+        store: FleetStore,
         enrolments: EnrolmentStore,
         hosts: HostStore,
         fleet: Fleet,

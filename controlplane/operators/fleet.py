@@ -14,13 +14,8 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.registries.logins import Logins
 from controlplane.settings.model import Config
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.fleet import Registry
-from controlplane.storage.tables.fleet_admin import (
-    CountedRegistry,
-    FleetAdminStore,
-    NodePool,
-    Region,
-)
+from controlplane.storage.tables.fleet import FleetStore, NodePool, Region
+from controlplane.storage.tables.registries import CountedRegistry, Registry, RegistryStore
 from tiltyard.runtime.clock import Clock, unix_ms
 
 
@@ -49,13 +44,16 @@ class FleetAdmin:
 
     def __init__(
         self,
-        store: FleetAdminStore,
+        store: FleetStore,
+        registries: RegistryStore,
         fleet: Fleet,
+        *,
         logins: Logins,
         declared: Declared,
         clock: Clock,
     ) -> None:
         self._store = store
+        self._registries = registries
         self._fleet = fleet
         self._logins = logins
         self.declared = declared
@@ -63,7 +61,7 @@ class FleetAdmin:
 
     async def regions(self) -> list[Region]:
         """Read all regions by name."""
-        return await self._store.regions()
+        return await self._store.counted_regions()
 
     async def create_region(self, caller: Caller, name: str) -> None:
         """Make a region. Idempotent.
@@ -116,7 +114,7 @@ class FleetAdmin:
 
     async def registries(self) -> list[CountedRegistry]:
         """Read all registries by name."""
-        return await self._store.registries()
+        return await self._registries.counted()
 
     async def set_registry(self, caller: Caller, wanted: Registry, password: str | None) -> None:
         """Make or replace a registry. Idempotent.
@@ -134,7 +132,7 @@ class FleetAdmin:
         _check_name("registry", wanted.name)
         check_undeclared("registry", wanted.name, self.declared.registries)
         ready = await self._logins.ready(wanted, password)
-        await self._store.set_registry(ready, caller.actor, unix_ms(self._clock))
+        await self._registries.set(ready, caller.actor, unix_ms(self._clock))
 
     async def remove_registry(self, caller: Caller, name: str) -> None:
         """Remove a registry.
@@ -144,7 +142,7 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an application uses it.
         """
         check_undeclared("registry", name, self.declared.registries)
-        await self._store.remove_registry(name, caller.actor, unix_ms(self._clock))
+        await self._registries.remove(name, caller.actor, unix_ms(self._clock))
 
 
 def check_undeclared(kind: str, name: str, declared: frozenset[str]) -> None:

@@ -20,7 +20,7 @@ from controlplane.registries.manifests import (
     is_named_by,
 )
 from controlplane.registries.tag_lists import TagLists
-from controlplane.storage.tables.fleet import Registry
+from controlplane.storage.tables.registries import Registry
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)

@@ -13,7 +13,7 @@ from controlplane.registries.client import public_endpoint
 from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.vault import Vault
 from controlplane.settings.registries import RegistryConfig
-from controlplane.storage.tables.fleet import FleetStore, Registry
+from controlplane.storage.tables.registries import Registry, RegistryStore
 
 _T = TypeVar("_T")
 
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 class Logins:
     """Owns the thread on which keys and certificates are read."""
 
-    def __init__(self, store: FleetStore, vault: Vault) -> None:
+    def __init__(self, store: RegistryStore, vault: Vault) -> None:
         self._store = store
         self._vault = vault
         self._pool = ThreadPoolExecutor(1, "registry logins")
@@ -92,7 +92,7 @@ class Logins:
         Raises:
             StoreError: The database failed, or the registry's password cannot be unsealed.
         """
-        registry = await self._store.registry_at(image.partition("/")[0])
+        registry = await self._store.at(image.partition("/")[0])
         if registry is None or not registry.username:
             return None
         try:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 from controlplane.http.turns import leave_turn
-from controlplane.storage.tables.fleet import Registry
+from controlplane.storage.tables.registries import Registry
 
 KEPT_SECONDS = 10.0
 """Long enough for a caller to go through the pages, short enough to see what was pushed."""

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientTimeout
 
 from controlplane.registries import tag_lists
-from controlplane.storage.tables.fleet import FleetStore, Registry
+from controlplane.storage.tables.registries import Registry, RegistryStore
 from tests.support.controlplane.system import System, assert_error
 
 PATH = "/application/game/tags/available"
@@ -85,9 +85,9 @@ async def test_an_application_that_gets_another_registry_meanwhile_is_looked_up_
     assert (await system.call("PUT", old, token=operator, json=body)).status < 300
     await system.make_application(tag=None, name="moving", registry="old")
     system.registry.push("studio/game", "v1")
-    read = FleetStore.registry
+    read = RegistryStore.get
 
-    async def late(self: FleetStore, name: str) -> Registry | None:
+    async def late(self: RegistryStore, name: str) -> Registry | None:
         if name == "old":
             change = {"registry": "local"}
             changed = await system.call("PUT", "/application/moving", json=change)
@@ -95,7 +95,7 @@ async def test_an_application_that_gets_another_registry_meanwhile_is_looked_up_
             assert (changed.status, removed.status) == (204, 204)
         return await read(self, name)
 
-    monkeypatch.setattr(FleetStore, "registry", late)
+    monkeypatch.setattr(RegistryStore, "get", late)
     answer = await system.call("GET", "/application/moving/tags/available")
     assert answer.json == {"tags": [{"version": "v1"}]}
 
@@ -103,10 +103,10 @@ async def test_an_application_that_gets_another_registry_meanwhile_is_looked_up_
 async def test_a_registry_that_is_gone_whenever_it_is_looked_for_is_503(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def gone(self: FleetStore, name: str) -> Registry | None:
+    async def gone(self: RegistryStore, name: str) -> Registry | None:
         return None
 
-    monkeypatch.setattr(FleetStore, "registry", gone)
+    monkeypatch.setattr(RegistryStore, "get", gone)
     assert_error(await system.call("GET", PATH), 503)
     path = "/application/game/tags"
     assert_error(await system.call("POST", path, json={"tag": "v1"}), 503)

@@ -13,6 +13,7 @@ from controlplane.domain.names import is_name, is_registry_address
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.fleet import FleetStore
+from controlplane.storage.tables.registries import RegistryStore
 from tests.support.authority import AUTHORITY
 from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error
 
@@ -364,5 +365,5 @@ async def test_a_file_that_claims_what_the_api_gave_away_is_refused(system: Oper
         two.model_copy(update={"address": one.address}),
     )
     await fleet.declare(before.model_copy(update={"registries": swapped}))
-    assert (await fleet.registries())["one"].address == "2.example"
+    assert (await RegistryStore(store).all())["one"].address == "2.example"
     await store.close()

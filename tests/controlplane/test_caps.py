@@ -11,8 +11,9 @@ import pytest
 
 from controlplane.api.operations.fields import MAX_JSON_BYTES
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.fleet_admin import FleetAdminStore
+from controlplane.storage.tables.fleet import FleetStore
 from controlplane.storage.tables.players import FEW, MAX_PLAYERS, PlayerStore
+from controlplane.storage.tables.registries import RegistryStore
 from tests.support.controlplane.system import APPLICATION, PATIENCE, Answer, System, assert_error
 
 
@@ -77,12 +78,16 @@ async def test_the_players_of_a_session_are_read_beside_the_transactions(
 async def test_long_lists_wait_for_no_transaction(system: System) -> None:
     gate, store = threading.Event(), system.control_plane._store
     transaction = asyncio.create_task(store.run(lambda _: gate.wait()))
-    fleet, players = FleetAdminStore(store), PlayerStore(store)
+    fleet, players = FleetStore(store), PlayerStore(store)
+    registries = RegistryStore(store)
     try:
         async with asyncio.timeout(PATIENCE):
-            assert [region.name for region in await fleet.regions()] == ["elsewhere", "local"]
+            assert [region.name for region in await fleet.counted_regions()] == [
+                "elsewhere",
+                "local",
+            ]
             assert [pool.applications for pool in await fleet.node_pools()] == [1]
-            assert [registry.applications for registry in await fleet.registries()] == [1]
+            assert [registry.applications for registry in await registries.counted()] == [1]
             assert await players.joined("alice", "m") == []
     finally:
         gate.set()

@@ -32,7 +32,7 @@ def password(tmp_path: Path) -> Path:
 
 
 async def password_of(system: Operated) -> str:
-    row = await system.control_plane._stores.fleet.registry("own")
+    row = await system.control_plane._stores.registries.get("own")
     assert row is not None
     return system.control_plane._logins.endpoint_of(row).password
 

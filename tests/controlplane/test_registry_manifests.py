@@ -14,7 +14,7 @@ from controlplane.domain.errors import ImageRefusedError
 from controlplane.registries.client import RegistryClient
 from controlplane.registries.endpoint import Endpoint
 from controlplane.registries.manifests import digest_of
-from controlplane.storage.tables.fleet import Registry as RegistryRow
+from controlplane.storage.tables.registries import Registry as RegistryRow
 from tests.support.controlplane.fake_registry import CONFIG, IMAGE, INDEX, LAYER
 from tests.support.harness import Registry
 

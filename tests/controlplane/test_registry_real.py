@@ -10,7 +10,7 @@ import pytest
 from controlplane.domain.errors import RegistryUnavailableError
 from controlplane.registries.client import RegistryClient
 from controlplane.registries.endpoint import Endpoint
-from controlplane.storage.tables.fleet import Registry as RegistryRow
+from controlplane.storage.tables.registries import Registry as RegistryRow
 from tests.support.controlplane.secured_registry import (
     NAME,
     USER,

@@ -39,7 +39,6 @@ from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.claims import ClaimStore
 from controlplane.storage.tables.enrolment import EnrolmentStore
 from controlplane.storage.tables.fleet import FleetStore
-from controlplane.storage.tables.fleet_admin import FleetAdminStore
 from controlplane.storage.tables.hosts import HostStore
 from controlplane.storage.tables.players import PlayerStore
 from controlplane.storage.tables.reports import ReportStore
@@ -295,7 +294,7 @@ class Control:
             clock=clock,
         )
         self.agents = Agents(
-            FleetAdminStore(store),
+            FleetStore(store),
             EnrolmentStore(store),
             HostStore(store),
             self.fleet,

@@ -14,7 +14,7 @@ from controlplane.api.operations.services import caller_of, services_of
 from controlplane.domain.contract import NetworkMode
 from controlplane.domain.placement import NodePoolRules, Strategy
 from controlplane.fleet.node_pools import NodePools
-from controlplane.storage.tables.fleet_admin import NodePool, Region
+from controlplane.storage.tables.fleet import NodePool, Region
 
 
 class NodePoolBody(Body):

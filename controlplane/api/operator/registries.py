@@ -26,8 +26,7 @@ from controlplane.domain.names import (
     is_username,
 )
 from controlplane.pki.certificates import MAX_CHARACTERS
-from controlplane.storage.tables.fleet import Registry
-from controlplane.storage.tables.fleet_admin import CountedRegistry
+from controlplane.storage.tables.registries import CountedRegistry, Registry
 
 
 def _address(text: str) -> str:

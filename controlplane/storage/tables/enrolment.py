@@ -12,7 +12,7 @@ from controlplane.domain.errors import (
 )
 from controlplane.domain.tokens import NewToken, PresentedToken, matches
 from controlplane.storage.engine.store import ITSELF, Actor, Database, Event, Store, record_event
-from controlplane.storage.tables.fleet import AGENT_COLUMNS, AgentRow
+from controlplane.storage.tables.fleet import AGENT_COLUMNS, AgentRow, void_tokens
 from controlplane.storage.tables.session_rows import drop_starts, lose_sessions
 
 _NAME_TAKEN = "there is an agent of this name: give another one, or a token for this one"
@@ -251,14 +251,6 @@ class AuthorityStore:
             record_event(db, event, {"left": left})
 
         await self._store.run(transaction)
-
-
-def void_tokens(db: Database, agent: str, now_ms: int) -> None:
-    """Void the tokens for an agent: neither it nor another of its name enrols by them."""
-    db.execute(
-        "UPDATE enrolment_token SET expire_ms=:now WHERE agent=:agent AND expire_ms>:now",
-        {"agent": agent, "now": now_ms},
-    )
 
 
 def void_all_tokens(db: Database, now_ms: int) -> None:

@@ -1,16 +1,22 @@
-"""Regions, node pools, registries and agents in the database."""
+"""Regions, node pools and agents in the database."""
 
-import json
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from controlplane.domain.contract import Drain
-from controlplane.domain.errors import StoreError
+from controlplane.domain.errors import NotFoundError
 from controlplane.domain.placement import NodePoolRules, Strategy
 from controlplane.settings.model import Config
-from controlplane.settings.registries import RegistryConfig
-from controlplane.storage.engine.store import Database, Store
+from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
+from controlplane.storage.tables import registries
+from controlplane.storage.tables.registries import check_unused, remove_unused
+from controlplane.storage.tables.session_rows import lose_sessions
+
+_USING_AN_AGENT = {
+    "live sessions": "SELECT count(*) FROM session WHERE agent = ? AND ended_ms IS NULL",
+    "starts whose end is unknown": "SELECT count(*) FROM abandoned"
+    " WHERE agent = ? AND stopped_ms IS NULL",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,60 +52,32 @@ class AgentRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Registry:
-    """A registry that the operator configured; `address` is `host[:port]`.
-
-    The rest is how to log in there, as `registries/endpoint.py` says; `sealed` is its password as
-    `registries/vault.py` sealed it, and nothing without a `username`.
-    """
+class Region:
+    """A region, and how many agents and applications are in it."""
 
     name: str
-    address: str
-    aliases: tuple[str, ...]
-    username: str = ""
-    sealed: bytes = field(default=b"", repr=False)
-    auth_hosts: tuple[str, ...] = ()
-    private: bool = False
-    ca: str = field(default="", repr=False)
-
-    @property
-    def prefixes(self) -> tuple[str, ...]:
-        """What may stand before a repository's name and means this registry."""
-        return (self.address, *self.aliases)
-
-    def may_pass_on_password(self, wanted: "Registry") -> bool:
-        """Return whether the password given for this version may be used for another version.
-
-        Not where it could reach another host, by another address, other resolution or another
-        certificate authority, or serve another user name. Pure.
-        """
-        return (
-            bool(self.sealed)
-            and wanted.address.lower() == self.address.lower()
-            and (wanted.username, wanted.ca) == (self.username, self.ca)
-            and set(wanted.auth_hosts) <= set(self.auth_hosts)
-            and wanted.private <= self.private
-        )
+    agents: int
+    applications: int
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
-    """Another registry has this address, or this alias."""
+class NodePool:
+    """A node pool, its rules, and how many agents and applications are in it."""
 
-    address: str
-    by: str
+    name: str
+    rules: NodePoolRules
+    agents: int
+    applications: int
 
 
-REGISTRY_COLUMNS = "name, address, aliases, username, sealed_password, auth_hosts, private, ca"
 AGENT_COLUMNS = (
     "name, address, region, node_pool, id, certificate_expire_ms, drain_revision, draining,"
     " drain_deadline_ms, heard_ms, silent_ms, lost_ms, authority, trusts_former"
 )
-ALL_REGISTRIES = f"SELECT {REGISTRY_COLUMNS} FROM registry"  # noqa: S608  # a constant
 
 
 class FleetStore:
-    """Transactions on what the operator configured."""
+    """Transactions on regions, node pools and agents."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -112,8 +90,7 @@ class FleetStore:
         Raises:
             StoreError: Two registries would claim one address; nothing was changed.
         """
-        declared = [_declared(entry, sealed or {}) for entry in config.registries]
-        await self._store.run(lambda db: _declare(db, config, declared))
+        await self._store.run(lambda db: _declare(db, config, sealed or {}))
 
     async def agents(self) -> list[AgentRow]:
         """Read all agents that were neither removed nor revoked."""
@@ -138,98 +115,122 @@ class FleetStore:
             }
         )
 
-    async def registries(self) -> dict[str, Registry]:
-        """Read all registries by name."""
-        return await self._store.run(
-            lambda db: {row[0]: registry_of(row) for row in db.execute(ALL_REGISTRIES)}
+    async def counted_regions(self) -> list[Region]:
+        """Read all regions by name, with what uses them."""
+        sql = (
+            "SELECT name, (SELECT count(*) FROM agent WHERE agent.region = region.name),"
+            " (SELECT count(*) FROM application WHERE EXISTS"
+            " (SELECT 1 FROM json_each(application.regions) WHERE value = region.name))"
+            " FROM region ORDER BY name"
+        )
+        return await self._store.read(sql, (), lambda row: Region(*row))
+
+    async def create_region(self, name: str, actor: Actor, now_ms: int) -> None:
+        """Make a region unless it is there."""
+
+        def transaction(db: Database) -> None:
+            if db.execute("INSERT OR IGNORE INTO region(name) VALUES (?)", (name,)).rowcount:
+                record_event(db, Event(now_ms, "region.created", "", actor, name))
+
+        await self._store.run(transaction)
+
+    async def remove_region(self, name: str, actor: Actor, now_ms: int) -> None:
+        """Remove a region.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: An agent or an application uses it.
+        """
+        used = {
+            "agents": "SELECT count(*) FROM agent WHERE region = ?",
+            "applications": "SELECT count(*) FROM application"
+            " WHERE EXISTS (SELECT 1 FROM json_each(regions) WHERE value = ?)",
+        }
+        event = Event(now_ms, "region.removed", "", actor, name)
+        await self._store.run(lambda db: remove_unused(db, "region", used, event))
+
+    async def node_pools(self) -> list[NodePool]:
+        """Read all node pools by name, with what uses them."""
+        sql = (
+            "SELECT name, strategy, host_network,"
+            " (SELECT count(*) FROM agent WHERE agent.node_pool = pool.name),"
+            " (SELECT count(*) FROM application WHERE application.node_pool = pool.name)"
+            " FROM node_pool AS pool ORDER BY name"
+        )
+        return await self._store.read(
+            sql,
+            (),
+            lambda row: NodePool(row[0], NodePoolRules(Strategy(row[1]), bool(row[2])), *row[3:]),
         )
 
-    async def registry(self, name: str) -> Registry | None:
-        """Read one registry."""
-        return await self._registry(f"{ALL_REGISTRIES} WHERE name = ?", name)
+    async def set_node_pool(
+        self,
+        name: str,
+        rules: NodePoolRules,
+        actor: Actor,
+        now_ms: int,
+        then: Callable[[NodePoolRules], None],
+    ) -> None:
+        """Make a node pool, or change its rules.
 
-    async def registry_at(self, address: str) -> Registry | None:
-        """Read the registry that has this address; names of hosts do not differ by case."""
-        return await self._registry(f"{ALL_REGISTRIES} WHERE address = ? COLLATE NOCASE", address)
+        `then` is called with the rules once they are committed, even when the caller is gone.
+        """
 
-    async def _registry(self, sql: str, value: str) -> Registry | None:
-        def transaction(db: Database) -> Registry | None:
-            row = db.execute(sql, (value,)).fetchone()
-            return registry_of(row) if row else None
+        def transaction(db: Database) -> NodePoolRules:
+            changed = db.execute(
+                "INSERT INTO node_pool(name, strategy, host_network)"
+                " VALUES (:name, :strategy, :host_network)"
+                " ON CONFLICT(name) DO UPDATE SET strategy=excluded.strategy,"
+                " host_network=excluded.host_network"
+                " WHERE (strategy, host_network) <> (excluded.strategy, excluded.host_network)",
+                {"name": name, "strategy": rules.strategy, "host_network": rules.host_network},
+            )
+            if changed.rowcount:
+                event = Event(now_ms, "node_pool.set", "", actor, name)
+                data = {"strategy": rules.strategy, "hostNetwork": rules.host_network}
+                record_event(db, event, data)
+            return rules
 
-        return await self._store.run(transaction)
+        await self._store.run(transaction, then)
 
+    async def remove_node_pool(
+        self, name: str, actor: Actor, now_ms: int, then: Callable[[str], None]
+    ) -> None:
+        """Remove a node pool.
 
-def registry_of(row: tuple[Any, ...]) -> Registry:
-    """Read a row of `REGISTRY_COLUMNS`."""
-    name, address, aliases, username, sealed, auth_hosts, private, ca = row
-    return Registry(
-        name,
-        address,
-        tuple(json.loads(aliases)),
-        username,
-        sealed or b"",
-        tuple(json.loads(auth_hosts)),
-        bool(private),
-        ca,
-    )
+        `then` is called with its name after the commit, even when the caller is gone.
 
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: An agent or an application uses it.
+        """
+        used = {
+            "agents": "SELECT count(*) FROM agent WHERE node_pool = ?",
+            "applications": "SELECT count(*) FROM application WHERE node_pool = ?",
+        }
+        event = Event(now_ms, "node_pool.removed", "", actor, name)
+        await self._store.run(lambda db: remove_unused(db, "node_pool", used, event), then)
 
-def write_registry(db: Database, registry: Registry) -> None:
-    """Make or replace a registry, within a transaction."""
-    db.execute(
-        "INSERT INTO registry(name, address, aliases, username, sealed_password, auth_hosts,"
-        " private, ca) VALUES (:name, :address, :aliases, :username, :sealed, :auth_hosts,"
-        " :private, :ca) ON CONFLICT(name) DO UPDATE SET"
-        " address=excluded.address, aliases=excluded.aliases, username=excluded.username,"
-        " sealed_password=excluded.sealed_password, auth_hosts=excluded.auth_hosts,"
-        " private=excluded.private, ca=excluded.ca",
-        {
-            "name": registry.name,
-            "address": registry.address,
-            "aliases": json.dumps(registry.aliases),
-            "username": registry.username,
-            "sealed": registry.sealed or None,
-            "auth_hosts": json.dumps(registry.auth_hosts),
-            "private": registry.private,
-            "ca": registry.ca,
-        },
-    )
+    async def remove_agent(
+        self, name: str, actor: Actor, now_ms: int, then: Callable[[str], None]
+    ) -> None:
+        """Remove an agent; its ended sessions stay.
 
+        `then` is called with its name after the commit, even when the caller is gone.
 
-def find_claim(wanted: Registry, others: Iterable[Registry]) -> Claimed | None:
-    """Find what another registry claims of what one wants.
-
-    Names of hosts do not differ by case.
-    """
-    taken = {prefix.lower(): other.name for other in others for prefix in other.prefixes}
-    for prefix in wanted.prefixes:
-        if prefix.lower() in taken:
-            return Claimed(prefix, taken[prefix.lower()])
-    return None
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: It has live sessions, or attempts whose end is unknown.
+        """
+        await self._store.run(lambda db: _remove_agent(db, name, actor, now_ms), then)
 
 
-def _declared(entry: RegistryConfig, sealed: Mapping[str, bytes]) -> Registry:
-    return Registry(
-        entry.name,
-        entry.address,
-        entry.aliases,
-        entry.username,
-        sealed.get(entry.name, b""),
-        entry.auth_hosts,
-        entry.private,
-        entry.ca,
-    )
-
-
-def _declare(db: Database, config: Config, registries: Collection[Registry]) -> None:
+def _declare(db: Database, config: Config, sealed: Mapping[str, bytes]) -> None:
     for region in config.regions:
         db.execute("INSERT OR IGNORE INTO region(name) VALUES (?)", (region,))
     for pool in config.node_pools:
         db.execute("INSERT OR IGNORE INTO node_pool(name) VALUES (?)", (pool,))
-    for registry in registries:
-        write_registry(db, registry)
-    _check_claims(db, registries)
+    registries.declare(db, config.registries, sealed)
     for agent in config.agents:
         db.execute(
             "INSERT INTO agent(name, address, region, node_pool)"
@@ -247,19 +248,29 @@ def _declare(db: Database, config: Config, registries: Collection[Registry]) -> 
         )
 
 
-def _check_claims(db: Database, registries: Collection[Registry]) -> None:
-    """Refuse a file that declares what a registry claims which was made by the API.
+def _remove_agent(db: Database, name: str, actor: Actor, now_ms: int) -> str:
+    known = "SELECT coalesce(revoked_ms, lost_ms) FROM agent WHERE name=? AND removed_ms IS NULL"
+    found = db.execute(known, (name,)).fetchone()
+    if found is None:
+        raise NotFoundError("agent", name)
+    if found[0] is not None:  # starts that were under way when it was given up are over by now
+        lose_sessions(db, name, now_ms)
+    # An attempt is committed before its call: what is counted here cannot come to run later.
+    check_unused(db, "agent", name, _USING_AN_AGENT)
+    db.execute(
+        "UPDATE agent SET removed_ms=:now, region=NULL, node_pool=NULL, id=NULL, revoked_ms=NULL,"
+        " certificate_serial=NULL, certificate_expire_ms=NULL, drain_revision=0, draining=0,"
+        " drain_deadline_ms=NULL, heard_ms=NULL, silent_ms=0, lost_ms=NULL WHERE name=:name",
+        {"name": name, "now": now_ms},
+    )
+    void_tokens(db, name, now_ms)
+    record_event(db, Event(now_ms, "agent.removed", "", actor, name))
+    return name
 
-    Neither wins: an image would be looked for at another place than its tag was enabled at.
-    """
-    declared = {registry.name for registry in registries}
-    rows = db.execute(ALL_REGISTRIES).fetchall()
-    made = [registry_of(row) for row in rows if row[0] not in declared]
-    for registry in registries:
-        claimed = find_claim(registry, made)
-        if claimed is not None:
-            raise StoreError(
-                f"cannot declare registry {registry.name!r}: {claimed.by!r}, which was"
-                f" made by the API, claims {claimed.address}: take the one out of the settings"
-                " file, or start without it and change or remove the other by the API"
-            )
+
+def void_tokens(db: Database, agent: str, now_ms: int) -> None:
+    """Void the tokens for an agent: neither it nor another of its name enrols by them."""
+    db.execute(
+        "UPDATE enrolment_token SET expire_ms=:now WHERE agent=:agent AND expire_ms>:now",
+        {"agent": agent, "now": now_ms},
+    )

@@ -11,9 +11,9 @@ from controlplane.storage.tables.audit import AuditStore
 from controlplane.storage.tables.claims import ClaimStore
 from controlplane.storage.tables.enrolment import AuthorityStore, EnrolmentStore
 from controlplane.storage.tables.fleet import FleetStore
-from controlplane.storage.tables.fleet_admin import FleetAdminStore
 from controlplane.storage.tables.hosts import HostStore
 from controlplane.storage.tables.players import PlayerStore
+from controlplane.storage.tables.registries import RegistryStore
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.session_lists import SessionListStore, SessionPageStore
 from controlplane.storage.tables.sessions import SessionStore
@@ -36,9 +36,9 @@ class Stores:
     claims: ClaimStore
     enrolments: EnrolmentStore
     fleet: FleetStore
-    fleet_admin: FleetAdminStore
     hosts: HostStore
     players: PlayerStore
+    registries: RegistryStore
     reports: ReportStore
     session_lists: SessionListStore
     session_pages: SessionPageStore
@@ -60,9 +60,9 @@ class Stores:
             claims=ClaimStore(store),
             enrolments=EnrolmentStore(store),
             fleet=FleetStore(store),
-            fleet_admin=FleetAdminStore(store),
             hosts=HostStore(store),
             players=PlayerStore(store),
+            registries=RegistryStore(store),
             reports=ReportStore(store, is_ours=is_ours, keep_ended=keep_ended),
             session_lists=SessionListStore(store),
             session_pages=SessionPageStore(store),

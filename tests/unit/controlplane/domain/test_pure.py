@@ -18,7 +18,7 @@ from controlplane.domain.status import shown_status
 from controlplane.domain.tokens import Scope
 from controlplane.http.json_reader import MAX_VALUES, count_values, read_json
 from controlplane.sessions.start_request import Pin, pinned_ports
-from controlplane.storage.tables.fleet import Registry
+from controlplane.storage.tables.registries import Registry
 from tiltyard.agent.v1 import agent_pb2
 
 

@@ -11,7 +11,7 @@ import pytest
 from controlplane.domain.errors import RegistryUnavailableError
 from controlplane.registries import tag_lists
 from controlplane.registries.tag_lists import TagLists, natural_order
-from controlplane.storage.tables.fleet import Registry
+from controlplane.storage.tables.registries import Registry
 
 HUB = Registry("hub", "hub.example", ())
 

@@ -1,0 +1,256 @@
+"""Registries in the database: where applications have their images, and how to log in there."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from controlplane.domain.errors import (
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    StoreError,
+    Violation,
+)
+from controlplane.settings.registries import RegistryConfig
+from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
+
+_NOT_KEPT = "must be given: none is kept for this username, address, authHosts, private and ca"
+_COLUMNS = "name, address, aliases, username, sealed_password, auth_hosts, private, ca"
+_ALL = f"SELECT {_COLUMNS} FROM registry"  # noqa: S608  # a constant
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A registry that the operator configured; `address` is `host[:port]`.
+
+    The rest is how to log in there, as `registries/endpoint.py` says; `sealed` is its password as
+    `registries/vault.py` sealed it, and nothing without a `username`.
+    """
+
+    name: str
+    address: str
+    aliases: tuple[str, ...]
+    username: str = ""
+    sealed: bytes = field(default=b"", repr=False)
+    auth_hosts: tuple[str, ...] = ()
+    private: bool = False
+    ca: str = field(default="", repr=False)
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What may stand before a repository's name and means this registry."""
+        return (self.address, *self.aliases)
+
+    def may_pass_on_password(self, wanted: "Registry") -> bool:
+        """Return whether the password given for this version may be used for another version.
+
+        Not where it could reach another host, by another address, other resolution or another
+        certificate authority, or serve another user name. Pure.
+        """
+        return (
+            bool(self.sealed)
+            and wanted.address.lower() == self.address.lower()
+            and (wanted.username, wanted.ca) == (self.username, self.ca)
+            and set(wanted.auth_hosts) <= set(self.auth_hosts)
+            and wanted.private <= self.private
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRegistry:
+    """A registry, and how many applications have their images there."""
+
+    registry: Registry
+    applications: int
+
+
+class RegistryStore:
+    """Transactions on registries."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def all(self) -> dict[str, Registry]:
+        """Read all registries by name."""
+        return await self._store.run(
+            lambda db: {row[0]: _registry(row) for row in db.execute(_ALL)}
+        )
+
+    async def get(self, name: str) -> Registry | None:
+        """Read one registry."""
+        return await self._one(f"{_ALL} WHERE name = ?", name)
+
+    async def at(self, address: str) -> Registry | None:
+        """Read the registry that has this address; names of hosts do not differ by case."""
+        return await self._one(f"{_ALL} WHERE address = ? COLLATE NOCASE", address)
+
+    async def counted(self) -> list[CountedRegistry]:
+        """Read all registries by name, with what uses them."""
+        count = "(SELECT count(*) FROM application WHERE application.registry = registry.name)"
+        columns = f"{_COLUMNS}, {count}"
+        sql = f"SELECT {columns} FROM registry ORDER BY name"  # noqa: S608  # constants
+        return await self._store.read(
+            sql, (), lambda row: CountedRegistry(_registry(row[:-1]), row[-1])
+        )
+
+    async def set(self, wanted: Registry, actor: Actor, now_ms: int) -> None:
+        """Make or replace a registry.
+
+        With a user name and no password it keeps the one that it has, where that may be. Tags
+        that are enabled go on naming the address that they were enabled with.
+
+        Raises:
+            ConflictError: Another registry claims its address or one of its aliases.
+            InvalidRequestError: There is no password for this user at this address.
+        """
+        await self._store.run(lambda db: _set_registry(db, wanted, actor, now_ms))
+
+    async def remove(self, name: str, actor: Actor, now_ms: int) -> None:
+        """Remove a registry.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: An application uses it.
+        """
+        used = {"applications": "SELECT count(*) FROM application WHERE registry = ?"}
+        event = Event(now_ms, "registry.removed", "", actor, name)
+        await self._store.run(lambda db: remove_unused(db, "registry", used, event))
+
+    async def _one(self, sql: str, value: str) -> Registry | None:
+        def transaction(db: Database) -> Registry | None:
+            row = db.execute(sql, (value,)).fetchone()
+            return _registry(row) if row else None
+
+        return await self._store.run(transaction)
+
+
+def _registry(row: tuple[Any, ...]) -> Registry:
+    """Read a row of `_COLUMNS`."""
+    name, address, aliases, username, sealed, auth_hosts, private, ca = row
+    return Registry(
+        name,
+        address,
+        tuple(json.loads(aliases)),
+        username,
+        sealed or b"",
+        tuple(json.loads(auth_hosts)),
+        bool(private),
+        ca,
+    )
+
+
+def _write(db: Database, registry: Registry) -> None:
+    """Make or replace a registry, within a transaction."""
+    db.execute(
+        "INSERT INTO registry(name, address, aliases, username, sealed_password, auth_hosts,"
+        " private, ca) VALUES (:name, :address, :aliases, :username, :sealed, :auth_hosts,"
+        " :private, :ca) ON CONFLICT(name) DO UPDATE SET"
+        " address=excluded.address, aliases=excluded.aliases, username=excluded.username,"
+        " sealed_password=excluded.sealed_password, auth_hosts=excluded.auth_hosts,"
+        " private=excluded.private, ca=excluded.ca",
+        asdict(registry)
+        | {
+            "aliases": json.dumps(registry.aliases),
+            "sealed": registry.sealed or None,
+            "auth_hosts": json.dumps(registry.auth_hosts),
+        },
+    )
+
+
+def _find_claim(wanted: Registry, others: Iterable[Registry]) -> tuple[str, str] | None:
+    """Find an address or alias of a registry that another has, and the other's name.
+
+    Names of hosts do not differ by case.
+    """
+    taken = {prefix.lower(): other.name for other in others for prefix in other.prefixes}
+    found = (prefix for prefix in wanted.prefixes if prefix.lower() in taken)
+    return next(((prefix, taken[prefix.lower()]) for prefix in found), None)
+
+
+def _set_registry(db: Database, wanted: Registry, actor: Actor, now_ms: int) -> None:
+    rows = db.execute(_ALL).fetchall()
+    found = {row[0]: _registry(row) for row in rows}
+    current = found.pop(wanted.name, None)
+    claimed = _find_claim(wanted, found.values())
+    if claimed is not None:
+        raise ConflictError(f"registry {claimed[1]!r} claims {claimed[0]} already")
+    given = bool(wanted.sealed)
+    if wanted.username and not given:
+        if current is None or not current.may_pass_on_password(wanted):
+            raise InvalidRequestError((Violation("password", _NOT_KEPT),))
+        wanted = replace(wanted, sealed=current.sealed)
+    if wanted == current:
+        return
+    _write(db, wanted)
+    event = Event(now_ms, "registry.set", "", actor, wanted.name)
+    data = {
+        "address": wanted.address,
+        "aliases": wanted.aliases,
+        "username": wanted.username or None,
+        "passwordGiven": given,
+        "authHosts": wanted.auth_hosts,
+        "private": wanted.private,
+        "ca": bool(wanted.ca),
+    }
+    record_event(db, event, data)
+
+
+def declare(db: Database, entries: Iterable[RegistryConfig], sealed: Mapping[str, bytes]) -> None:
+    """Write the registries of the settings file, within a transaction.
+
+    Raises:
+        StoreError: One claims the address of a registry that was made by the API. Neither wins: an
+            image would be looked for at another place than its tag was enabled at.
+    """
+    declared = {
+        entry.name: Registry(
+            entry.name,
+            entry.address,
+            entry.aliases,
+            entry.username,
+            sealed.get(entry.name, b""),
+            entry.auth_hosts,
+            entry.private,
+            entry.ca,
+        )
+        for entry in entries
+    }
+    made = [_registry(row) for row in db.execute(_ALL).fetchall() if row[0] not in declared]
+    for registry in declared.values():
+        _write(db, registry)
+        claimed = _find_claim(registry, made)
+        if claimed is not None:
+            raise StoreError(
+                f"cannot declare registry {registry.name!r}: {claimed[1]!r}, which was"
+                f" made by the API, claims {claimed[0]}: take the one out of the settings"
+                " file, or start without it and change or remove the other by the API"
+            )
+
+
+def remove_unused(db: Database, table: str, used: Mapping[str, str], event: Event) -> str:
+    """Remove what the event names, within a transaction; return its name.
+
+    Raises:
+        NotFoundError: There is none of that name.
+        ConflictError: One of the queries `used` counts a use of it.
+    """
+    name, kind = event.object, table.replace("_", " ")
+    if not db.execute(f"SELECT 1 FROM {table} WHERE name=?", (name,)).fetchone():  # noqa: S608
+        raise NotFoundError(kind, name)
+    check_unused(db, kind, name, used)
+    db.execute(f"DELETE FROM {table} WHERE name=?", (name,))  # noqa: S608
+    record_event(db, event)
+    return name
+
+
+def check_unused(db: Database, kind: str, name: str, used: Mapping[str, str]) -> None:
+    """Refuse to remove what is used.
+
+    Raises:
+        ConflictError: One of the queries `used` counts a use of it.
+    """
+    counts = {what: db.execute(sql, (name,)).fetchone()[0] for what, sql in used.items()}
+    by = [f"{what}: {count}" for what, count in counts.items() if count]
+    if by:
+        raise ConflictError(f"the {kind} {name!r} is in use by {', '.join(by)}")

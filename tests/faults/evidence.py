@@ -19,11 +19,10 @@ from tests.support.harness import ROOT
 _PAGE = """\
 # Evidence
 
-What `make test-faults` showed. It writes this page; nothing in it is by hand. Each row is of the
-newest run of its test, at the commit that it names; `PYTEST_ARGS="-k f24"` renews those of F24.
-After each test the [invariants](#what-is-looked-at-after-each) are looked at, unless it is marked
-with †: it is of one part, without a host. What chance decides begins with the seed: a run of the
-test with `--seed` does the same again.
+Results of `make test-faults`, which writes this page. Each row is from the latest run of its test,
+at the given commit; `PYTEST_ARGS="-k f24"` updates those of F24. The [invariants](#invariants) are
+checked after each test, except for those marked with †, which test one component without a host.
+Random choices derive from the seed: running the test with `--seed` repeats them.
 
 {about}
 
@@ -31,29 +30,29 @@ test with `--seed` does the same again.
 |---|---|---|---|---|---|---|
 {rows}
 
-## What is looked at after each
+## Invariants
 
 | | |
 |---|---|
-| I1 | every container of ours has one record, every record what it says it has |
-| I2 | ports: held, published and led to containers are the same, none twice |
-| I3 | what is called running has its process, what has ended has none |
-| I4 | no lifetime ends early, or lasts 10 s too long |
-| I5 | what was told to end does not start again; restarts are never counted down |
-| I6 | every session that a caller was told of can be seen |
-| I7 | one id, one session at one time |
-| I8 | the game's numbered lines: none lost, none doubled, in order, once the log is sealed |
+| I1 | every container of the agent has one record, every record the objects that it lists |
+| I2 | ports: reserved, published and forwarded ones are the same, none twice |
+| I3 | a running session has its process, an ended one has none |
+| I4 | no lifetime ends early, or more than 10 s late |
+| I5 | a stopped session does not start again; the number of restarts never decreases |
+| I6 | every session that a caller got a response for is visible |
+| I7 | an id has one session at a time |
+| I8 | the game's numbered lines: none lost, none duplicated, in order, once the log is sealed |
 | I9 | no account uses more than its quota |
-| I10 | no account sees another's sessions; a revoked token is refused |
-| I11 | after the end nothing is left: containers, links, firewall rules, mounts, cgroups, spool |
+| I10 | no account sees another's sessions; a revoked token is rejected |
+| I11 | nothing is left at the end: containers, links, firewall rules, mounts, cgroups, spool |
 
 ## What is not covered
 
-Faults without a test of their number say why in the table. All ran on one machine, with cgroups of
+The table states why a fault has no test. All tests ran on one machine, with cgroups of
 {cgroups}, and iptables by {iptables}; systemd did not run. Storage quotas and AppArmor are not in
 its kernel. A power cut is emulated for the control plane's database and for the state directory
-of an agent, by files from which is gone what was not synced. Elsewhere processes are killed, and
-disks are filled, made read-only and taken away, but nothing that was written is undone.
+of an agent, by removing everything that was not synced from the files. Elsewhere processes are
+killed, and disks are filled, made read-only and removed, but no completed write is undone.
 """
 
 

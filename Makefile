@@ -15,7 +15,7 @@ BUILDER := build/wheel-venv/bin/python
 help: ## show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 24
 
-# A .venv whose Python is gone, as after an upgrade of the system, is made anew.
+# A .venv whose Python is gone, as after an upgrade of the system, is recreated.
 define VENV
 @.venv/bin/python -c '' 2>/dev/null || rm -f $(STAMP) 2>/dev/null \
   || { echo 'install: .venv is another user'"'"'s: be that user, or remove it' >&2; exit 1; }
@@ -61,7 +61,7 @@ fuzz: install ## send bad requests to the API; COUNT=100000 SEED=... ONLY=<numbe
 	@exec .venv/bin/python -W error -m tests.fuzz $(if $(COUNT),--count $(COUNT)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
-lock: install ## resolve the dependencies of pyproject.toml anew
+lock: install ## resolve the dependencies of pyproject.toml again
 	.venv/bin/pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --strip-extras \
 	  --no-emit-find-links --no-emit-index-url --no-emit-options \
 	  --output-file=requirements.txt pyproject.toml

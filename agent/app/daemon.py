@@ -60,7 +60,7 @@ log = get_logger(__name__)
 
 VERSION = metadata.version("tiltyard")
 KEPT_FOR_THE_HOST_BYTES = 512 * MEBIBYTE
-"""Memory that is not lent when `ram` is not set: the engine, the agent and the kernel live too."""
+"""Memory kept for the engine, the agent and the kernel when `ram` is not set."""
 STAGE_SECONDS = 5.0
 """How long each part may take to let go then: ten of them are 50 s, its unit allows 60 s."""
 SOCKET_MODE = 0o660
@@ -280,8 +280,8 @@ class Daemon:
             log.warning("the engine is not as it should be", error=warning)
         self._feed.tell_host()
 
-    def _lent(self) -> Resources:
-        """What settings lend; nothing of what they leave open before the engine has answered."""
+    def _allocatable(self) -> Resources:
+        """Resources by the settings; zero if not set and the engine has not answered."""
         config, info = self._config, self._info
         cpus, memory = config.cpu, (config.ram or 0) * MEBIBYTE
         if cpus is None:

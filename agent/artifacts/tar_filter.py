@@ -1,9 +1,9 @@
-"""The engine's tar of a path, made safe for whoever unpacks it: a pure filter over its bytes.
+"""The engine's tar of a path, made safe to unpack: a pure filter over its bytes.
 
 The program in a container makes the tree, the engine reads it. Docker writes USTAR and PAX by Go's
 `archive/tar`, folders before what is in them; whatever else comes is refused rather than guessed
 at, so that nothing which two readers of tar understand differently is passed on. Every header is
-written anew from the few fields that are kept:
+rewritten from the few fields that are kept:
 
 - names are relative, begin with the path's last component (`./` for `/`) and keep their bytes
 - files, folders, symbolic links and hard links stay; devices, FIFOs and what links to them go

@@ -1,4 +1,4 @@
-"""The header of one entry of a tar: read strictly, as USTAR or PAX, and written anew."""
+"""The header of one entry of a tar: read strictly, as USTAR or PAX, and rewritten."""
 
 from dataclasses import dataclass, replace
 

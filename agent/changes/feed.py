@@ -1,7 +1,6 @@
-"""Changes of a host, for whoever watches it: coalesced per session, and bounded.
+"""Changes of a host for its watchers: coalesced per session, and bounded.
 
-A watcher that does not read is owed PILE_LARGEST changes at most; with more it begins anew, by a
-snapshot of what there is then.
+At most PILE_LARGEST changes are kept for a slow watcher; beyond that it gets a new snapshot.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ PILE_LARGEST = 2000
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What changed since a watcher last looked; `snapshot` asks it to begin anew, `end` to go."""
+    """Changes since the last call; `snapshot` requests a new snapshot, `end` ends the watch."""
 
     sessions: tuple[Session, ...] = ()
     host: bool = False
@@ -104,7 +103,7 @@ class Feed:
         return self.sequence
 
     def tell_session(self, session: Session) -> None:
-        """Tell the watchers of a session, and of the host that lends to it."""
+        """Notify the watchers of a session, and of its host's resources."""
         for subscription in self._subscriptions:
             subscription.note(session, host=True)
 
@@ -121,7 +120,7 @@ class Feed:
             subscription.note(host=True, images=True)
 
     def ask_snapshot(self) -> None:
-        """Have every watcher begin anew."""
+        """Make all watchers start with a new snapshot."""
         self.stamp()
         for subscription in self._subscriptions:
             subscription.note(snapshot=True)

@@ -12,9 +12,9 @@ Row = dict[str, Any]
 
 
 def host_lines(answer: Message, live: Iterable[Message]) -> list[str]:
-    """Show a host: what it lends, what of that is taken, and what is amiss."""
+    """Show a host: allocatable and reserved resources, and warnings."""
     host, live = answer["host"], list(live)
-    lent, taken = host["capacity"], host["reserved"]
+    total, taken = host["capacity"], host["reserved"]
     standbys = [session for session in live if is_standby(session)]
     return sheet(
         (
@@ -27,9 +27,9 @@ def host_lines(answer: Message, live: Iterable[Message]) -> list[str]:
                 f"{len(live) - len(standbys)} live, {host['free_sessions']} more by max_sessions",
             ),
             *(("warm pool", _pool(pool, standbys)) for pool in host["warm_pools"] if pool["size"]),
-            ("cores", _of(taken, lent, "nano_cpus", cores)),
-            ("memory", _of(taken, lent, "memory_bytes", size)),
-            ("gpus", _of(taken, lent, "gpus", str)),
+            ("cores", _of(taken, total, "nano_cpus", cores)),
+            ("memory", _of(taken, total, "memory_bytes", size)),
+            ("gpus", _of(taken, total, "gpus", str)),
             ("ports", _free(host)),
             ("images", str(host["image_count"])),
             *(("warning", warning) for warning in host["warnings"]),
@@ -262,8 +262,8 @@ def _engine(host: Message) -> str:
     return version if host["engine_available"] else f"{version}, does not answer"
 
 
-def _of(taken: Message, lent: Message, key: str, shown: Any) -> str:
-    return f"{shown(int(taken[key]))} of {shown(int(lent[key]))} reserved"
+def _of(taken: Message, total: Message, key: str, shown: Any) -> str:
+    return f"{shown(int(taken[key]))} of {shown(int(total[key]))} reserved"
 
 
 def _free(host: Message) -> str:

@@ -17,10 +17,10 @@ class NotChosen(Exception):
 def choose(sessions: Iterable[Message], given: str) -> Message:
     """The session with this internal id, or the one with this caller's id or begin of an id.
 
-    Whoever starts sessions names them as they like, also like the internal id of another one: a
-    whole internal id is always that session, and what could mean two means none. Only where all
-    are one caller's under one id it is the one that lives, or else the newest. `sessions` come by
-    creation, as messages of agent.proto in its names.
+    Callers choose ids freely, even the internal id of another session: a complete internal id
+    always selects that session, and an ambiguous id selects none. Among sessions of one caller
+    with one id the live one is selected, or else the newest. `sessions` are messages of
+    agent.proto, sorted by creation.
     """
     found = []
     for session in sessions:

@@ -53,7 +53,7 @@ def container_of(answer: Mapping[str, Any], process: Process | None) -> Containe
 
 
 def container_of_listing(entry: Mapping[str, Any], process: Process | None) -> Container:
-    """A container from a listing alone, which tells neither times nor want of memory."""
+    """A container from a listing alone, which has neither times nor OOM kills."""
     status = status_of(entry["State"])
     code = _EXITED.match(entry.get("Status", ""))
     return Container(
@@ -75,7 +75,7 @@ def address_of(answer: Mapping[str, Any]) -> str:
 
 
 def status_of(state: str) -> ContainerStatus:
-    """The engine's state as one of ours; `removing` and `dead` are ends."""
+    """Convert the engine's state; `removing` and `dead` are ends."""
     if state == "created":
         return ContainerStatus.CREATED
     return ContainerStatus.RUNNING if state in _RUNNING else ContainerStatus.ENDED
@@ -162,7 +162,7 @@ ICC = Lack(
     'set "icc": false in /etc/docker/daemon.json and restart the daemon once live-restore is on',
 )
 OPEN_LISTENER = Lack(
-    "whoever reaches the Docker daemon's TCP port is root on this host",
+    "anyone who can reach the Docker daemon's TCP port is root on this host",
     "take the tcp:// address out of `hosts` in /etc/docker/daemon.json and of dockerd's `-H`, or "
     'set "tlsverify": true with certificates',
 )

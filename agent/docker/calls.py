@@ -48,8 +48,8 @@ T = TypeVar("T")
 class EngineCalls:
     """Runs calls on threads, each with a deadline; at most one per container at a time.
 
-    Whoever waits may be cancelled: a call that has begun ends on its thread and holds its
-    container's turn until then, one that has not begun is never made.
+    A waiter may be cancelled: a call that has begun ends on its thread and occupies its
+    container's slot until then; one that has not begun is never made.
     """
 
     def __init__(self) -> None:

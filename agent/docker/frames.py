@@ -26,7 +26,7 @@ _MAX_WORDS = 4096
 class Demultiplexer:
     """Takes the frames of stdout and stderr apart, whatever the pieces they arrive in.
 
-    A frame is a kind, three zero bytes, a length in big-endian order and so many bytes: a time, a
+    A frame is a kind, three zero bytes, a big-endian length and that many bytes: a time, a
     space, and a line or a piece of one.
 
     The driver `local` of older engines leaves out the newline behind the last piece of a long

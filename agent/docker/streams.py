@@ -200,7 +200,7 @@ async def _pieces(
 
 
 async def _soon(body: aiohttp.StreamReader) -> bytes:
-    """Wait for what comes within a moment; an error stays for whoever reads on."""
+    """Wait briefly for more data; an error is left for the next read."""
     await asyncio.sleep(GATHER_SECONDS)
     return b"" if body.exception() else body.read_nowait()
 

@@ -93,7 +93,7 @@ def userns_remap(engine: EngineFacts) -> Finding:
         "off",
         why="root in a container is root of the host, but for its capabilities and seccomp",
         hint='drain the host, set "userns-remap": "default" in /etc/docker/daemon.json and '
-        "restart Docker Engine; images are pulled anew",
+        "restart Docker Engine; images are pulled again",
     )
 
 
@@ -161,7 +161,7 @@ def cgroups(engine: EngineFacts) -> Finding:
 
 
 def docker_tcp(engine: EngineFacts, dockerd: DockerdFacts | Unknown) -> Finding:
-    """The daemon must not serve whoever reaches a port (CIS Docker Benchmark 2.7)."""
+    """The daemon must not serve a port to anyone (CIS Docker Benchmark 2.7)."""
     settings = {} if isinstance(dockerd, Unknown) else dockerd.settings
     addresses = open_listeners(engine.info, settings)
     if not addresses:

@@ -178,7 +178,7 @@ def _identity_facts(path: Path) -> IdentityFacts | None:
 
 
 def tls_facts(files: CertificateFiles | None) -> TlsFacts | None:
-    """What the certificate for TLS ports is; None when there shall be none. Blocks."""
+    """The certificate for TLS ports; None without one in the settings. Blocks."""
     if files is None:
         return None
     path, key = str(files.certificate), file_facts(files.key)
@@ -198,7 +198,7 @@ def _begun(read: Callable[[], T], deadline: float, seconds: float) -> Callable[[
     def work() -> None:
         try:
             future.set_result(_read(read))
-        except BaseException as defect:  # noqa: BLE001 - whoever waits gets it
+        except BaseException as defect:  # noqa: BLE001 - the waiter gets it
             future.set_exception(defect)
 
     Thread(target=work, name="doctor", daemon=True).start()

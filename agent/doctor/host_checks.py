@@ -119,7 +119,7 @@ def port_range(kernel: KernelFacts, ports: tuple[int, int]) -> Finding:
     return warn(
         "port-range",
         f"{loose} ports of {first}-{last} are also those of outgoing connections, {low}-{high}",
-        why="a port may be in use when a session shall have it; pinned ones are refused then",
+        why="a port may be in use when a session needs it; requested ones are rejected then",
         hint=f"sysctl -w net.ipv4.ip_local_reserved_ports={first}-{last}, together with what it "
         "has already, and the same in /etc/sysctl.d/",
     )

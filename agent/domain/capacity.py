@@ -1,4 +1,4 @@
-"""What a host lends to sessions, and who holds it. Pure.
+"""Allocatable resources of a host, and reservations of sessions. Pure.
 
 A reservation is taken whole or not at all, within one step of the event loop: that is the
 admission which lets any number of control planes race.
@@ -24,7 +24,7 @@ class Capacity:
 
     @property
     def total(self) -> Resources:
-        """What the host lends."""
+        """Allocatable resources of the host."""
         amount = self._cpu_and_memory
         return Resources(amount.nano_cpus, amount.memory_bytes, len(self._gpu_ids))
 
@@ -53,8 +53,8 @@ class Capacity:
         """How many more sessions the settings allow."""
         return max(0, self.max_sessions - len(self._held))
 
-    def lend(self, total: Resources) -> None:
-        """Set the cores and memory that the host lends; what is held stays held."""
+    def set_total(self, total: Resources) -> None:
+        """Set the allocatable cores and memory; reservations stay."""
         self._cpu_and_memory = total
 
     def reserve(self, internal_id: str, wanted: Resources) -> tuple[str, ...]:

@@ -262,7 +262,7 @@ class Engine(Interface):
         The log is the container's: a later run goes on where the one before ended. With `follow`
         the answer lasts until the run ends; it is right for the first LOG_BYTES of a log alone:
         where the engine has begun a new file it repeats lines, or leaves a whole file out.
-        Without, an answer may begin anew once. Raises ContainerGone, and EngineUnavailable when it
+        Without, a response may restart once. Raises ContainerGone, and EngineUnavailable when it
         is read for longer than `longest` seconds: files that the engine has dropped meanwhile keep
         their room on its disk until then.
         """

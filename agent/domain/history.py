@@ -19,8 +19,8 @@ _SIGNALLED = 128
 class Usage:
     """Processor time in seconds, and the most memory at one time in bytes.
 
-    `oom_kills` are processes that were ended for want of memory within the container's limit.
-    All are as the kernel counts for the container; None where that could not be read.
+    `oom_kills` are processes that were killed at the container's memory limit. All values are
+    the kernel's for the container; None where they could not be read.
     """
 
     cpu_seconds: float | None = None

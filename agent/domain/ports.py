@@ -14,7 +14,7 @@ from agent.domain.errors import NoFreePort, PortOutOfRange, PortTaken
 from agent.domain.session import Port, PortRequest, Protocol
 
 TRIES = 256
-"""Ports of others that are passed over for one request; it takes 20 ms to find so many in use."""
+"""Ports in use that are skipped for one request; checking that number takes 20 ms."""
 
 
 class PortPool:

@@ -106,7 +106,7 @@ def _missing(pool: WarmPool, newest: list[Session], older: list[Session]) -> int
 
 
 def _surplus(found: list[Session], kept: int) -> list[Session]:
-    """Those that go so that so many are kept."""
+    """Those to end so that this number is kept."""
     if len(found) <= kept:
         return []
     found.sort(key=lambda each: (_is_ready(each), _revision(each), -each.create_time))

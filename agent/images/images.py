@@ -1,4 +1,4 @@
-"""The images of a host: which ones are there, and pulls, one per image whoever asks."""
+"""The images of a host, and pulls: one at a time per image, shared by all callers."""
 
 import asyncio
 import re

@@ -18,7 +18,7 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 LARGEST_SHARE = 20
-"""The reserve is at most one part in so many of a disk: on a small one it would be all of it."""
+"""The reserve is at most this fraction of a disk, since it could exceed a small one."""
 RESERVE_INODES = 20_000
 """Inodes that are reserved beside bytes; a session takes about 30 on both disks before it runs."""
 
@@ -116,7 +116,7 @@ class Disks:
         self.nothing_left = False
         """True when the last look found nothing that could make room for logs."""
         self.turn = asyncio.Lock()
-        """Held by whoever tries again to seal a log: all at once might find no room again."""
+        """Serialises retries to seal a log: all at once might run out of space again."""
 
     def watch(self, path: str) -> None:
         """Look at this folder's disk, too: where the engine has its containers."""
@@ -166,7 +166,7 @@ class Disks:
     def lacks_room(self, internal_id: str, error: Exception) -> None:
         """Take note of what the log or report of an ended session could not be written for.
 
-        Each time that is want of room, the next look makes some.
+        If the disk was full, the next check frees space.
         """
         cause = error.__cause__
         if isinstance(cause, OSError) and cause.errno in _NO_ROOM:

@@ -88,7 +88,7 @@ class HostState(Collector):
         present = {name for name, _ in found} | {*wanted, *ready, *starting}
         self._names.keep({(name,) for name in present})
         yield self._by_state(found)
-        text = "Standbys that the host's warm pools shall have."
+        text = "Desired standbys of the host's warm pools."
         yield self._by_application("standbys_wanted", text, wanted, wanted | ready | starting)
         text = "Standbys that can be claimed."
         yield self._by_application("standbys_ready", text, ready, wanted | ready | starting)
@@ -126,9 +126,9 @@ class HostState(Collector):
         capacity = self._parts.reservations.capacity
         yield _one("capacity_cores", "Cores that are lent.", total.nano_cpus / _CORE)
         yield _one("reserved_cores", "Cores that are reserved.", reserved.nano_cpus / _CORE)
-        yield _one("capacity_memory_bytes", "Memory that is lent.", total.memory_bytes)
+        yield _one("capacity_memory_bytes", "Allocatable memory.", total.memory_bytes)
         yield _one("reserved_memory_bytes", "Memory that is reserved.", reserved.memory_bytes)
-        yield _one("capacity_gpus", "GPUs that are lent.", total.gpus)
+        yield _one("capacity_gpus", "Allocatable GPUs.", total.gpus)
         yield _one("reserved_gpus", "GPUs that are reserved.", reserved.gpus)
         yield _one("capacity_sessions", "Sessions that are allowed.", capacity.max_sessions)
         yield _one("reserved_sessions", "Sessions that hold a reservation.", capacity.sessions)

@@ -1,8 +1,8 @@
 """Serves what the agent tells Prometheus, on a port of its own: /metrics and /healthz.
 
 The state is read in one step of the event loop; text is made of it on a thread. A port that cannot
-be had keeps no session from being hosted: it is tried again. Whoever reaches the port may read, so
-a connection has a bounded time and a new one takes the place of the oldest.
+be bound is retried and does not affect sessions. The port has no authentication, so a connection
+has a bounded time and a new one replaces the oldest.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from agent.network import firewall_rules
 from agent.network.firewall_rules import Plan, Table, tables
 
 LOCK_SECONDS = 5
-"""How long to wait for whoever else writes rules."""
+"""How long to wait for other programs that write rules."""
 TOOL_SECONDS = 15.0
 """For one run of a tool: the wait for the lock, and 8,000 rules, which take less than a second."""
 

@@ -2,9 +2,9 @@
 
 Sessions are told by the bridge that their packets come from. DOCKER-USER alone would not do: it
 sees what is forwarded, and what goes to an address of the host passes INPUT.
-Both of our chains let pass what answers a flow from outside and what the settings allow, refuse
-the rest, and leave the verdict on everything else to whoever comes after them. Sessions among
-themselves are refused as well: where bridges have IPv6, older engines do so for IPv4 alone.
+Both chains accept replies to flows from outside and what the settings allow, reject what sessions
+must not reach, and leave everything else to the rules after them. Traffic between sessions is
+rejected as well: where bridges have IPv6, older engines do so for IPv4 alone.
 
 Each rule carries a mark in its comment: a hash of it and of all before it in its chain. Versions
 of iptables print the same rule in different words, so it is the marks that are compared.
@@ -173,7 +173,7 @@ def to_apply(table: Table, wanted: Mapping[str, Sequence[str]]) -> str:
 
 
 def to_remove(table: Table) -> str:
-    """What iptables-restore has to read for nothing of ours to be left; nothing when it is so."""
+    """Input of iptables-restore that removes all our rules; empty if there are none."""
     lines = []
     for chain in (FORWARD_CHAIN, INPUT_CHAIN):
         lines += _withdrawn(table, chain)

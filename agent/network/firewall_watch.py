@@ -1,8 +1,8 @@
-"""Looks again and again whether the firewall still is what keeps sessions apart from the host.
+"""Checks periodically that the firewall rules of sessions are in place.
 
-Anybody on the host may flush it: `iptables -F`, a firewall that is loaded anew. The agent has not
-the privilege to fix it, or another reason to: it says so, and `tiltyard-agent firewall apply`
-fixes it. Rules of Docker Engine are Docker Engine's to make again.
+Other programs may flush the rules: `iptables -F`, a reload of another firewall. The agent has no
+privilege to fix that: it warns, and `tiltyard-agent firewall apply` fixes it. Rules of Docker
+Engine are restored by Docker Engine.
 """
 
 import asyncio

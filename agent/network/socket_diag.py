@@ -60,9 +60,9 @@ def is_bound_by(
 ) -> bool:
     """Tell whether a socket of a control group has a port of this network. Blocks.
 
-    It must be where players reach it, or, with `loopback`, where the agent does. Where the kernel
-    does not tell groups, whoever has the port is taken for its owner: nobody else had it when the
-    session was given it. Raises OSError, and TooManySockets when none of the first `most` sockets
+    It must be where players reach it, or, with `loopback`, where the agent does. If the kernel
+    does not report control groups, any owner of the port counts: it was free when the session got
+    it. Raises OSError, and TooManySockets when none of the first `most` sockets
     of the port is the one: any number of them can share a port.
     """
     is_there = is_local if loopback else is_reachable

@@ -1,7 +1,7 @@
 """The certificate that a host ends TLS with: two files that somebody else renews.
 
-Whoever renews them replaces one after the other, so that for a moment they may not belong
-together: the last pair that was good stays in use until the next one is.
+They are replaced one after the other, so that they may not match for a moment: the last valid pair
+stays in use until the next one is valid.
 """
 
 import ssl
@@ -75,7 +75,7 @@ class CertificateFiles:
 
 
 def _context() -> ssl.SSLContext:
-    """TLS 1.2 and later; neither SNI nor ALPN is looked at, and nothing is negotiated anew.
+    """TLS 1.2 and later; without SNI, ALPN and renegotiation.
 
     Many players end the connection without ending TLS: that is an end of their side as well, after
     which they still hear the game.

@@ -89,11 +89,11 @@ class TlsListener:
         self._resume: asyncio.TimerHandle | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self.destination: Destination | None = None
-        # Its connections are the session's, whoever asked for it to be started.
+        # Its connections belong to the session, not to the caller that started it.
         task_context("session").run(self._loop.add_reader, listener, self._accept)
 
     def close(self) -> set[asyncio.Task[None]]:
-        """Take no more connections, and give those there are to whoever ends them."""
+        """Stop accepting, and return the open connections to be closed by the caller."""
         self.destination = None
         if self._resume is not None:
             self._resume.cancel()

@@ -107,7 +107,7 @@ def _compared(authority: str, token: Token) -> str:
     named = hashlib.sha256(certificate).hexdigest() == token.fingerprint
     if not named or authority.split() != alone.split():
         raise NotEnrolled(
-            "whoever answers there is not the control plane that the token is of: nothing was told"
+            "the server is not the control plane that issued the token: nothing was sent"
         )
     return alone
 

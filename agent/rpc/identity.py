@@ -86,7 +86,7 @@ class Identity:
             text = self.key + self.certificate + self.authority
             text += self.trusted_too.replace(b"CERTIFICATE", _TRUSTED_TOO)
             folder = path.parent.stat()
-            # Whoever enrols may be root, and the agent another user.
+            # Enrolment may run as root, and the agent as another user.
             owner = (folder.st_uid, folder.st_gid) if os.geteuid() == 0 else None
             write(path, text, 0o600, owner=owner)
 

@@ -86,7 +86,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             while not (changes := await subscription.take(HEARTBEAT_SECONDS)).end:
                 reached, began = messages[-1].sequence, clock.monotonic()
                 messages = self._news(changes)
-                # What a host lends is counted over all that lives; silence costs it sessions.
+                # Free resources depend on all live sessions; a late heartbeat costs new ones.
                 rest = rest_after(clock.monotonic() - began, HEARTBEAT_SECONDS / 2)
                 for message in messages[:-1]:
                     # Whoever is cut off in between must not take the rest for heard.
@@ -298,7 +298,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         """What a watcher is told of changes; a heartbeat when there are none."""
         if changes.snapshot:
             return self._snapshot(acked=0)
-        # The host goes first: who has seen a sequence has seen what the host lends by then.
+        # The host goes first: a sequence includes the host's resources at that time.
         news = self._image_messages() if changes.images else []
         news += [self._host_message(changes.sessions)] if changes.host else []
         news += self._batches(changes.sessions)

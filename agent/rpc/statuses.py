@@ -71,7 +71,7 @@ def _log_refusal(method: str, error: AgentError) -> None:
 
 
 def _told(context: Context) -> dict[str, str]:
-    """What the log shall carry of a call: the request that it is made for, if that is a UUID."""
+    """Log fields of a call: the id of the request that caused it, if that is a UUID."""
     sent = dict(context.invocation_metadata() or ()).get(REQUEST_KEY, "")
     return {"request": sent} if isinstance(sent, str) and _UUID.fullmatch(sent) else {}
 

@@ -1,8 +1,7 @@
 """AgentService on a network: mutual TLS, and only for the control plane.
 
 gRPC itself refuses every handshake without a client's certificate of our authority; `handshakes`
-counts them. Whoever gets through is asked for its name on every call: an authority signs for
-agents, too.
+counts them. The caller's name is checked on every call, since an authority signs for agents, too.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ class OnlyTheControlPlane(grpc.aio.ServerInterceptor):
                 handler.request_deserializer,
                 handler.response_serializer,
             )
-        assert handler.unary_unary is not None, "no method of ours takes a stream"
+        assert handler.unary_unary is not None, "no method takes a stream"
         return grpc.unary_unary_rpc_method_handler(
             self._unary(handler.unary_unary),
             handler.request_deserializer,
@@ -215,8 +214,8 @@ class Transport:
     async def run(self) -> None:
         """Serve until cancelled; wait where the host is not enrolled or the port is taken.
 
-        Once it has enrolled again everybody is hung up on: whoever is connected was let in by an
-        authority that may have been stolen.
+        After another enrolment all connections are closed: the authority they relied on may
+        have been stolen.
         """
         while True:
             server, certificates = await self._opened()

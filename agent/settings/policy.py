@@ -70,7 +70,7 @@ class Policy(Settings):
         )
         for key, most, amount in asked:
             if most is not None and amount > most:
-                raise NotAllowed(f"lend {amount:g} to one session", f"has {key} = {most:g}")
+                raise NotAllowed(f"allocate {amount:g} to one session", f"has {key} = {most:g}")
 
 
 def load_policy(path: Path | None) -> Policy:

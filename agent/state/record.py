@@ -53,7 +53,7 @@ THREADS = 4
 """Enough that one slow flush does not hold up the others; a disk gains nothing from more."""
 
 PUBLIC_FORMAT = 1
-"""Of session.json. Games read it that nobody builds anew: it rises only with a major version."""
+"""Of session.json. Games are rarely rebuilt: incremented only with a major version."""
 
 STOPPED = "stopped-"
 """Begins the name of a file that says what a session was stopped for."""
@@ -80,9 +80,9 @@ def encode_label(session: Session) -> str:
 
 
 def decode_label(labels: Mapping[str, str]) -> Session:
-    """The session in a container's labels; ValueError when they are of no use.
+    """The session in a container's labels.
 
-    NewerFormat when they are of a newer agent.
+    ValueError when they are invalid, NewerFormat when a newer agent wrote them.
     """
     number = labels.get(LABEL_FORMAT, "1")
     if number.isdecimal() and int(number) > FORMAT:

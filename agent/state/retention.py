@@ -36,10 +36,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Sessions whose container, whose log, or of which all that is left shall go.
+    """Sessions whose container, log, or everything is due for removal.
 
-    `early` are those that lose it before its time. `nothing_left` is true when logs are to make
-    room and there is nothing that could.
+    `early` are those that lose it before their retention ends. `nothing_left` is true when logs
+    should be removed to free space and there are none.
     """
 
     containers: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ def due(
     is_read: Callable[[str], bool],
     stuck: Collection[str] = (),
 ) -> Due:
-    """What shall go now of these ended sessions, each with its age in seconds.
+    """What to remove now of these ended sessions, each with its age in seconds.
 
     What could not be removed the last time is `stuck`: it goes after the others, and none waits
     for the room that it takes.

@@ -32,7 +32,7 @@ class Tombstones:
         await self._remove_old()
 
     def __contains__(self, internal_id: object) -> bool:
-        """True when a start of this session shall be refused."""
+        """True when a start of this session must be rejected."""
         made = self._made.get(str(internal_id))
         return made is not None and self._is_young(made)
 

@@ -60,7 +60,7 @@ class Envelope(Generic[T]):
     def _format_of(self, content: Any) -> int:
         number = content.get("format") if isinstance(content, dict) else None
         if type(number) is not int or number < 1:
-            raise ValueError(f"it is no {self._key} of ours")
+            raise ValueError(f"it is not a valid {self._key}")
         if number > self.number:
             raise NewerFormat(f"the {self._key}", number, self.number)
         return number

@@ -62,7 +62,7 @@ REPORT_TIMEOUT = 15.0
 """An agent may wait 5 s for the log to be in its keeping."""
 
 PULL_TIMEOUT = 1900.0
-"""An agent gives a pull up after 1,800 s, and what it says of that shall come first."""
+"""Longer than the agent's own limit of 1,800 s, so that its error arrives first."""
 
 REMOVE_TIMEOUT = 90.0
 """The engine has 60 s for it, and may be asked for another thing first."""
@@ -255,7 +255,7 @@ class AgentClient:
             await self._stub.SetDrain(request, timeout=DRAIN_TIMEOUT, metadata=_asked_by())
 
     async def set_warm_pool(self, order: StandbyOrder) -> None:
-        """Have the host keep so many standbys of a pool. Idempotent. Raises as `watch`."""
+        """Set the standbys that the host keeps of a pool. Idempotent. Raises as `watch`."""
         with self._calling("SetWarmPool"):
             await self._stub.SetWarmPool(standby_order_out(order), timeout=SET_POOL_TIMEOUT)
 

@@ -187,5 +187,5 @@ class Tags:
             if registry is not None:
                 return application, registry
             # Between the two reads the application was given another registry, and this one
-            # removed: whoever reads again sees that.
+            # removed: the next read detects that.
         raise RegistryUnavailableError(application.registry, "it was removed")

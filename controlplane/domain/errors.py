@@ -346,7 +346,7 @@ class SessionNotReadyError(TiltyardError):
     why: str
     reason = Reason.TIMEOUT
     template = "session not ready in time"
-    detail_template = "session {session_id!r} is ended: {why}"
+    detail_template = "session {session_id!r} was stopped: {why}"
 
 
 @dataclass(eq=False)

@@ -32,7 +32,7 @@ class Offer:
 
     @property
     def most(self) -> int:
-        """So many it could keep."""
+        """How many it could keep."""
         return self.present + self.room
 
 
@@ -107,7 +107,7 @@ def offer_of(
 
 
 def _key(offer: Offer, count: int, strategy: Strategy) -> tuple[float, float, str]:
-    """Give what hosts are ordered by, the one that shall have the next standby first."""
+    """Return the sort key of hosts: the one that gets the next standby comes first."""
     full = offer.fullness + offer.step * max(0, count - offer.present)
     return (-full if strategy is Strategy.PACKED else full, offer.latency_ms, offer.agent)
 
@@ -115,7 +115,7 @@ def _key(offer: Offer, count: int, strategy: Strategy) -> tuple[float, float, st
 def _give(
     shares: dict[str, int], count: int, offers: Mapping[str, Offer], strategy: Strategy
 ) -> int:
-    """Give out so many more where there is room, one after another; return how many were not."""
+    """Add `count` standbys where there is capacity, one by one; return how many did not fit."""
     queue = [
         (_key(offer, shares[name], strategy), name)
         for name, offer in offers.items()
@@ -136,7 +136,7 @@ def _give(
 def _take_away(
     shares: dict[str, int], count: int, offers: Mapping[str, Offer], strategy: Strategy
 ) -> None:
-    """Take so many back: first those that are not there yet, then from the host chosen last."""
+    """Remove `count`: first those that do not exist yet, then from the host chosen last."""
     order = sorted(offers, key=lambda name: _key(offers[name], shares[name], strategy))
     for present_too in (False, True):
         for name in reversed(order):

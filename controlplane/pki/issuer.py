@@ -77,7 +77,7 @@ class Issuer:
         return self._former_caller if of_former and self._former_caller else self.caller
 
     async def trust(self, authorities: Authorities) -> None:
-        """Have others from now on: signed by, trusted and called with. Kept for certain.
+        """Use other authorities from now on, to sign, to trust and to call. Durable on return.
 
         It ends with the change: nothing else runs before the caller goes on, who has those called
         again that were called with the others, and then the listener `show_current`.
@@ -111,7 +111,7 @@ class Issuer:
     async def renew_own(self) -> bool:
         """Renew the control plane's certificates when they are due; return whether they were.
 
-        Connections that are open go on with what they began with.
+        Open connections keep theirs.
 
         Raises:
             OSError: The disk is full.

@@ -18,8 +18,8 @@ from controlplane.domain.contract import HostSession, Identity
 KEY_BYTES = 32
 
 MAX_AHEAD_MS = 24 * 3600 * 1000
-"""How far a host's clock may be ahead. What has ended is remembered for longer than that, so a
-ticket is of no use once its id is free again."""
+"""How far a host's clock may be ahead. Ended sessions are kept for longer than that, so a ticket
+has expired once its id is free again."""
 
 _TIME_BYTES = 8
 

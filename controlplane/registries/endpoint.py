@@ -1,4 +1,4 @@
-"""Where a registry is, how to log in there, and what is said when it is of no use."""
+"""The address of a registry, its credentials, and errors when it cannot be used."""
 
 import base64
 import ipaddress

@@ -1,4 +1,4 @@
-"""What registries say of logging in: their challenges, and the answers of their token services.
+"""Challenges of registries, and the responses of their token services.
 
 All of it may be made to harm its reader. So challenges have a size, and are read by patterns
 that stand at one place and never go back over what they have read.

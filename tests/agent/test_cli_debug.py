@@ -187,7 +187,7 @@ async def test_the_caller_of_two_sessions_under_one_id_means_the_one_that_lives(
     assert json.loads(await host.ok("inspect", "--json", "m1"))["internal_id"] == THIRD
 
 
-async def test_whoever_calls_a_session_by_the_id_of_another_does_not_get_it_stopped(
+async def test_naming_a_session_by_the_id_of_another_does_not_stop_that_one(
     host: Served,
 ) -> None:
     await host.sessions.start(FIRST, named("m1"))

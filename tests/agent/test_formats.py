@@ -2,7 +2,7 @@
 
 `formats/<n>` is the state directory of an agent that wrote format n, with its sessions running,
 restarting, ended, and told to end while the disk was full; and the label of the first's container.
-These files are never written anew: what reads them may change, they do not.
+These files are never rewritten: what reads them may change, they do not.
 """
 
 import asyncio

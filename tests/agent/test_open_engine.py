@@ -57,7 +57,7 @@ async def test_the_agent_does_not_start_where_the_engine_serves_anybody(
     engine_socket.answer("GET /info", says(recorded(version, address.partition(":")[0])))
     refused = await asyncio.to_thread(run, tmp_path, "serve")
     assert refused.exit_code == EXIT_CONFIG
-    assert f"Docker Engine serves anybody on {address}; whoever" in refused.stderr
+    assert f"Docker Engine serves anybody on {address}; anyone" in refused.stderr
     assert not (tmp_path / "state").exists()
     examined = await asyncio.to_thread(run, tmp_path, "doctor", "--json")
     by_check = {each["check"]: each for each in json.loads(examined.stdout)["findings"]}

@@ -1,7 +1,7 @@
 """Writes what an agent keeps: `python -m tests.agent.writing formats/<n>`.
 
 An agent in memory plays a story, and its state directory is kept, with the label of a container.
-What a released format wrote is never written anew.
+Files of a released format are never rewritten.
 """
 
 import asyncio

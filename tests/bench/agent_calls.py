@@ -46,7 +46,7 @@ def pull(agent: AgentProcess, image: str) -> None:
 
 
 def start_sessions(agent: AgentProcess, image: str, count: int, ttl: float | None = None) -> None:
-    """Start so many sessions; raises what gRPC does when one does not start."""
+    """Start `count` sessions; raises gRPC's error when one does not start."""
     with stub_of(agent) as stub, ThreadPoolExecutor(AT_ONCE) as callers:
         list(callers.map(lambda _: _start(stub, image, ttl), range(count)))
 

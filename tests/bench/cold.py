@@ -155,7 +155,7 @@ class _Bench:
         ]
 
     def _many_sessions(self, count: int) -> float:
-        """Seconds until the last of so many sessions, asked for at once, has started."""
+        """Seconds until the last of `count` sessions, requested at once, has started."""
         body = _asked("bridge")
         with ThreadPoolExecutor(count) as callers:
             begin = time.perf_counter()
@@ -168,7 +168,7 @@ class _Bench:
         return taken
 
     def _many_containers(self, count: int, width: int) -> float:
-        """Seconds in which the engine makes and starts as many, so many at a time."""
+        """Seconds in which the engine creates and starts as many, `width` at a time."""
         body = self._bodies["bridge"]
 
         def run(numbers: range) -> list[str]:

@@ -99,7 +99,7 @@ class Fleet:
 
 @contextmanager
 def a_fleet(agents: int, sessions_each: int, steps: Steps) -> Iterator[Fleet]:
-    """Run a control plane with so many simulated hosts, all of whose sessions it has rows for."""
+    """Run a control plane with simulated hosts, and rows for all of their sessions."""
     with TemporaryDirectory(prefix="tiltyard-fleet-") as name:
         folder = Path(name)
         told = simulated_agents.specs(folder, agents)

@@ -54,7 +54,7 @@ class _Follower:
 
 
 async def lags(url: str, token: str, session: str, count: int, seconds: float) -> list[float]:
-    """Have so many follow a session; return the lags of what it wrote in so many seconds."""
+    """Follow a session with `count` readers for `seconds`; return the lags of its lines."""
     address = urlsplit(url).netloc
     request = (
         f"GET /logs?id={quote(session, safe='')}&follow=true HTTP/1.1\r\n"

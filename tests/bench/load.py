@@ -144,7 +144,7 @@ def rate(loads: Iterable[Load]) -> float:
 
 
 def percentile(values: Sequence[float], per_cent: int) -> float:
-    """Give the smallest value that so many per cent are not above."""
+    """Return the smallest value that this percentage of values does not exceed."""
     ranked = sorted(values)
     return ranked[-(-len(ranked) * per_cent // 100) - 1]
 
@@ -230,7 +230,7 @@ async def _ask_all(
     for caller in made:
         caller.ask()
     if endless:
-        print(_BEGUN, flush=True)  # noqa: T201  # whoever began the flood waits for it
+        print(_BEGUN, flush=True)  # noqa: T201  # the parent process waits for it
     await asyncio.gather(*(caller.done for caller in made))
     return Load(time.perf_counter() - begin, times, bodies)
 

@@ -85,7 +85,7 @@ def _size(container: str) -> int:
 def _followed(
     deployment: Deployment, session: Played, followers: int, seconds: int
 ) -> list[float]:
-    """Return for each line the seconds until the last of so many followers had it."""
+    """Return for each line the seconds until the last of the followers had it."""
     client = deployment.client
     arguments = (client.base_url, client.token, session.id, str(followers), str(seconds))
     done = subprocess.run(

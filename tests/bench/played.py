@@ -67,7 +67,7 @@ def to_nowhere(command: str) -> None:
 
 
 def in_turn(rounds: int, ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """Take each way so many times, in an order that rotates; return the median seconds of each."""
+    """Run each variant `rounds` times, in rotating order; return their median seconds."""
     taken: dict[str, list[float]] = {name: [] for name in ways}
     names = list(ways)
     for number in range(rounds):

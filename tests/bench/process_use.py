@@ -25,7 +25,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def cores_over(pid: int, seconds: float) -> float:
-    """Tell how many cores a process uses on average over so many seconds from now."""
+    """Return how many cores a process uses on average over the next `seconds`."""
     begin, used = time.monotonic(), cpu_seconds(pid)
     time.sleep(seconds)
     return (cpu_seconds(pid) - used) / (time.monotonic() - begin)

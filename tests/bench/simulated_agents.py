@@ -37,7 +37,7 @@ _INCARNATIONS = uuid.UUID("8a1f2c52-5b0e-4d41-9f53-0f6a1c1de3b7")
 
 
 def specs(folder: Path, agents: int) -> list[AgentSpec]:
-    """Name so many agents, with sockets in the folder, to a control plane."""
+    """Declare `agents` agents, with sockets in the folder, to a control plane."""
     return [
         AgentSpec(_name(number), f"unix:{folder}/{_name(number)}.sock", _region(number))
         for number in range(agents)
@@ -46,7 +46,7 @@ def specs(folder: Path, agents: int) -> list[AgentSpec]:
 
 @contextmanager
 def running(folder: Path, key: Path, agents: int, sessions: int) -> Iterator[list[Process]]:
-    """Run these agents, each with so many sessions whose tickets are made with the key."""
+    """Run these agents, each with sessions whose tickets are made with the key."""
     processes = -(-agents // AGENTS_IN_A_PROCESS)
     with ExitStack() as stack:
         made = []
@@ -76,7 +76,7 @@ def group(agent: int, number: int) -> int:
 
 
 class _Agent:
-    """What one host tells whoever watches it, made once."""
+    """The messages of one host to its watchers, made once."""
 
     def __init__(self, number: int, sessions: int, key: TicketKey) -> None:
         name = _name(number)

@@ -1,7 +1,7 @@
 """Claims of warm standbys through HTTP, against the least that the same steps can cost.
 
 The standbys are those of real agents on an engine in memory. Their hosts have room for the pool
-and nothing more, so that what was claimed is made anew once it has been stopped, between the
+and nothing more, so that what was claimed is replaced once it has been stopped, between the
 rounds: of a fleet the hosts that refill are other machines; here they would take the processor
 from the claims.
 """
@@ -36,8 +36,8 @@ HOSTS, POOL = 2, 1000
 CALLERS, ROUNDS, ROUNDS_OF_ONE = 32, 20, 3
 ON_DOCKER = 20
 ENDS = 3
-"""So many rounds at the begin and the end are compared, by their parts of the chain beside them:
-a machine whose pace changes meanwhile says nothing of ours."""
+"""Rounds at the beginning and at the end that are compared, relative to the chain beside them,
+since the pace of the machine may change meanwhile."""
 _POOL = f"/warm-pool/{APPLICATION}/{REGION}"
 _CLAIM = Ask("POST", "/session", 201, json.dumps({"location": REGION, "image": APPLICATION}))
 _TIMEOUT = 300.0

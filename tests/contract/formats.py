@@ -2,7 +2,7 @@
 
 `agent.binpb` is the set of descriptors of agent.proto and what it imports. `exchanges.json` has
 calls that a control plane and an agent of that format made, byte for byte: see `recording`.
-A released format is never written anew.
+A released format is never rewritten.
 """
 
 import subprocess
@@ -27,7 +27,7 @@ def released(number: str) -> FileDescriptorSet:
 
 
 def today() -> FileDescriptorSet:
-    """The contract as it stands in agent.proto; protoc reads it anew."""
+    """The contract in agent.proto, compiled again by protoc."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / DESCRIPTORS
         sources = [path.relative_to(PROTOS).as_posix() for path in sorted(PROTOS.rglob("*.proto"))]

@@ -2,7 +2,7 @@
 
 A control plane and an agent of today play a story over a proxy. The descriptors that the folder
 has are those of the format; where it has none they are today's. A released format is never
-recorded anew.
+recorded again.
 """
 
 import asyncio

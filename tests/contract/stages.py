@@ -57,10 +57,10 @@ class Stage(Interface):
         """Make the program take more memory than it may."""
 
     async def ready(self, container: Container, runs: int = 1) -> None:
-        """Return when the program has written `ready` in so many runs of its container."""
+        """Return when the program has written `ready` in `runs` runs of its container."""
 
     async def write_file(self, container: Container, size: int) -> None:
-        """Let the program write a file of so many bytes."""
+        """Let the program write a file of this size."""
 
     def occupied(self, protocol: Protocol) -> contextlib.AbstractContextManager[int]:
         """A port that somebody else on the host has."""
@@ -185,7 +185,7 @@ class DockerStage:
 
 
 def _signal(process: Process | None, number: signal.Signals) -> None:
-    """Signal the first process of a container of ours, which hands it on to the program."""
+    """Signal the first process of one of our containers, which forwards it to the program."""
     assert process is not None
     os.kill(process.pid, number)
 

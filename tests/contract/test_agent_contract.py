@@ -50,7 +50,7 @@ class Side:
         return self.known[internal_id]
 
     async def standbys(self, size: int, *, is_ready: bool = True) -> list[pb.Session]:
-        """Wait until so many standbys are reported, ready or not."""
+        """Wait until this number of standbys is reported, ready or not."""
 
         def found() -> list[pb.Session]:
             return [

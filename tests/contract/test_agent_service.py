@@ -212,7 +212,7 @@ async def live(stub: Any) -> list[pb.Session]:
 
 
 async def is_full(stub: Any, size: int) -> list[pb.Session]:
-    """The standbys once so many are ready."""
+    """The standbys once `size` are ready."""
     while True:
         found = [each for each in await live(stub) if each.warm_pool == POOL]
         if len(found) == size and all(each.HasField("ready_time") for each in found):
@@ -384,7 +384,7 @@ async def test_a_watcher_or_follower_that_goes_away_leaves_nothing_open(
 async def followers(
     stub: Any, engine: FakeEngine, account: str, number: int
 ) -> tuple[pb.StreamLogsRequest, list[Any]]:
-    """A new session of an account and so many followers of its log, each of which reads."""
+    """A new session of an account, with `number` followers that read its log."""
     identity = pb.Identity(account=account, session_id=an_id(), application="game", tag="v1")
     request = start_request(identity=identity)
     started = (await stub.StartSession(request, timeout=DEADLINE)).session

@@ -24,7 +24,7 @@ def now() -> FileDescriptorSet:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_whoever_knows_a_released_contract_is_understood(
+def test_clients_of_a_released_contract_are_understood(
     number: str, now: FileDescriptorSet
 ) -> None:
     assert breaks(released(number), now) == []

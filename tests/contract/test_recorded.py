@@ -107,7 +107,7 @@ async def test_todays_control_plane_reads_what_agents_of_then_said(
 
 
 def _assert_read(method: str, read: Any, told: list[Any]) -> None:
-    """That a value of ours says what the messages say."""
+    """Assert that a decoded value equals the messages."""
     if isinstance(read, Answer):
         assert read.incarnation == told[0].incarnation
         _assert_session(read.session, told[0].session)

@@ -1,7 +1,7 @@
 """A program that tries hostile strings, and tells of all connections that came of it.
 
 It runs in a network namespace of its own, which it makes one where every IPv4 and IPv6 address is
-the machine's. So whoever connects to anything, at one of the ports, is seen, and at which address.
+the machine's. So every connection to one of the ports is seen, with its address.
 Names are looked up in a table.
 """
 
@@ -50,7 +50,7 @@ def look_up(host: str) -> list[tuple[socket.AddressFamily, int, str]]:
 
 
 class Canaries:
-    """Listens at every address and hangs up on whoever comes."""
+    """Listens at every address and closes every connection."""
 
     def __init__(self) -> None:
         self._seen: Seen = []

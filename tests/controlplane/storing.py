@@ -1,7 +1,7 @@
 """Stores what a control plane keeps: `python -m tests.controlplane.storing formats/<schema>`.
 
 A control plane plays a story, and its state directory is kept: the database as SQL, and the keys
-beside it. The state of a released schema is never stored anew.
+beside it. The state of a released schema is never rewritten.
 """
 
 from __future__ import annotations

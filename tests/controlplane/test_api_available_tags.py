@@ -24,7 +24,7 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
 
 @pytest.fixture
 def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have every call ask the registry anew."""
+    """Disable the cache: every call asks the registry."""
     monkeypatch.setattr(tag_lists, "KEPT_SECONDS", 0.0)
 
 

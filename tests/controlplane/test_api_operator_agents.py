@@ -49,7 +49,7 @@ class Operated(System):
         return {row["name"]: row for row in answer.json["agents"]}
 
     async def undeclare(self) -> FakeAgent:
-        """Take the last agent out of the settings file, and start anew; it runs on."""
+        """Remove the last agent from the settings file, and restart; the agent keeps running."""
         gone = self.agents.pop()
         await self.restart()
         await self.reaches(gone.name, "ready")
@@ -383,7 +383,7 @@ async def test_what_an_agent_said_last_makes_no_session(system: Operated) -> Non
     assert not await system.rows("SELECT 1 FROM session")
 
 
-async def test_whoever_reads_from_a_removed_agent_is_told(system: Operated) -> None:
+async def test_reading_from_a_removed_agent_fails(system: Operated) -> None:
     gone = await system.undeclare()
     link = system.control_plane.fleet.link(gone.name)
     assert link is not None

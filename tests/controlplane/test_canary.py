@@ -68,7 +68,7 @@ def records() -> Iterator[Records]:
 
 
 class Quoted(System):
-    """Declares a registry that quotes the password of whoever logs in."""
+    """Declares a registry that quotes the password of each login."""
 
     def __init__(self, folder: Path, quoting: QuotingRegistry) -> None:
         super().__init__(folder)

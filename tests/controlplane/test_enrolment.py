@@ -60,7 +60,7 @@ async def test_hosts_enrol_past_the_proxies_of_the_api(tmp_path: Path) -> None:
         assert (await system.enrol(await system.token())).status == 201
 
 
-async def test_the_authority_is_given_to_whoever_asks_and_nothing_else(system: Enrolling) -> None:
+async def test_the_authority_is_public_and_nothing_else(system: Enrolling) -> None:
     answer = await system.ask({})
     assert answer.status == 200
     der = ssl.PEM_cert_to_DER_cert(answer.json["authority"])

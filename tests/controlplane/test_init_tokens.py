@@ -100,7 +100,7 @@ async def test_tokens_that_cannot_be_printed_are_kept(settings: Path, redirectio
         )
         _, told = await process.communicate()
         assert process.returncode == 1
-        assert b"cannot print:" in told
+        assert b"cannot print: " in told
         assert b"Exception ignored" not in told
         assert b"ty_" not in told
         kept = sorted(state.glob("unprinted-tokens-*.json"))

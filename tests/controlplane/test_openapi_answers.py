@@ -218,7 +218,7 @@ async def _enrich(world: World) -> None:
 
 
 async def _answers(world: World, route: Route) -> AsyncIterator[Answer]:
-    """Ask as whoever may: a success, and each error that a token or a name makes."""
+    """Call with permission: a success, and each error that a token or a name causes."""
     case = CASES[route.method, route.path]
     operators = world.operator_token if route.path.startswith("/operator/") else None
     own = await case.make(world, "alice") if case.make else ""

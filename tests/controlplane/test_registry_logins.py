@@ -136,7 +136,7 @@ async def test_a_password_stays_where_it_is(system: Configured) -> None:
     # Where it may no longer go was taken off in between.
     for one in ({"authHosts": ["auth.example"]}, {"private": True}):
         assert_error(await system.put(**KEPT, ca=AUTHORITY, **one), 422, "password")
-    assert_error(await system.put(**KEPT), 422, "password")  # whoever the system trusts
+    assert_error(await system.put(**KEPT), 422, "password")  # also with the system's authorities
 
 
 async def test_a_registry_that_is_made_anew_has_no_password(system: Configured) -> None:

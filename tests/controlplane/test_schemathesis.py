@@ -115,7 +115,7 @@ async def _schemathesis(system: System, folder: Path, who: str, times: int) -> t
 
 
 def _config(folder: Path, times: int) -> Path:
-    """Write the settings with so many times the examples."""
+    """Write the settings with a multiple of the examples."""
     text = re.sub(
         r"(max-examples = )(\d+)",
         lambda found: f"{found[1]}{int(found[2]) * times}",

@@ -416,8 +416,8 @@ async def test_the_environment_is_written_in_one_order(tmp_path: Path) -> None:
         (session,) = system.agent.live
         session.injected_env.clear()
         session.injected_env.update(names)
-        system.agent.change(session.internal_id, detail="told anew")
-        await eventually(lambda: _has_told(system, "told anew"))
+        system.agent.change(session.internal_id, detail="reported again")
+        await eventually(lambda: _has_told(system, "reported again"))
         [(written,)] = await system.rows("SELECT injected_env FROM session")
         assert written == json.dumps(names, sort_keys=True)
 

@@ -70,7 +70,7 @@ async def both(system: System, gate: Gate, **fields: Any) -> tuple[Any, Any]:
 
 
 async def requests_under_way(system: System, count: int) -> None:
-    """Wait until so many requests were authenticated and read."""
+    """Wait until this number of requests was authenticated and read."""
     loop = asyncio.get_running_loop()
 
     def tasks() -> int:

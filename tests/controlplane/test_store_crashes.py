@@ -17,7 +17,7 @@ from tests.support import power_cut
 
 NAME = "controlplane.db"
 TRANSACTIONS = 150
-"""Enough for the write-ahead log to begin anew several times."""
+"""Enough for the write-ahead log to restart several times."""
 ENDLESS = 10**9
 
 
@@ -27,7 +27,7 @@ def _writer(path: Path, first: int, last: int, *more: str) -> list[str]:
 
 
 def _killed(path: Path, first: int, after: int) -> list[int]:
-    """Kill a writer once it acknowledged so many; return all that it acknowledged."""
+    """Kill a writer once it acknowledged `after`; return all that it acknowledged."""
     command = _writer(path, first, ENDLESS)
     with subprocess.Popen(command, env=power_cut.ENVIRONMENT, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
@@ -120,7 +120,7 @@ def test_the_log_of_a_disk_has_all_that_was_done(tmp_path: Path, disk_log: Path)
     [(acknowledged, files)] = _cuts(deeds, [len(deeds) - 1], power_cut.everything)
     assert acknowledged == set(range(TRANSACTIONS))
     for name, content in files.items():
-        if not name.endswith("-shm"):  # it is memory, and made anew
+        if not name.endswith("-shm"):  # it is memory, and recreated
             assert content == (tmp_path / "state" / name).read_bytes(), name
     assert f"{NAME}-wal" in files
 

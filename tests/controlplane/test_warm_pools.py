@@ -794,7 +794,7 @@ async def test_standbys_are_ready_again_after_a_restart(system: System) -> None:
 
 
 async def in_doubt(system: System, agent: FakeAgent, session: agent_pb2.Session) -> None:
-    """Have a host lose the record of a claimed standby, and be started anew."""
+    """Remove the record of a claimed standby, and restart its host."""
     pool_id = next(iter(agent.pools))
     session.identity.session_id = session.internal_id
     session.identity.ticket = b""

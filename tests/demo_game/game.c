@@ -443,7 +443,7 @@ __attribute__((noreturn)) static void usage(void) {
             "            [--ignore-sigterm] [--open-port-late SECONDS] [--ports-from-env]\n"
             "            [--lines-per-second N] [--flood BYTES_PER_SECOND (0: no limit)]\n"
             "            [--flood-with lines|one-line|bytes] [--flood-bytes BYTES]\n"
-            "            [--flood-at-signal (so many bytes at each SIGUSR1)] [--stderr-too]\n"
+            "            [--flood-at-signal (bytes at each SIGUSR1)] [--stderr-too]\n"
             "            [--write-file PATH SIZE]... [--data FOLDER]\n");
     exit(2);
 }

@@ -1,6 +1,6 @@
 """A control plane that leaves silent streams alone: `python -m tests.docker.long_streams`.
 
-Where no stream may break, one whose host stands still for some seconds shall not, either.
+Where no stream may break, one of a host that is suspended for some seconds must not, either.
 """
 
 from contextlib import AbstractContextManager
@@ -13,7 +13,7 @@ SECONDS = 20.0
 
 
 class LongStreams(ControlPlaneProcess):
-    """Dials a host anew after 20 s of silence instead of 6."""
+    """Reconnects to a host after 20 s without messages instead of 6."""
 
     program = "tests.docker.long_streams"
 

@@ -20,7 +20,7 @@ class PoolAgent(KilledAgent):
     revision = 0
 
     def keep(self, size: int, *args: str, claim_signal: str = "", restart: bool = False) -> None:
-        """Ask for so many standbys."""
+        """Order this number of standbys."""
         self.revision += 1
         spec = pb.SessionSpec(
             format=1,
@@ -53,7 +53,7 @@ class PoolAgent(KilledAgent):
         return [each for each in found if each.HasField("ready_time") and not each.in_doubt]
 
     def until_ready(self, size: int) -> list[pb.Session]:
-        """The standbys once so many are ready, and no more live."""
+        """The standbys once `size` are ready, and no more are live."""
         eventually(lambda: len(self.ready()) == len(self.standbys()) == size, f"{size} are ready")
         return self.ready()
 

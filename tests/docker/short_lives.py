@@ -1,7 +1,7 @@
 """The control plane with certificates that last for seconds: `python -m tests.docker.short_lives`.
 
 Nothing else is another than in `tiltyard-controlplane`, whose certificates last for 30 days, and
-which dials silent hosts anew sooner.
+which reconnects to unresponsive hosts sooner.
 """
 
 from datetime import timedelta
@@ -17,7 +17,7 @@ _READ = Authority.from_pem
 
 
 class ShortLived(LongStreams):
-    """Makes certificates anew after 10 s, which expire after 15."""
+    """Renews certificates after 10 s, which expire after 15."""
 
     program = "tests.docker.short_lives"
 

@@ -10,7 +10,7 @@ from tests.docker.killed_agent import KilledAgent
 class Supervisor:
     """Kills and starts again an agent that says nothing for `watchdog` seconds.
 
-    From within the context on the agent is told where to say it; it is started anew for that.
+    From within the context on the agent is told where to say it; it is restarted for that.
     """
 
     def __init__(self, agent: KilledAgent, watchdog: float) -> None:

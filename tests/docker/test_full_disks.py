@@ -85,7 +85,7 @@ def read_only(disk: Path) -> Iterator[None]:
 
 
 def remount(how: str, disk: Path) -> None:
-    """Mount it anew, once nothing is being written that would be broken off."""
+    """Mount it again, once no write is in progress."""
     command = ["mount", "-o", f"remount,{how}", str(disk)]
     eventually(
         lambda: subprocess.run(command, check=False, timeout=30).returncode == 0,

@@ -159,7 +159,7 @@ def test_in_the_hosts_network_only_its_own_processes_count(stack: Stack) -> None
 
 
 def test_games_with_thousands_of_sockets_do_not_hold_up_their_neighbours(stack: Stack) -> None:
-    """Two that are never ready, one for want of its port, one since it has too many sockets."""
+    """Two that are never ready: one lacks its port, one has too many sockets."""
     ids = []
     for sockets in ("6000", "12000"):
         args = ["--many", sockets, "udp", "0.0.0.0", str(UDP_PORT)]

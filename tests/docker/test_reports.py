@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 MEBIBYTE = 2**20
 MOST_MISSED = 5
-"""Ends for want of memory in a row at which a busy host looks too late, as it may (docs/api.md):
+"""OOM kills in a row that a busy host misses, as it may (docs/api.md):
 the engine removes a container's group within moments."""
 
 

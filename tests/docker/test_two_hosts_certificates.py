@@ -151,7 +151,7 @@ def test_f42_a_host_whose_certificate_has_expired_is_refused_until_it_enrols_aga
 
         with Player(far.machine, udp_port_of(kept)) as player:
             with far.cut_off(BOTH_WAYS):
-                eventually(broke, "it is to be dialled anew")
+                eventually(broke, "the connection breaks")
                 eventually(lambda: has_expired(identity_of(far).certificate.decode()), "expired")
                 fleet.until("kept", "server_unreachable")
             eventually(lambda: broke("expired"), "it is refused")

@@ -23,7 +23,7 @@ LARGE = 20
 
 
 def keep(stack: Stack, size: int) -> None:
-    """Ask for a pool of so many, and wait until it is full."""
+    """Set a pool of this size, and wait until it is full."""
     stack.client.put(POOL, {"size": size}).expect(204)
     eventually(lambda: ready(stack) == size, f"{size} are ready", patience=60)
 
@@ -49,7 +49,7 @@ def standbys(stack: Stack) -> set[str]:
 
 
 def at_once(stack: Stack, callers: int) -> list[Answer]:
-    """The answers to so many starts that begin at one moment."""
+    """The responses to `callers` concurrent starts."""
     together, client = Barrier(callers), stack.client
 
     def start() -> Answer:
@@ -61,7 +61,7 @@ def at_once(stack: Stack, callers: int) -> list[Answer]:
 
 
 def made_of(answers: list[Answer]) -> list[dict[str, Any]]:
-    """The sessions that were started; whoever got none got a 420."""
+    """The sessions that were started; the other calls returned 420."""
     for answer in answers:
         if answer.status != 201:
             assert answer.expect(420).json()["code"] == "CAPACITY_UNAVAILABLE"

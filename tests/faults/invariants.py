@@ -199,8 +199,8 @@ def log_violations(internal_id: str, log: bytes, *, may_lack: int = 0) -> list[s
     """What is lost, doubled or out of order in the demo game's log, whole and after its end (I8).
 
     The game numbers its lines, each run of it from 1. It may write each second line to stderr:
-    order is kept within a stream. Behind a marker of ours anything may come. An engine that ends
-    takes with it what it has read and not yet written, some lines in a row: so many such gaps the
+    order is kept within a stream. Anything may follow one of our markers. An engine that ends
+    loses what it has read and not yet written, some lines in a row: the number of such gaps the
     log `may_lack`.
     """
     runs: list[list[int]] = [[]]

@@ -58,7 +58,7 @@ class _Context:
 
 
 class Line:
-    """What leads to one agent, whoever calls."""
+    """The network path to one agent, for all callers."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop

@@ -19,7 +19,7 @@ PAUSE = 0.02
 """Seconds at most between what one caller asks."""
 ASK_AGAIN = 0.7
 SESSIONS_EACH = 2
-"""So many sessions a caller plays with at one time."""
+"""Concurrent sessions of a caller."""
 
 
 class History:

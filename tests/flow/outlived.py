@@ -33,7 +33,7 @@ REPOSITORY = str(APPLICATION["repository"])
 
 
 class Witness:
-    """Sees every start on every host: what runs at that moment, whoever knows of it."""
+    """Sees every start on every host, and what runs at that moment."""
 
     def __init__(self) -> None:
         self.engines: list[_SeenEngine] = []
@@ -86,7 +86,7 @@ class Outlived:
     def __init__(
         self, folder: Path, *, hosts: int = 1, sessions_each: int = 100, **settings: Any
     ) -> None:
-        """Have so many hosts with room for so many sessions; `settings` the control plane's."""
+        """Set up hosts for `sessions_each` sessions each; `settings` are the control plane's."""
         self.witness = Witness()
         self.registry = FakeRegistry()
         self.hosts = [

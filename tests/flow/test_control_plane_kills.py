@@ -101,7 +101,7 @@ async def _killed_under_load(
 
 
 async def _ends_itself(outlived: Outlived, within: float) -> None:
-    """Wait until it has, or no longer than so many seconds."""
+    """Wait until it has, at most `within` seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(within):
             await outlived.killed()

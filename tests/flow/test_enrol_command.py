@@ -1,4 +1,4 @@
-"""`tiltyard-agent enrol`, against a control plane and against whoever poses as one."""
+"""`tiltyard-agent enrol`, against a control plane and against an impostor."""
 
 import asyncio
 import hashlib
@@ -86,7 +86,7 @@ async def test_why_a_host_is_not_enrolled(system: Enrolling, machine: Machine) -
         ("has not the form https://HOST:7443", "https://[::1:7443", token),
         ("1:1/enrol: Connection refused\n", "https://127.0.0.1:1", token),
         ("cannot reach", "https://a..b:1", token),
-        ("nothing was told", url, f"{text}.{fingerprint[::-1]}"),
+        ("nothing was sent", url, f"{text}.{fingerprint[::-1]}"),
         ("cannot read /nowhere: No such file or directory\n", url, "", "--token-file", "/nowhere"),
         ("422 region: the token is for local", url, token, "--region", "eu"),
         ("422 nodePool: the token is for default", url, token, "--node-pool", "big"),
@@ -168,14 +168,14 @@ async def test_what_stands_behind_the_authority_is_not_trusted(
 ) -> None:
     """Base64 may end at its padding, and PEM does not: the rest was never compared."""
     ours = next(one for one in map(Signer.new, "abcdefgh" * 9) if b"=" in one.certificate)
-    theirs = Signer.new("whoever sits in between")
+    theirs = Signer.new("man in the middle")
     both = {"authority": (ours.certificate + theirs.certificate).decode()}
     der = ssl.PEM_cert_to_DER_cert(ours.certificate.decode())
     secret = f"ty_{'0' * 16}_{'1' * 72}"
     party = theirs.sign(SERVES, hosts=[ENROLMENT_HOST])
     async with posing(tmp_path, party, lambda _: both) as (url, told):
         token = f"{secret}.{hashlib.sha256(der).hexdigest()}"
-        await machine.refused("whoever answers there is not the control plane", url, token)
+        await machine.refused("is not the control plane that issued the token", url, token)
     assert told == [{}]
 
 

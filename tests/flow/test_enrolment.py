@@ -71,12 +71,12 @@ async def test_an_enrolled_host_plays(system: Enrolling) -> None:
 async def test_a_token_of_another_deployment_is_not_told(
     system: Enrolling, tmp_path: Path
 ) -> None:
-    """The fingerprint in it is not that of whoever answers: nothing else is sent."""
+    """Its fingerprint is not the server's: nothing else is sent."""
     host = await system.host("host-1")
     token = await system.token()
     text, _, fingerprint = token.partition(".")
     other = f"{text}.{fingerprint[::-1]}"
-    with pytest.raises(NotEnrolled, match="nothing was told"):
+    with pytest.raises(NotEnrolled, match="nothing was sent"):
         await system.enrol(host, other)
     assert not (host.config.state_dir / FILE).exists()
     await system.enrol(host, token)  # it is as good as before

@@ -170,7 +170,7 @@ async def test_a_delete_at_any_moment_of_a_start_leaves_no_live_session(
         assert_error(await starting, 409)
         assert (await stopping).status == 204
         assert await whole.status_of("brief") in {"", "exited"}
-        # The agent hangs at the step for good: started anew, it is told to stop what it has.
+        # The agent hangs at the step for good: after a restart it is ordered to stop what it has.
         await whole.host.stop()
         whole.host.config = whole.host.config.model_copy(update={"failpoint": ""})
         await whole.host.start()
@@ -217,7 +217,7 @@ async def test_a_control_plane_that_comes_back_knows_what_ended_meanwhile(whole:
 
 
 async def test_a_lost_database_is_filled_again_from_the_host(whole: Whole) -> None:
-    """Accounts are made anew with the same names; their live sessions come back by tickets."""
+    """Accounts are recreated with the same names; their live sessions come back by tickets."""
     assert (await whole.start(id="known", labels={"mode": "duel"})).status == 201
     await whole.stop_serving()
     for path in (whole.folder / "state").glob("controlplane.db*"):

@@ -74,7 +74,7 @@ class Rotating(Enrolling):
         return Signer.of(self.control_plane._issuer.authority.to_pem())
 
     async def admits(self, host: WholeAgent, caller: Party) -> bool:
-        """Tell whether a host answers a new connection of somebody, whoever it is itself."""
+        """Return whether a host answers a new connection with these credentials."""
         async with await self.connection(host, caller) as channel:
             return await answers(channel)
 
@@ -242,7 +242,7 @@ async def test_a_compromised_authority_is_trusted_no_more_at_once(system: Rotati
     status = await system.rotate(compromised=True)
     assert (status["former"], status["moved"]) == (None, 0)
     await system.becomes("kept", "server_unreachable")
-    with pytest.raises(NotEnrolled, match="nothing was told"):
+    with pytest.raises(NotEnrolled, match="nothing was sent"):
         await system.enrol(host, token)  # it names the authority of before
     await system.enrol(host, await system.token_again("host-1"))
     await system.reaches("host-1", "ready")
@@ -450,7 +450,7 @@ async def test_a_host_whose_move_could_not_be_noted_is_called_as_one_that_moved(
 async def test_a_change_of_the_authority_goes_on_when_its_caller_is_gone(
     system: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of it would have a new authority sign for whoever is on a connection of before."""
+    """Half of it would make a new authority sign for a peer on an old connection."""
     await system.joined("host-1")
     rotation, issuer = system.control_plane._services.rotation, system.control_plane._issuer
     first, trust = issuer.authority, issuer.trust
@@ -498,7 +498,7 @@ async def test_nobody_gets_a_certificate_over_a_connection_of_a_compromised_auth
 
 
 async def test_a_token_that_was_told_to_a_thief_enrols_nobody(system: Rotating) -> None:
-    """It was for the compromised authority, and a host may have told it to whoever has its key."""
+    """It was for the compromised authority, and a host may have sent it to an attacker."""
     host, token = await system.host("host-1"), await system.token()
     status = await system.rotate(compromised=True)
     secret = token.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""Settling, as a property: whatever is lost, late or doubled, and whoever is killed.
+"""Reconciliation, as a property: with lost, late or duplicate messages, and kills.
 
 Once all are connected and reconciled, an (account, id) has at most one live session, no session
 runs that nobody can see, and what was answered with 201 is there.
@@ -310,7 +310,7 @@ class Settling(RuleBasedStateMachine):
 
 
 def _explore(examples: int, steps: int, *, derandomize: bool) -> None:
-    logging.disable(logging.CRITICAL)  # it is of no use before a failure is found again
+    logging.disable(logging.CRITICAL)  # useless until a failure is reproduced
     try:
         run_state_machine_as_test(
             Settling,

@@ -26,7 +26,7 @@ SECONDS = 0.05
 
 
 class Host(FakeAgent):
-    """Admits as an agent does: so many sessions, and so many starts at once."""
+    """Admits as an agent does: limited sessions and concurrent starts."""
 
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__(folder, name)

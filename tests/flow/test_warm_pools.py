@@ -42,7 +42,7 @@ class Warm(Whole):
         return [s.internal_id for s in self.host.sessions if not s.state.ended and s.is_standby]
 
     async def lose_directory(self, internal_id: str) -> None:
-        """Have the host lose what it knows of a session, and be started anew."""
+        """Remove what the host knows of a session, and restart it."""
         await self.host.stop()
         shutil.rmtree(self.host.config.state_dir / "sessions" / internal_id)
         await self.host.start()

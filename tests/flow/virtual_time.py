@@ -1,4 +1,4 @@
-"""An event loop whose time is a number: whoever waits for it gets there at once."""
+"""An event loop with simulated time: a wait advances it instantly."""
 
 import asyncio
 import contextvars
@@ -41,7 +41,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return future
 
     def spawn(self, program: object, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
-        """Have a task belong to a program, whoever asked for it."""
+        """Assign a task to a program, whichever started it."""
         context = contextvars.copy_context()
         context.run(owner.set, program)
         return context.run(lambda: self.create_task(work, name=name))

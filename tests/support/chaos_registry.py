@@ -84,7 +84,7 @@ class ChaosRegistry(ServingThread):
                 headers=request.headers,
             ) as answer:
                 return await fault(Exchange(request, answer, healed))
-        except aiohttp.ClientConnectionResetError:  # whoever asked has hung up
+        except aiohttp.ClientConnectionResetError:  # the client has disconnected
             return web.Response()
         finally:
             with self._changed:

@@ -35,7 +35,7 @@ _PULLED_TIMEOUT = 60.0
 _STOPS_AT_ONCE = 8
 _ENDED = frozenset({"exited", "dead"})
 _CORES_LENT_PER_CORE = 8
-"""A development host lends its cores many times over: its sessions mostly wait."""
+"""A development host overcommits its cores: its sessions are mostly idle."""
 
 
 class StepFailed(Exception):

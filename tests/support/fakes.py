@@ -79,7 +79,7 @@ class _Held:
         return self.renamed or container_name(self.spec.internal_id)
 
     def poke(self) -> None:
-        """Wake whoever reads the log."""
+        """Wake the readers of the log."""
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -160,7 +160,7 @@ class FakeEngine:
         return dict(self._published)
 
     def containers(self, agent_id: str) -> list[Container]:
-        """The containers of an agent, whoever is told not to answer."""
+        """The containers of an agent, including those set not to answer."""
         every = self._containers.values()
         return [held.described() for held in every if held.spec.agent_id == agent_id]
 
@@ -236,7 +236,7 @@ class FakeEngine:
         self._tell(held)
 
     def write_files(self, container: str, size: int) -> None:
-        """Let the program have written so many bytes."""
+        """Let the program have written this number of bytes."""
         self._find(container).written = size
 
     def bind(self, container: str) -> None:
@@ -288,7 +288,7 @@ class FakeEngine:
         held.dropped += pieces
 
     def break_log(self, container: str, pieces: int, error: AgentError, *, times: int = 1) -> None:
-        """Let the next answers with a log fail once they have given so many pieces."""
+        """Let the next log responses fail after this number of pieces."""
         self._find(container).log_breaks += [(pieces, error)] * times
 
     def put_file(self, container: str, path: str, data: bytes) -> None:
@@ -434,7 +434,7 @@ class FakeEngine:
             del self._watchers[queue]
 
     async def close(self) -> None:
-        """Nothing: containers outlive whoever looks at them."""
+        """Nothing: containers outlive their clients."""
 
     # How it works.
 

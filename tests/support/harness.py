@@ -66,7 +66,7 @@ _lent = itertools.cycle(range(0, _LENT_TO_A_PROCESS, _LENT_AT_ONCE))
 def free_port() -> int:
     """Return a TCP port of loopback that nobody holds, and whose next one nobody holds either.
 
-    Test processes beside each other are lent different ones.
+    Concurrent test processes get different ones.
     """
     beside = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
     for _ in range(0, _LENT_TO_A_PROCESS, _LENT_AT_ONCE):

@@ -38,7 +38,7 @@ class PrivateEngine:
     """dockerd and containerd in a network namespace of their own.
 
     `settings` are keys of daemon.json, in addition to those that we ship and those that keep it
-    apart. `data_root` is a folder on the disk that images and containers shall fill (see
+    apart. `data_root` is a folder on the disk that images and containers may fill (see
     `small_disk`); it may be given to a later engine again. `hosts` are where it serves beside
     `socket`, and `programs` is a folder in which it looks for programs first. When the context is
     left, nothing else is, whatever state the engine was brought to.

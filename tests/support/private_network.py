@@ -78,7 +78,7 @@ class PrivateNetwork:
     def inside(self, *command: str) -> list[str]:
         """Return a command that runs another one in the namespace.
 
-        `ip netns exec` would mount /sys anew as well, and hide the cgroups.
+        `ip netns exec` would also mount a new /sys, and hide the cgroups.
         """
         return ["nsenter", f"--net=/run/netns/{self.name}", *command]
 

@@ -1,4 +1,4 @@
-"""The machine's Docker Engine: the one that runs, else one of ours while somebody needs it."""
+"""The machine's Docker Engine: the one that runs, else a temporary one."""
 
 import contextlib
 import fcntl
@@ -23,7 +23,7 @@ LOCK = Path("/run/tiltyard-dockerd.lock")
 LOG = ROOT / ".tiltyard" / "dockerd.log"
 
 SHIPPED = ROOT / "systemd" / "daemon.json"
-"""What operators are given for /etc/docker; an engine of ours is run with it."""
+"""The recommended /etc/docker/daemon.json; test engines run with it."""
 
 _START_TIMEOUT = 60.0
 """dockerd was ready within 3 s here; a first start on a slow disk takes longer."""

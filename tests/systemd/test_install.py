@@ -64,7 +64,7 @@ def test_from_the_sources_to_nothing_left(machine: Overlaid, sources: Path) -> N
 
 
 def _break_off(machine: Overlaid, sources: Path, wheel: Path) -> None:
-    """What is not there in full is not used, and is made anew the next time."""
+    """An incomplete release is not used, and is recreated the next time."""
     nowhere = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": "/nowhere"}
     code, _ = machine.attempt(
         sources / "systemd/install", "install", "agent", wheel, environment=nowhere

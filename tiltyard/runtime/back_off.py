@@ -15,7 +15,7 @@ def pause(
     longest: float = RETRY_LONGEST_SECONDS,
     random: Random | None = None,
 ) -> float:
-    """Seconds to wait after so many failures: doubled each time.
+    """Seconds to wait after this number of failures: doubled each time.
 
     With `random` a wait is shortened by up to a half, so that many do not retry all at once.
     """

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 DUTY_CYCLE = 9.0
-"""After some work, wait at least so many times as long as it took before the next of its kind."""
+"""Duty cycle: the pause after some work is at least this multiple of its duration."""
 
 
 def rest_after(took: float, longest: float) -> float:

@@ -43,7 +43,7 @@ def failpoint(setting: str, steps: Sequence[str]) -> Reach:
         if action == "hang":
             await asyncio.sleep(HANG_SECONDS)
         if action == "block":
-            time.sleep(BLOCK_SECONDS)  # noqa: ASYNC251 - as a defect of ours would
+            time.sleep(BLOCK_SECONDS)  # noqa: ASYNC251 - as a bug would
             return
         raise RuntimeError(f"failpoint {name}")
 

@@ -8,7 +8,7 @@ import aiohttp
 
 
 def why(error: BaseException) -> str:
-    """Say what went wrong, without the address: whoever asks names that."""
+    """Describe the error without the address, which the caller adds."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         error = error.certificate_error
     elif isinstance(error, aiohttp.ClientConnectorError):  # its own text is full of inner things

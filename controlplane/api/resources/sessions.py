@@ -29,7 +29,7 @@ async def start_session(request: web.Request, body: StartBody) -> Answer[Started
     """Run a session of an application in a region.
 
     The answer comes when the container runs, within 8 s. With `Prefer: wait=ready; wait=60` it
-    comes when the ports are bound, so that players reach it; a session that is not ready so many
+    comes when the ports are bound, so that players reach it; a session that is not ready this many
     seconds (1 to 120, else 30) after the request is ended: 504. A caller that hangs up does not
     cancel its start.
     """

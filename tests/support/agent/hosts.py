@@ -61,7 +61,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @dataclass
 class Steps:
-    """Holds whoever reaches a named step until it is let go."""
+    """Holds every task that reaches a named step until it is released."""
 
     _held: dict[str, asyncio.Event] = field(default_factory=dict)
     _reached: dict[str, asyncio.Event] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
 GIB = 1024**3
 MOST_SESSIONS = 200
-"""So many it has at most with standbys, whatever a pool's size is said to be."""
+"""The most that it has with standbys, whatever the size of a pool."""
 
 _LIVE = {
     agent_pb2.STATE_CREATED,

@@ -31,7 +31,7 @@ class Scrape:
         )
 
     def series(self) -> set[tuple[str, frozenset[tuple[str, str]]]]:
-        """Give every series of ours by name and labels."""
+        """Return all of our series by name and labels."""
         return {
             (sample.name, frozenset(sample.labels.items()))
             for family in self.families.values()

@@ -244,11 +244,11 @@ class _EndReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EndReason.V
     END_REASON_EXITED: _EndReason.ValueType  # 3
     """Its process ended by itself."""
     END_REASON_OOM: _EndReason.ValueType  # 4
-    """The kernel ended it for want of memory within its limit."""
+    """The kernel killed it at its memory limit."""
     END_REASON_DRAIN: _EndReason.ValueType  # 5
     """Its host was drained."""
     END_REASON_HOST_RESTART: _EndReason.ValueType  # 6
-    """Its host was started anew."""
+    """Its host was rebooted."""
     END_REASON_HOST_LOST: _EndReason.ValueType  # 7
     """Its host was lost; only a control plane says so."""
     END_REASON_ENGINE_ERROR: _EndReason.ValueType  # 8
@@ -268,11 +268,11 @@ END_REASON_TTL: EndReason.ValueType  # 2
 END_REASON_EXITED: EndReason.ValueType  # 3
 """Its process ended by itself."""
 END_REASON_OOM: EndReason.ValueType  # 4
-"""The kernel ended it for want of memory within its limit."""
+"""The kernel killed it at its memory limit."""
 END_REASON_DRAIN: EndReason.ValueType  # 5
 """Its host was drained."""
 END_REASON_HOST_RESTART: EndReason.ValueType  # 6
-"""Its host was started anew."""
+"""Its host was rebooted."""
 END_REASON_HOST_LOST: EndReason.ValueType  # 7
 """Its host was lost; only a control plane says so."""
 END_REASON_ENGINE_ERROR: EndReason.ValueType  # 8
@@ -867,7 +867,7 @@ class Host(_message.Message):
 
     @_builtins.property
     def capacity(self) -> Global___Resources:
-        """What the host lends to sessions."""
+        """Allocatable resources."""
 
     @_builtins.property
     def reserved(self) -> Global___Resources:
@@ -961,7 +961,7 @@ class GetHostResponse(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     RECONCILED_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
-    """Made anew at every start of the agent's process."""
+    """Different at every start of the agent's process."""
     sequence: _builtins.int
     """Grows with every change; meaningful within one incarnation."""
     reconciled: _builtins.bool
@@ -1145,7 +1145,7 @@ class WatchResponse(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     IMAGES_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
-    """Made anew at every start of the agent's process."""
+    """Different at every start of the agent's process."""
     sequence: _builtins.int
     """Everything up to this sequence is included in what was sent so far. In a snapshot it is that
     of the moment the snapshot was taken.
@@ -1444,7 +1444,7 @@ class ListSessionsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     LIVE_ONLY_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most so many; 0 means 100, more than 1,000 means 1,000."""
+    """The maximum number; 0 means 100, more than 1,000 means 1,000."""
     page_token: _builtins.str
     """The `next_page_token` of the page before; empty for the first."""
     live_only: _builtins.bool
@@ -1638,7 +1638,7 @@ class Report(_message.Message):
     signal: _builtins.int
     """The signal that ended it, when the exit code is 128 + n for a signal n; absent otherwise."""
     oom_killed: _builtins.bool
-    """True when the kernel ended a process of its last run for want of memory within its limit."""
+    """True when the kernel killed a process of its last run at its memory limit."""
     restart_count: _builtins.int
     """How many times it was started again."""
     peak_memory_bytes: _builtins.int
@@ -1721,7 +1721,7 @@ class FailedRun(_message.Message):
     exit_code: _builtins.int
     """Exit code of its process, 128 + n for signal n; absent when none is known."""
     oom_killed: _builtins.bool
-    """True when the kernel ended a process of it for want of memory within its limit."""
+    """True when the kernel killed one of its processes at its memory limit."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """When it began; absent when nobody knows."""

@@ -26,7 +26,7 @@ PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 
 
 class LineFormatter(logging.Formatter):
-    """Writes a record as one line, whoever logged it.
+    """Writes a record as one line, of any logger.
 
     With `journald` the line begins with its priority and has no time: the journal has its own.
     """

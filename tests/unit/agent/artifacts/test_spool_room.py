@@ -101,7 +101,7 @@ async def test_bytes_count_as_they_could_be_and_then_as_they_are() -> None:
         pass
 
 
-async def test_whoever_waits_goes_on_when_there_is_room() -> None:
+async def test_waiters_continue_when_there_is_room() -> None:
     rooms, done = room(patience=30.0), asyncio.Event()
 
     async def waits() -> None:

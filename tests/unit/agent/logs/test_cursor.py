@@ -13,7 +13,7 @@ from agent.logs.cursor import Cursor
 def a_line(
     number: int, *, stream: int = 1, pieces: int = 1, time: int | None = None
 ) -> list[LogPiece]:
-    """A line of so many pieces; each bears the line's number and its own."""
+    """A line of `pieces` pieces; each bears the line's number and its own."""
     mark = b"%d" % (number if time is None else time)
     return [
         LogPiece(stream, mark, b"%d.%d" % (number, i), i == 0, i == pieces - 1)

@@ -25,7 +25,7 @@ def log(place: Path) -> Iterator[SealedLog]:
 
 
 def numbered(count: int, size: int = 100) -> list[LogPiece]:
-    """Lines of so many bytes."""
+    """Lines of this size."""
     return [
         LogPiece(1 + number % 2, b"%d" % number, (b"%08d" % number).ljust(size - 1) + b"\n")
         for number in range(count)

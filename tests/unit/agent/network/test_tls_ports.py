@@ -259,7 +259,7 @@ async def test_a_player_who_goes_on_sending_is_heard_long_after_the_game_has_end
             assert await heard.get() == b"%d" % number
             passed += Limits().half_closed
             for _ in range(10):
-                await asyncio.sleep(0)  # whoever waited for that time goes on
+                await asyncio.sleep(0)  # waiters for that time continue
         await player.end()
         assert await heard.get() == b""
         await served.all_gone()

@@ -128,7 +128,7 @@ def authorities(*signers: Signer) -> bytes:
 
 
 THEIRS = Signer.new("theirs")
-"""The authority that takes the place of ours."""
+"""The authority that replaces the current one."""
 
 
 async def test_a_host_moves_to_another_authority_and_then_drops_the_first(

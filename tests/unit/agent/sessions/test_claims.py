@@ -58,7 +58,7 @@ def signals(agent: Agent, session: Session) -> int:
     return list(agent.engine.calls).count(("kill", session.container))
 
 
-async def test_a_claimed_standby_is_a_session_of_whoever_claimed_it(
+async def test_a_claimed_standby_is_a_session_of_its_claimant(
     agent: Agent, clock: FakeClock
 ) -> None:
     standby = await a_standby(agent, args=("--pool",), restart=True)
@@ -230,7 +230,7 @@ async def test_a_claim_that_cannot_be_recorded_is_none(
 
 @contextlib.contextmanager
 def unpublished() -> Iterator[None]:
-    """Have no game read what it becomes meanwhile, for want of room."""
+    """Make writing session.json fail meanwhile: the disk is full."""
     error = DiskFull("session.json", "no space left on device")
     with mock.patch.object(Records, "publish", side_effect=error):
         yield

@@ -167,7 +167,7 @@ async def _create_behind_its_back(agent: Agent, internal_id: str) -> str:
 
 
 async def test_f15_what_has_the_name_of_a_start_makes_way_for_it(agent: Agent) -> None:
-    """Only an earlier try of the same id can have it: its ports and label are of no use."""
+    """Only an earlier attempt with the same id can have it: its ports and label are outdated."""
     internal_id = an_id()
     left = await _create_behind_its_back(agent, internal_id)
     session = await agent.sessions.start(internal_id, a_spec())

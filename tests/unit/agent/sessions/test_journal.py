@@ -70,6 +70,6 @@ async def test_a_session_s_lines_name_the_request_while_it_starts_and_never_afte
 
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What an event of ours has."""
+    """The attributes of an event of our containers."""
     assert isinstance(record.msg, Event)
     return record.msg

@@ -1,4 +1,4 @@
-"""Ports as sessions get them: passed over, used again, routed anew (F19 to F23)."""
+"""Ports as sessions get them: skipped, reused, routed again (F19 to F23)."""
 
 import asyncio
 import itertools

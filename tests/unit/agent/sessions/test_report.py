@@ -311,7 +311,7 @@ async def test_a_live_session_has_no_report(agent: Agent) -> None:
         await read(agent, session.internal_id)
 
 
-async def test_whoever_asks_right_after_the_end_gets_the_log(agent: Agent) -> None:
+async def test_a_report_right_after_the_end_has_the_log(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.write_log(f"tiltyard-{session.internal_id}", b"bye\n")
     agent.steps.hold("log.copied")

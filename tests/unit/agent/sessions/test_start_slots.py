@@ -1,4 +1,4 @@
-"""Slots for starts: a limited number, fair between accounts, and no wait that would be in vain."""
+"""Slots for starts: limited, fair between accounts, and no wait that would be in vain."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The host's own policy: what is beyond it is refused, whoever asks."""
+"""The host policy: requests beyond it are rejected, from any caller."""
 
 from dataclasses import replace
 from pathlib import Path

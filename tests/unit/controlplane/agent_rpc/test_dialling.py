@@ -24,7 +24,7 @@ ONE, OTHER = ("one", "other")
 
 
 class Deployment:
-    """An authority at work, and its key in the hands of whoever wants to misuse it."""
+    """An authority at work, and its key in the hands of an attacker."""
 
     def __init__(self, issuer: Issuer) -> None:
         self.issuer = issuer

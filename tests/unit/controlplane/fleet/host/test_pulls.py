@@ -89,7 +89,7 @@ def test_places_are_never_exceeded_and_never_left_free_for_no_reason(
 
 
 class _Host:
-    """A host whose pulls of bad images hang until they fail, and what it shall have."""
+    """A host whose pulls of bad images hang until they fail, and its desired images."""
 
     def __init__(self, wanted: Collection[str]) -> None:
         self.wanted = set(wanted)

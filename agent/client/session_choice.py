@@ -42,12 +42,12 @@ def choose(sessions: Iterable[Message], given: str) -> Message:
 
 
 def is_live(session: Message) -> bool:
-    """Tell whether a session has not ended."""
+    """Return whether a session has not ended."""
     return session["state"] not in _ENDED
 
 
 def is_standby(session: Message) -> bool:
-    """Tell whether it is one that its host keeps ready, and nobody's; one in doubt may be."""
+    """Return whether it is one that its host keeps ready, and nobody's; one in doubt may be."""
     return bool(session["warm_pool"]) and not session["in_doubt"]
 
 

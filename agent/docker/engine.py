@@ -188,7 +188,7 @@ class DockerEngine:
     async def has_bound(
         self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
     ) -> bool:
-        """Tell whether players can reach every port of a container, by its first process."""
+        """Return whether players can reach every port of a container, by its first process."""
         try:
             return await self._bindings.all_bound(process, network_mode, ports)
         except OSError as error:

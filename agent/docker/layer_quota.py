@@ -15,7 +15,7 @@ _SLACK_BYTES = 64 * 2**20
 
 
 def has_layer_quota(info: Mapping[str, Any], mountinfo: str) -> bool:
-    """Tell whether `--storage-opt size` works, by `/info` and the content of /proc/self/mountinfo.
+    """Return whether `--storage-opt size` works, by `/info` and the text of /proc/self/mountinfo.
 
     With overlay2 it takes XFS with project quotas below the data root.
     """

@@ -155,7 +155,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 def keeps_apart(client: docker.APIClient) -> bool:
-    """Tell whether containers of the default bridge cannot reach each other."""
+    """Return whether containers of the default bridge cannot reach each other."""
     default = client.networks(names=["bridge"])
     return any(
         found["Options"].get(_ICC) == "false" for found in default if found["Name"] == "bridge"

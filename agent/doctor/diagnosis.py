@@ -11,22 +11,22 @@ from agent.doctor.findings import Finding, Level, bad, warn
 T = TypeVar("T")
 
 _DOCKER_DISK = {
-    "why": "without room, logs are lost, ends of sessions are not seen, and starts fail",
-    "hint": "remove images that nobody uses (`tiltyard-agent images`), or enlarge it",
+    "why": "without free space, logs are lost, ends of sessions are missed, and starts fail",
+    "hint": "remove unused images (`tiltyard-agent images`), or enlarge it",
 }
 _STATE_DISK = {
-    "why": "without room, starts are refused and logs of ended sessions are not sealed",
+    "why": "without free space, starts are rejected and logs of ended sessions are not sealed",
     "hint": "shorten log_retention_days or artifact_spool_bytes, or enlarge it",
 }
 
 
 def diagnose(facts: Facts) -> list[Finding]:
-    """Judge everything that is known; what is not known is a finding, too."""
+    """Evaluate all facts; an unknown fact is a finding, too."""
     return [*_engine(facts), *_host(facts), *_agent(facts)]
 
 
 def is_well(findings: Iterable[Finding]) -> bool:
-    """Tell whether nothing failed."""
+    """Return whether nothing failed."""
     return all(finding.level is not Level.FAIL for finding in findings)
 
 
@@ -36,7 +36,7 @@ def _engine(facts: Facts) -> Iterator[Finding]:
         yield bad(
             "docker",
             facts.engine.cause,
-            why="no session can be started; what else Docker Engine would tell is left out here",
+            why="no session can be started; further checks of Docker Engine are skipped",
             hint="`systemctl status docker`; if it hangs, `journalctl -u docker` and a restart "
             "with live-restore on, which sessions survive",
         )
@@ -103,14 +103,14 @@ def _agent(facts: Facts) -> Iterator[Finding]:
         yield bad(
             "agent",
             facts.agent.cause,
-            why="sessions run on, but nobody ends them at their time or starts others",
-            hint="`systemctl restart tiltyard-agent`, and look at its log",
+            why="sessions keep running, but lifetimes are not enforced and none can be started",
+            hint="`systemctl restart tiltyard-agent`, and check its log",
         )
         return
     yield agent_checks.agent(facts.agent)
     process = facts.agent.process
     if process is None:
-        yield _unknown("agent-process", Unknown("this user may not connect to it"))
+        yield _unknown("agent-process", Unknown("this user has no permission to connect"))
         return
     yield agent_checks.capabilities(process)
     yield agent_checks.agent_files(process)
@@ -120,19 +120,19 @@ def _agent(facts: Facts) -> Iterator[Finding]:
 
 def _disk(check: str, disk: DiskFacts | Unknown, *, why: str, hint: str) -> Finding:
     if isinstance(disk, Unknown):
-        return warn(check, f"cannot be told: {disk.cause}", why=why, hint="look at it by `df`")
+        return warn(check, f"unknown: {disk.cause}", why=why, hint="check it with `df`")
     return host_checks.disk(check, disk, why=why, hint=hint)
 
 
 def _judged(name: str, facts: T | Unknown, check: Callable[[T], Finding]) -> Finding:
-    """Judge one part, or say that it is not known."""
+    """Evaluate one part, or report that it is unknown."""
     return _unknown(name, facts) if isinstance(facts, Unknown) else check(facts)
 
 
 def _unknown(check: str, part: Unknown) -> Finding:
     return warn(
         check,
-        f"cannot be told: {part.cause}",
-        why="what is amiss there does not show here",
-        hint="run `tiltyard-agent doctor` as root; if it says so still, look there by hand",
+        f"unknown: {part.cause}",
+        why="problems there are not detected",
+        hint="run `tiltyard-agent doctor` as root; if that does not help, check manually",
     )

@@ -11,24 +11,24 @@ from agent.doctor.findings import Finding, bad, ok, warn
 _RESTART = "and restart Docker Engine once live-restore is on"
 _RUNC = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:-rc\.?(\d+))?(.*)")
 _FINAL = 1_000_000
-"""Stands for the number of a release candidate in what is none."""
+"""In place of the number of a release candidate."""
 _LEAKED_DESCRIPTOR = ((1, 1, 12, _FINAL),)
 _MASKED_PATHS = ((1, 2, 8, _FINAL), (1, 3, 3, _FINAL), (1, 4, 0, 3))
 _ESCAPES = {
     "CVE-2024-21626": _LEAKED_DESCRIPTOR,
     "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881": _MASKED_PATHS,
 }
-"""Ways out of a container, and the first runc of each line of releases without them."""
+"""Container escapes, and the first fixed runc of each release line."""
 
 
 def docker(engine: EngineFacts) -> Finding:
-    """Tell which Docker Engine answers."""
+    """Report the version of Docker Engine."""
     version, kernel = engine.info.get("ServerVersion"), engine.info.get("KernelVersion")
     return ok("docker", f"{version}, API {engine.api}, kernel {kernel}")
 
 
 def runc(engine: EngineFacts) -> Finding:
-    """Compare runc with the releases that closed ways out of a container."""
+    """Compare runc with the releases that fixed container escapes."""
     found = _RUNC.match(engine.runc)
     if found is None:
         return warn(
@@ -48,65 +48,65 @@ def runc(engine: EngineFacts) -> Finding:
             "runc",
             f"{text}; this build's maker may have fixed them",
             why=_ESCAPE,
-            hint="look for their numbers in `apt changelog runc`; upgrade runc, and have "
-            "userns-remap on",
+            hint="look for their numbers in `apt changelog runc`; upgrade runc, and enable "
+            "userns-remap",
         )
-    return bad("runc", text, why=_ESCAPE, hint="upgrade runc, and have userns-remap on")
+    return bad("runc", text, why=_ESCAPE, hint="upgrade runc, and enable userns-remap")
 
 
-_ESCAPE = "a session of a hostile image becomes root of this host"
+_ESCAPE = "a session of a malicious image can become root on this host"
 
 
 def live_restore(engine: EngineFacts) -> Finding:
-    """Sessions must outlive the daemon."""
+    """Sessions must survive a restart of the daemon."""
     if engine.info.get("LiveRestoreEnabled"):
         return ok("live-restore", "on")
     return bad("live-restore", "off", **WANTED["LiveRestoreEnabled"]._asdict())
 
 
 def icc(engine: EngineFacts) -> Finding:
-    """Sessions must not reach each other, best on the default bridge."""
+    """Sessions must not reach each other, preferably on the default bridge."""
     if engine.kept_apart:
-        return ok("icc", "off: sessions do not reach each other on the default bridge")
+        return ok("icc", "off: sessions cannot reach each other on the default bridge")
     return warn("icc", "on", **ICC._asdict())
 
 
 def userland_proxy(dockerd: DockerdFacts) -> Finding:
-    """A process for each port is not needed."""
+    """A proxy process per port is not needed."""
     if str(dockerd.settings.get("userland-proxy", True)).lower() == "false":
         return ok("userland-proxy", "off")
     return warn(
         "userland-proxy",
         "on",
-        why="each port of a session costs two processes with 3.4 MB each",
+        why="each port of a session runs two processes of 3.4 MB each",
         hint=f'set "userland-proxy": false in /etc/docker/daemon.json {_RESTART}',
     )
 
 
 def userns_remap(engine: EngineFacts) -> Finding:
-    """Root in a container is best nobody outside of it."""
+    """Root in a container should be unprivileged outside of it."""
     options = _security(engine)
     if "userns" in options or "rootless" in options:
         return ok("userns-remap", "on")
     return warn(
         "userns-remap",
         "off",
-        why="root in a container is root of the host, but for its capabilities and seccomp",
+        why="root in a container is root on the host, limited by capabilities and seccomp",
         hint='drain the host, set "userns-remap": "default" in /etc/docker/daemon.json and '
         "restart Docker Engine; images are pulled again",
     )
 
 
 def log_driver(engine: EngineFacts) -> Finding:
-    """Containers are made with one driver of logs."""
+    """Containers need a specific log driver."""
     drivers = (engine.info.get("Plugins") or {}).get("Log") or ()
     if LOG_DRIVER in drivers:
         return ok("log-driver", f"{LOG_DRIVER} is there")
     return bad(
         "log-driver",
-        f"there is no {LOG_DRIVER}, only {', '.join(drivers)}",
+        f"{LOG_DRIVER} is missing; available: {', '.join(drivers)}",
         why="no session can be started without it",
-        hint="use Docker Engine 20.10 or later, as its makers build it",
+        hint="use an official build of Docker Engine 20.10 or later",
     )
 
 
@@ -120,13 +120,13 @@ def seccomp(engine: EngineFacts) -> Finding:
             "seccomp",
             "the daemon's default profile is `unconfined`",
             why="containers may make any system call",
-            hint=f"take seccomp-profile out of /etc/docker/daemon.json {_RESTART}",
+            hint=f"remove seccomp-profile from /etc/docker/daemon.json {_RESTART}",
         )
     return ok("seccomp", f"profile {profile or 'default'}")
 
 
 def apparmor(engine: EngineFacts, *, in_kernel: bool) -> Finding:
-    """A second fence around containers, where the kernel has one."""
+    """A mandatory access control system should confine containers."""
     options = _security(engine)
     fence = next((name for name in ("apparmor", "selinux") if name in options), "")
     if fence:
@@ -134,7 +134,7 @@ def apparmor(engine: EngineFacts, *, in_kernel: bool) -> Finding:
     return warn(
         "apparmor",
         "the kernel has AppArmor, Docker Engine does not use it" if in_kernel else "none",
-        why="what escapes from a container meets no further fence",
+        why="nothing else confines a process that escapes from its container",
         hint="`apt install apparmor` and restart Docker Engine"
         if in_kernel
         else "use a kernel with AppArmor or SELinux",
@@ -142,7 +142,7 @@ def apparmor(engine: EngineFacts, *, in_kernel: bool) -> Finding:
 
 
 def cgroups(engine: EngineFacts) -> Finding:
-    """Limits need the kernel's control groups."""
+    """Limits need control groups."""
     kind = f"version {engine.info.get('CgroupVersion')}, driver {engine.info.get('CgroupDriver')}"
     lacks = [
         lack
@@ -165,27 +165,27 @@ def docker_tcp(engine: EngineFacts, dockerd: DockerdFacts | Unknown) -> Finding:
     settings = {} if isinstance(dockerd, Unknown) else dockerd.settings
     addresses = open_listeners(engine.info, settings)
     if not addresses:
-        return ok("docker-tcp", "no TCP port without certificates of callers")
+        return ok("docker-tcp", "no TCP port without client certificates")
     return bad(
-        "docker-tcp", f"it serves anybody on {', '.join(addresses)}", **OPEN_LISTENER._asdict()
+        "docker-tcp", f"it serves anyone on {', '.join(addresses)}", **OPEN_LISTENER._asdict()
     )
 
 
 def container_files(dockerd: DockerdFacts) -> Finding:
-    """Open files of a container are bound by those of the daemon."""
+    """The open-file limit of containers is bounded by that of the daemon."""
     if dockerd.nofile is None or dockerd.nofile >= MAX_NOFILE:
         return ok("container-files", str(dockerd.nofile or "unknown to this user"))
     return warn(
         "container-files",
-        f"a container may open {dockerd.nofile} files",
-        why=f"a game may want more; sessions get {MAX_NOFILE} where the daemon can grant them",
-        hint="set LimitNOFILE=1048576 by `systemctl edit docker`, and restart it once "
+        f"a container can open {dockerd.nofile} files",
+        why=f"games may need more; sessions get {MAX_NOFILE} if the daemon allows it",
+        hint="set LimitNOFILE=1048576 with `systemctl edit docker`, and restart it once "
         "live-restore is on",
     )
 
 
 def _has_fix(version: tuple[int, ...], fixed: tuple[tuple[int, ...], ...]) -> bool:
-    """Tell whether a release is not older than the fixed one of its line, or a later line."""
+    """Return whether a release is not older than the fixed one of its line, or a later line."""
     line = next((each for each in fixed if each[:2] == version[:2]), None)
     return version >= (line or max(fixed))
 

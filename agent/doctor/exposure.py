@@ -1,4 +1,4 @@
-"""Whether others than the agent may order containers: then it does not start.
+"""Whether others than the agent can start containers: then it does not start.
 
 Who may is root of this host and of every session. An agent that served all the same would look as
 if its policy and its limits held. Blocks.
@@ -14,11 +14,11 @@ from agent.doctor.host_facts import file_facts
 from agent.domain.errors import AgentError
 
 ANSWER_SECONDS = 3.0
-"""An engine that hangs holds up the agent's start so long, and it has sessions to look after."""
+"""An engine that hangs delays the agent's start at most this long."""
 
 
 def exposure(docker_socket: Path) -> str:
-    """Say how anybody may order containers, with a hint; nothing when nobody is known to.
+    """Describe how anyone could start containers, with a hint; None if that is not known.
 
     An engine that does not answer is not waited for: its settings alone count. What it warns of
     shows among the warnings of `status` when it does answer.
@@ -39,4 +39,4 @@ def exposure(docker_socket: Path) -> str:
     addresses = open_listeners(info, known_settings(daemon_pid(str(docker_socket))))
     if not addresses:
         return ""
-    return f"Docker Engine serves anybody on {', '.join(addresses)}; {OPEN_LISTENER}"
+    return f"Docker Engine serves anyone on {', '.join(addresses)}; {OPEN_LISTENER}"

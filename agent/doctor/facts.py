@@ -1,4 +1,4 @@
-"""What is known of a host at one moment, as its checks read it. Pure data."""
+"""Facts about a host at one moment, the input of checks. Pure data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ HostPort = tuple[Protocol, int]
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Stands for facts that could not be gathered."""
+    """In place of facts that could not be gathered."""
 
     cause: str
 
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """A file, folder or socket; `open_way`: every folder on the way to it lets everybody pass."""
+    """A file, folder or socket; `open_way`: all users can traverse every parent folder."""
 
     mode: int
     uid: int

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 class Level(enum.Enum):
-    """How bad it is: `FAIL` breaks a promise of the product, `WARN` weakens one or may."""
+    """Severity: `FAIL` breaks a guarantee of the product, `WARN` weakens one, or may."""
 
     OK = "OK"
     WARN = "WARN"
@@ -14,7 +14,7 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check's result: what was found; unless that is well, why it matters and what to do."""
+    """The result of a check: what was found; unless `OK`, why it matters and what to do."""
 
     check: str
     level: Level
@@ -29,10 +29,10 @@ def ok(check: str, found: str) -> Finding:
 
 
 def warn(check: str, found: str, *, why: str, hint: str) -> Finding:
-    """Something is weaker than it could be, or cannot be told."""
+    """A weaker guarantee, or an unknown one."""
     return Finding(check, Level.WARN, found, why, hint)
 
 
 def bad(check: str, found: str, *, why: str, hint: str) -> Finding:
-    """Something does not hold."""
+    """A broken guarantee."""
     return Finding(check, Level.FAIL, found, why, hint)

@@ -1,4 +1,4 @@
-"""Gathers the facts of a host, each part on a thread of its own, so that none waits for another.
+"""Gathers the facts of a host, each part on its own thread, so that none waits for another.
 
 The threads are daemons: one that hangs, on a disk or an engine that does not answer, does not keep
 the program from ending.
@@ -44,15 +44,15 @@ from agent.settings.policy import PolicyError, load_policy
 from agent.state import state_format
 
 ANSWER_SECONDS = 5.0
-"""For one answer of the engine, which has no work with any of them."""
+"""Timeout of each call to the engine, all of which are cheap."""
 GATHER_SECONDS = 20.0
-"""For all parts together: the slowest makes four calls, or runs two tools."""
+"""Timeout of all parts: the slowest makes four calls, or runs two tools."""
 
 T = TypeVar("T")
 
 
 def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
-    """Gather what can be known within that time; nothing is changed."""
+    """Gather facts within the timeout; changes nothing."""
     deadline = time.monotonic() + seconds
 
     def begin(read: Callable[[], T]) -> Callable[[], T | Unknown]:
@@ -96,7 +96,7 @@ def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
 
 
 def engine_facts(socket: Path, seconds: float) -> EngineFacts:
-    """Ask Docker Engine what it is, which has that long for each answer; raises AgentError."""
+    """Query Docker Engine, with a timeout per call; raises AgentError."""
     clients = docker_sdk.Clients(str(socket))
     try:
         with docker_sdk.translated(Call("info"), lambda: None):
@@ -122,7 +122,7 @@ def engine_facts(socket: Path, seconds: float) -> EngineFacts:
 
 
 def agent_facts(socket: Path) -> AgentFacts:
-    """Ask the agent, and the kernel about its process; raises ClientError."""
+    """Query the agent, and the kernel about its process; raises ClientError."""
     with AgentClient(socket) as agent:
         answer = agent.host()
         held = frozenset(_held_ports(agent))
@@ -192,7 +192,7 @@ def tls_facts(files: CertificateFiles | None) -> TlsFacts | None:
 
 
 def _begun(read: Callable[[], T], deadline: float, seconds: float) -> Callable[[], T | Unknown]:
-    """Begin to read, and return what waits for it."""
+    """Start reading on a thread, and return a function that waits for the result."""
     future: Future[T | Unknown] = Future()
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""Checks of the host: its disks, ports, tables and clock, and who may pass. Pure."""
+"""Checks of the host: disks, ports, kernel tables, clock, permissions. Pure."""
 
 import re
 import stat
@@ -8,22 +8,22 @@ from agent.doctor.findings import Finding, bad, ok, warn
 from tiltyard.runtime.tables import size
 
 FEW_PORTS = 5
-"""Ports that are named in a finding."""
+"""Ports listed in a finding."""
 
 _LITTLE_ROOM, _NO_ROOM = 0.10, 0.03
-"""Parts of a file system that are free: below the first a warning, below the second a failure."""
+"""Free fractions of a file system: a warning below the first, a failure below the second."""
 _ENOUGH_BYTES = 20 * 2**30
-"""So much free is no reason to warn, whatever part of a large disk it is."""
+"""This much free space is sufficient on disks of any size."""
 _BUSY_TABLE, _FULL_TABLE = 0.70, 0.90
 _SMALL_TABLE = 65_536
-"""Each player is an entry for each of a session's ports, and one that left stays for minutes."""
+"""A player has an entry per port of the session, which stays for minutes after they leave."""
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OTHERS_WRITE = stat.S_IWOTH
 _OTHERS_ENTER = stat.S_IRWXG | stat.S_IRWXO
 
 
 def is_world_accessible(socket: FileFacts) -> bool:
-    """Tell whether everybody on the host may connect to a socket."""
+    """Return whether all users of the host can connect to a socket."""
     return bool(socket.mode & _OTHERS_WRITE) and socket.open_way
 
 
@@ -33,29 +33,29 @@ def docker_sock(socket: FileFacts | None) -> Finding:
         return bad(
             "docker-sock",
             "there is none",
-            why="the agent reaches Docker Engine by it and in no other way",
-            hint="`systemctl start docker`, or set `docker_socket` to where it is",
+            why="the agent needs it to reach Docker Engine",
+            hint="`systemctl start docker`, or correct `docker_socket`",
         )
     mode = f"mode {stat.S_IMODE(socket.mode):04o}, owner {socket.uid}"
     if is_world_accessible(socket):
         return bad(
             "docker-sock",
             f"{mode}: open to everybody",
-            why="every process of this host is root by it; the agent does not start so",
-            hint="chmod 0660 it, and take SocketMode=0666 out of docker.socket if it is there",
+            why="all processes of this host can become root with it; the agent does not start",
+            hint="chmod 0660 it, and remove SocketMode=0666 from docker.socket if present",
         )
     if socket.uid != 0:
         return warn(
             "docker-sock",
             mode,
-            why="its owner orders containers, which is as good as root",
+            why="its owner can start containers, which is equivalent to root",
             hint="chown root:docker it, unless Docker Engine is rootless",
         )
     return ok("docker-sock", mode)
 
 
 def disk(check: str, disk: DiskFacts, *, why: str, hint: str) -> Finding:
-    """A disk needs room, inodes, and to be writable."""
+    """A disk needs free space and inodes, and must be writable."""
     room = disk.free_bytes / max(1, disk.total_bytes)
     inodes = disk.free_inodes / disk.total_inodes if disk.total_inodes else 1.0
     text = f"{disk.path}: {size(disk.free_bytes)} free ({room:.0%}), {inodes:.0%} of inodes"
@@ -74,19 +74,19 @@ def disk(check: str, disk: DiskFacts, *, why: str, hint: str) -> Finding:
 
 
 def state_dir(folder: FileFacts | None, *, uid: int | None) -> Finding:
-    """The agent's folder is its own and nobody else's; `uid` of the agent where it is known."""
+    """The state directory must be private to the agent; `uid` is the agent's, if known."""
     if folder is None:
         return warn(
             "state-dir",
-            "there is none yet",
+            "it does not exist yet",
             why="the agent has never run here, or with other settings",
-            hint="start the agent, which makes it, or correct `state_dir`",
+            hint="start the agent, which creates it, or correct `state_dir`",
         )
     mode = f"mode {stat.S_IMODE(folder.mode):04o}, owner {folder.uid}"
     if not stat.S_ISDIR(folder.mode):
         return bad(
             "state-dir",
-            "it is no folder",
+            "it is not a directory",
             why="the agent cannot start",
             hint="move it away, or correct `state_dir`",
         )
@@ -94,14 +94,14 @@ def state_dir(folder: FileFacts | None, *, uid: int | None) -> Finding:
         return bad(
             "state-dir",
             f"{mode}, and the agent is user {uid}",
-            why="the agent cannot keep what it must remember of sessions",
-            hint="stop the agent, chown -R the folder to its user, start it",
+            why="the agent cannot store the state of sessions",
+            hint="stop the agent, chown -R the directory to its user, start it",
         )
     if folder.mode & _OTHERS_ENTER:
         return bad(
             "state-dir",
             mode,
-            why="logs and settings of callers' games can be read by others on the host",
+            why="other users of the host can read logs and environment variables of sessions",
             hint="chmod 0700 it",
         )
     return ok("state-dir", mode)
@@ -128,7 +128,7 @@ def port_range(kernel: KernelFacts, ports: tuple[int, int]) -> Finding:
 def ports_in_use(
     kernel: KernelFacts, ports: tuple[int, int], ours: frozenset[HostPort]
 ) -> Finding:
-    """Others on the host should not have ports of sessions."""
+    """Other processes should not use ports of sessions."""
     first, last = ports
     taken = sorted(
         (port, protocol.value)
@@ -136,21 +136,21 @@ def ports_in_use(
         if first <= port <= last
     )
     if not taken:
-        return ok("ports-in-use", "no other process has a port of the range")
+        return ok("ports-in-use", "no other process uses a port of the range")
     shown = ", ".join(f"{port}/{protocol}" for port, protocol in taken[:FEW_PORTS])
     more = f" and {len(taken) - FEW_PORTS} more" if len(taken) > FEW_PORTS else ""
     return warn(
         "ports-in-use",
-        f"other processes have {shown}{more}",
-        why="sessions get other ports; who asks for one of these is refused",
-        hint="find them by `ss -lntup`, move them, or change `port_range`",
+        f"other processes use {shown}{more}",
+        why="sessions get other ports; requests for one of these are rejected",
+        hint="find them with `ss -lntup`, reconfigure them, or change `port_range`",
     )
 
 
 def conntrack(kernel: KernelFacts) -> Finding:
-    """The table of connections needs room for players."""
+    """The connection tracking table needs free entries."""
     if kernel.flows is None or not kernel.max_flows:
-        return ok("conntrack", "the kernel tracks no connections yet")
+        return ok("conntrack", "connection tracking is not active yet")
     share = kernel.flows / kernel.max_flows
     text = f"{kernel.flows} of {kernel.max_flows} entries ({share:.0%})"
     why = "when the table is full, the kernel drops the packets of new players"
@@ -164,24 +164,24 @@ def conntrack(kernel: KernelFacts) -> Finding:
 
 
 def clock(kernel: KernelFacts) -> Finding:
-    """The wall clock must be set by somebody."""
+    """The wall clock must be synchronised."""
     if kernel.clock_synchronised:
         return ok("clock", "synchronised")
     return warn(
         "clock",
-        "nobody synchronises it",
-        why="times that callers see are off, lifetimes after a reboot and certificates, too",
+        "it is not synchronised",
+        why="times in responses, lifetimes after a reboot and certificate checks are wrong",
         hint="`timedatectl set-ntp true`, or install chrony",
     )
 
 
 def boot_id(kernel: KernelFacts) -> Finding:
-    """Boots must be told apart."""
+    """The agent must be able to distinguish boots."""
     if _BOOT_ID.fullmatch(kernel.boot_id):
         return ok("boot-id", kernel.boot_id)
     return bad(
         "boot-id",
-        f"the kernel answers {kernel.boot_id!r}",
-        why="the agent cannot tell a reboot from a restart, which decides how long sessions live",
-        hint="mount /proc whole: the agent reads /proc/sys/kernel/random/boot_id",
+        f"the kernel returns {kernel.boot_id!r}",
+        why="the agent cannot distinguish a reboot from a restart, which affects lifetimes",
+        hint="make /proc/sys/kernel/random/boot_id readable for the agent",
     )

@@ -1,4 +1,4 @@
-"""What the kernel tells of a host: settings, tables, files, disks, processes. Reads only; blocks.
+"""Facts from the kernel: settings, tables, files, disks, processes. Read-only; blocks.
 
 Everything raises OSError, or ValueError for what the kernel words in another way than expected.
 """
@@ -35,7 +35,7 @@ _SOFT_NOFILE = re.compile(r"^Max open files +(\S+)", re.MULTILINE)
 
 
 def kernel_facts() -> KernelFacts:
-    """What the kernel of this network namespace is set to."""
+    """Kernel settings of this network namespace."""
     low, high = _words("net/ipv4/ip_local_port_range")
     reserved = "".join(_words("net/ipv4/ip_local_reserved_ports"))
     return KernelFacts(
@@ -62,7 +62,7 @@ def file_facts(path: Path) -> FileFacts | None:
 
 
 def disk_facts(path: Path) -> DiskFacts:
-    """The file system below a folder, or below the nearest one there is on the way to it."""
+    """The file system of a folder, or of its nearest existing parent."""
     while not path.exists() and path != path.parent:
         path = path.parent
     found = os.statvfs(path)
@@ -77,7 +77,7 @@ def disk_facts(path: Path) -> DiskFacts:
 
 
 def process_facts(pid: int) -> ProcessFacts:
-    """What the kernel says of a process."""
+    """The kernel's facts about a process."""
     folder = _PROC / str(pid)
     status = dict(
         line.split(":", 1) for line in (folder / "status").read_text(errors="replace").splitlines()
@@ -94,15 +94,15 @@ def process_facts(pid: int) -> ProcessFacts:
 
 
 def dockerd_facts(socket_path: Path) -> DockerdFacts:
-    """The process of the daemon behind a socket; ValueError when it cannot be told."""
+    """The process of the daemon behind a socket; ValueError if it cannot be determined."""
     pid = daemon_pid(str(socket_path))
     if pid is None:
-        raise ValueError("the process behind the socket is not dockerd, or cannot be seen")
+        raise ValueError("the process behind the socket is not dockerd, or not visible")
     return DockerdFacts(daemon_settings(pid), grantable_nofile(pid), _network_of(pid))
 
 
 def port_list(text: str) -> Iterator[int]:
-    """Ports of a list as the kernel writes it: `8080,20000-30000`."""
+    """Parse a kernel port list: `8080,20000-30000`."""
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)

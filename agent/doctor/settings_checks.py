@@ -1,4 +1,4 @@
-"""What the agent's settings point to on this host: files, folders, addresses and ports. Blocks.
+"""Checks of what the settings refer to: files, folders, addresses and ports. Blocks.
 
 Judged as `doctor` judges it, as far as no agent and no engine need to run for that.
 """
@@ -17,7 +17,7 @@ from tiltyard.runtime.settings.mistakes import Mistake
 
 
 def needed(config: AgentConfig) -> Iterator[Mistake]:
-    """Tell without what the agent does not start."""
+    """Yield mistakes that keep the agent from starting."""
     try:
         load_policy(config.policy)
     except PolicyError as error:
@@ -25,14 +25,14 @@ def needed(config: AgentConfig) -> Iterator[Mistake]:
 
 
 def all_mistakes(config: AgentConfig) -> Iterator[Mistake]:
-    """Tell that, and what it would start with and should not."""
+    """Yield these and warnings."""
     yield from needed(config)
     yield from environment_checks.folder("state_dir", config.state_dir)
     yield from environment_checks.folder("socket", config.socket.parent)
     if not config.docker_socket.exists() or not stat.S_ISSOCK(config.docker_socket.stat().st_mode):
-        told = f"there is no socket {config.docker_socket}"
+        problem = f"there is no socket {config.docker_socket}"
         hint = "start Docker Engine, or name the socket that it serves"
-        yield Mistake(("docker_socket",), told, hint, is_warning=True)
+        yield Mistake(("docker_socket",), problem, hint, is_warning=True)
     yield from environment_checks.address("public_address", config.public_address)
     yield from environment_checks.address("bind_address", config.bind_address)
     yield from _ports(config)
@@ -53,13 +53,13 @@ def _ports(config: AgentConfig) -> Iterator[Mistake]:
     for key, (host, port) in listeners.items():
         yield from environment_checks.address(key, host)
         if first <= port <= last:
-            told = f"port {port} is within port_range, {config.port_range}"
-            yield Mistake((key,), told, "take another, or sessions will want it")
+            problem = f"port {port} is within port_range, {config.port_range}"
+            yield Mistake((key,), problem, "use another, since sessions need it")
     yield from environment_checks.listeners(listeners)
 
 
 LISTENERS = ("rpc_listen", "metrics_listen")
-"""The settings with an address that the agent listens on."""
+"""Settings with a listening address of the agent."""
 
 
 def _judged(key: str, finding: Finding, *, is_fatal: bool = False) -> Iterator[Mistake]:

@@ -243,7 +243,7 @@ class Engine(Interface):
     async def has_bound(
         self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
     ) -> bool:
-        """Tell whether players can reach every port of a container, by its first process.
+        """Return whether players can reach every port of a container, by its first process.
 
         False when the process is gone. Raises EngineError when the kernel does not tell.
         """

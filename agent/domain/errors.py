@@ -51,7 +51,7 @@ class AgentError(Exception):
     """Base of all errors of the agent; the text is `template` filled with the fields."""
 
     reason: ClassVar[ErrorReason] = ErrorReason.INTERNAL
-    template: ClassVar[str] = "cannot go on: the agent has a defect"
+    template: ClassVar[str] = "cannot complete the call: internal error"
 
     def __post_init__(self) -> None:
         super().__init__(str(self))
@@ -91,11 +91,11 @@ class SpecConflict(AgentError):
 
 @dataclass(eq=False)
 class SessionStopped(AgentError):
-    """A stop for this internal id came before or during its start."""
+    """A stop for this internal id arrived before or during its start."""
 
     internal_id: str
     reason = ErrorReason.SESSION_STOPPED
-    template = "cannot start session {internal_id}: it was told to stop"
+    template = "cannot start session {internal_id}: it was stopped"
 
 
 @dataclass(eq=False)
@@ -109,7 +109,7 @@ class SessionLive(AgentError):
 
 @dataclass(eq=False)
 class NoCapacity(AgentError):
-    """The host has not enough of something that a session reserves."""
+    """The host lacks a resource that a session reserves."""
 
     resource: str
     wanted: float
@@ -129,7 +129,7 @@ class NoFreePort(AgentError):
 
 @dataclass(eq=False)
 class PortTaken(AgentError):
-    """A host port is in use. The engine may not tell which: `protocol` "" and `port` 0 then."""
+    """A host port is in use: `protocol` "" and `port` 0 if the engine does not name it."""
 
     protocol: str
     port: int
@@ -154,7 +154,7 @@ class StartQueueFull(AgentError):
 
     slots: int
     reason = ErrorReason.START_QUEUE_FULL
-    template = "cannot begin the start: {slots} starts are under way"
+    template = "cannot begin the start: {slots} starts are in progress"
 
 
 @dataclass(eq=False)
@@ -172,15 +172,15 @@ class StaleRevision(AgentError):
     revision: int
     known: int
     reason = ErrorReason.STALE_REVISION
-    template = "cannot take revision {revision}: {known} is known"
+    template = "cannot apply revision {revision}: {known} is applied already"
 
 
 @dataclass(eq=False)
 class NotReconciled(AgentError):
-    """The agent has not yet compared its records with the engine."""
+    """The agent has not reconciled its records with the engine yet."""
 
     reason = ErrorReason.NOT_RECONCILED
-    template = "cannot start sessions yet: records are not compared with the engine"
+    template = "cannot start sessions yet: records are not reconciled with the engine"
 
 
 @dataclass(eq=False)
@@ -212,7 +212,7 @@ class ImageNotFound(AgentError):
 
 @dataclass(eq=False)
 class RegistryUnavailable(AgentError):
-    """The registry cannot be reached, refuses, or sends what cannot be used."""
+    """The registry cannot be reached, rejects the request, or sends an invalid response."""
 
     image: str
     cause: str
@@ -222,9 +222,9 @@ class RegistryUnavailable(AgentError):
 
 @dataclass(eq=False)
 class RegistryRefused(RegistryUnavailable):
-    """The registry asks for a log-in, or refuses it the image."""
+    """The registry requires credentials, or denies them access to the image."""
 
-    template = "cannot pull {image}: the registry refuses access: {cause}"
+    template = "cannot pull {image}: the registry denies access: {cause}"
 
 
 @dataclass(eq=False)
@@ -249,7 +249,7 @@ class ImageInUse(AgentError):
 
 @dataclass(eq=False)
 class NotAllowed(AgentError):
-    """The host's own policy does not allow what its control plane asks for."""
+    """The host policy does not allow the request."""
 
     what: str
     cause: str
@@ -259,10 +259,10 @@ class NotAllowed(AgentError):
 
 @dataclass(eq=False)
 class NoCertificate(AgentError):
-    """A session asks for TLS on a port, and the host has nothing to end it with."""
+    """A session has a TLS port, and the host no certificate."""
 
     reason = ErrorReason.NOT_ALLOWED
-    template = "cannot end TLS: this host has no certificate that is valid now"
+    template = "cannot terminate TLS: this host has no valid certificate"
 
 
 @dataclass(eq=False)
@@ -276,16 +276,16 @@ class EngineUnavailable(AgentError):
 
 @dataclass(eq=False)
 class EngineTimeout(AgentError):
-    """The engine's answer was lost or late; what it did is unknown until it is read again."""
+    """The engine's response was lost or late; the outcome is unknown until it is read again."""
 
     call: str
     reason = ErrorReason.ENGINE_TIMEOUT
-    template = "cannot tell whether {call} took place: the container engine's answer is missing"
+    template = "cannot confirm {call}: no response from the container engine"
 
 
 @dataclass(eq=False)
 class EngineError(AgentError):
-    """The engine failed in a way that has no reason of its own."""
+    """Any other failure of the engine."""
 
     call: str
     cause: str
@@ -295,7 +295,7 @@ class EngineError(AgentError):
 
 @dataclass(eq=False)
 class FirewallFailed(EngineError):
-    """The engine could not write the firewall's rules; others who write them get in its way."""
+    """The engine could not write firewall rules, since other programs interfere."""
 
 
 @dataclass(eq=False)
@@ -322,7 +322,7 @@ class ContainerExists(AgentError):
 
     name: str
     reason = ErrorReason.ENGINE_ERROR
-    template = "cannot create container {name}: the name is taken"
+    template = "cannot create container {name}: the name is in use"
 
 
 @dataclass(eq=False)
@@ -346,24 +346,24 @@ class ArtifactTooLarge(AgentError):
 
 @dataclass(eq=False)
 class ReadersBusy(AgentError):
-    """Other readers of artifacts or logs take the room that there is; it passes with them."""
+    """All slots or space for readers of artifacts or logs are in use; temporary."""
 
     cause: str
     reason = ErrorReason.NO_CAPACITY
-    template = "cannot serve one more reader now: {cause}"
+    template = "cannot serve another reader now: {cause}"
 
 
 @dataclass(eq=False)
 class ReaderTooSlow(AgentError):
-    """A reader took so long over an artifact that it is not kept for it any more."""
+    """An artifact was read too slowly and has been removed."""
 
     reason = ErrorReason.NO_CAPACITY
-    template = "cannot keep the artifact any longer: it is read too slowly"
+    template = "cannot send the artifact: it is read too slowly"
 
 
 @dataclass(eq=False)
 class UnreadableTar(AgentError):
-    """The engine's archive is cut off, or is not as the engine writes it."""
+    """The engine's archive is truncated or malformed."""
 
     cause: str
     reason = ErrorReason.ENGINE_ERROR
@@ -391,7 +391,7 @@ class DiskFull(AgentError):
 
 @dataclass(eq=False)
 class StandbyNotClaimable(AgentError):
-    """A standby is unknown, not ready, in doubt, ending, or somebody else's."""
+    """A standby is unknown, not ready, in doubt, ending, or claimed by another session."""
 
     cause: str
     reason = ErrorReason.STANDBY_NOT_CLAIMABLE

@@ -49,7 +49,7 @@ class Bindings:
     async def all_bound(
         self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
     ) -> bool:
-        """Tell whether players can reach every port of a container, by its first process.
+        """Return whether players can reach every port of a container, by its first process.
 
         False when that has ended.
 

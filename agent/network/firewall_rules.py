@@ -218,7 +218,7 @@ def _parents(table: Table, chain: str) -> tuple[str, ...]:
 
 
 def _asks_first(parent: Sequence[str], chain: str) -> bool:
-    """Tell whether a chain is asked once, before anything is let pass."""
+    """Return whether a chain is asked once, before anything is let pass."""
     jump = f"-j {chain}"
     if parent.count(jump) != 1:
         return False

@@ -58,7 +58,7 @@ def is_bound_by(
     loopback: bool = False,
     most: int | None = None,
 ) -> bool:
-    """Tell whether a socket of a control group has a port of this network. Blocks.
+    """Return whether a socket of a control group has a port of this network. Blocks.
 
     It must be where players reach it, or, with `loopback`, where the agent does. If the kernel
     does not report control groups, any owner of the port counts: it was free when the session got

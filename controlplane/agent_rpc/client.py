@@ -117,7 +117,7 @@ class AgentClient:
 
     @property
     def is_calling(self) -> bool:
-        """Tell whether calls are under way."""
+        """Return whether calls are under way."""
         return bool(self._under_way)
 
     def redial(self, credentials: Credentials | None = None) -> None:

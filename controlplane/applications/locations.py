@@ -38,7 +38,7 @@ class Locations:
         self._clock = clock
 
     async def has_tag(self, caller: Caller, region: str, name: str, version: str) -> bool:
-        """Tell whether a healthy host of the region has pulled an enabled tag.
+        """Return whether a healthy host of the region has pulled an enabled tag.
 
         Raises:
             BadRequestError: `version` cannot be a tag.

@@ -77,7 +77,7 @@ class Resources:
         )
 
     def fits_in(self, room: "Resources") -> bool:
-        """Tell whether `room` holds at least this much of everything."""
+        """Return whether `room` holds at least this much of everything."""
         return (
             self.nano_cpus <= room.nano_cpus
             and self.memory_bytes <= room.memory_bytes
@@ -169,12 +169,12 @@ class HostSession:
 
     @property
     def is_standby(self) -> bool:
-        """Tell whether it waits in a warm pool, so that it is nobody's session."""
+        """Return whether it waits in a warm pool, so that it is nobody's session."""
         return bool(self.warm_pool)
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether players can reach it."""
+        """Return whether players can reach it."""
         return self.state is State.RUNNING and self.ready_ms is not None
 
 

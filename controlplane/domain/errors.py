@@ -69,11 +69,11 @@ class NoCapacityCause(StrEnum):
     RATE = auto()
     """The account has started too many in the region."""
     QUEUE_FULL = auto()
-    """Too many wait for a slot."""
+    """The start queue is full."""
     OUT_OF_TIME = auto()
     HOSTS_SILENT = auto()
     HOSTS_FAILED = auto()
-    """The hosts that were asked failed for a reason other than room."""
+    """Hosts failed for a reason other than capacity."""
 
 
 class StoreError(Exception):
@@ -82,7 +82,7 @@ class StoreError(Exception):
 
 @dataclass(eq=False)
 class AgentRefusedError(Exception):
-    """An agent answered that it cannot; `text` is for people."""
+    """An agent returned an error; `text` is its message."""
 
     agent_reason: AgentReason
     text: str
@@ -93,7 +93,7 @@ class AgentRefusedError(Exception):
 
 @dataclass(eq=False)
 class AgentSilentError(Exception):
-    """An agent did not answer, or its answer was lost: what it did is unknown."""
+    """An agent did not answer, or its response was lost: the outcome is unknown."""
 
     text: str
 
@@ -102,15 +102,15 @@ class AgentSilentError(Exception):
 
 
 class AgentNewerError(AgentSilentError):
-    """An agent answered in a format that this control plane cannot read."""
+    """An agent answered in a newer format than this control plane reads."""
 
 
 class ImageRefusedError(Exception):
-    """What a tag names may not be pulled; the text says why, to follow "its image"."""
+    """The image of a tag is not acceptable; the text continues "its image ..."."""
 
 
 class TiltyardError(Exception):
-    """Base of what a caller is told; a subclass is a dataclass of the fields of its templates."""
+    """Base of API errors; a subclass is a dataclass of the fields of its templates."""
 
     reason: ClassVar[Reason]
     template: ClassVar[str]
@@ -118,12 +118,12 @@ class TiltyardError(Exception):
 
     @property
     def message(self) -> str:
-        """The short text, the same for every cause of this kind."""
+        """The short message, the same for every cause of this kind."""
         return self.template.format_map(vars(self))
 
     @property
     def details(self) -> str:
-        """The long text; the message again where there is nothing to add."""
+        """The long message; by default the short one."""
         return self.detail_template.format_map(vars(self)) or self.message
 
     def __str__(self) -> str:
@@ -131,7 +131,7 @@ class TiltyardError(Exception):
 
 
 MAX_VIOLATIONS = 100
-"""Of one request that an answer lists; of more it gives the number."""
+"""The violations of a request that a response lists; for more it has the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Violation:
 
 @dataclass(eq=False)
 class UnauthorizedError(TiltyardError):
-    """The token is missing or bad; one answer for every kind."""
+    """The token is missing or invalid; the same response for all kinds."""
 
     reason = Reason.UNAUTHORIZED
     template = "bearer token incorrect"
@@ -165,17 +165,17 @@ class ForbiddenError(TiltyardError):
 
 @dataclass(eq=False)
 class CannotDelegateError(TiltyardError):
-    """A token would get scopes that its maker does not hold."""
+    """A token would get scopes that its parent does not have."""
 
     scopes: str
     reason = Reason.FORBIDDEN
     template = "token lacks permission"
-    detail_template = "cannot delegate {scopes}: this token does not hold it"
+    detail_template = "cannot delegate {scopes}: this token does not have it"
 
 
 @dataclass(eq=False)
 class InvalidRequestError(TiltyardError):
-    """A body, query or path that does not fit; carries every bad field at once."""
+    """An invalid body, query or path; has all invalid fields."""
 
     violations: tuple[Violation, ...]
     reason = Reason.INVALID_REQUEST
@@ -183,7 +183,7 @@ class InvalidRequestError(TiltyardError):
 
     @property
     def listed(self) -> tuple[Violation, ...]:
-        """The violations that an answer lists."""
+        """The violations that a response lists."""
         return self.violations[:MAX_VIOLATIONS]
 
     @property
@@ -215,7 +215,7 @@ class BodyTooLargeError(TiltyardError):
 
 @dataclass(eq=False)
 class NotFoundError(TiltyardError):
-    """Something that a request names is not there, or is another account's."""
+    """An object in a request does not exist, or belongs to another account."""
 
     kind: str
     name: str
@@ -226,7 +226,7 @@ class NotFoundError(TiltyardError):
 
 @dataclass(eq=False)
 class ConflictError(TiltyardError):
-    """What is asked for contradicts what is."""
+    """The request conflicts with the current state."""
 
     what: str
     reason = Reason.CONFLICT
@@ -235,14 +235,14 @@ class ConflictError(TiltyardError):
 
 @dataclass(eq=False)
 class StoppedDuringStartError(ConflictError):
-    """The session was stopped while it was started."""
+    """The session was stopped during its start."""
 
     what: str = "the session was stopped during its start"
 
 
 @dataclass(eq=False)
 class QuotaExceededError(TiltyardError):
-    """The account's quota does not allow what is asked for."""
+    """The account's quota does not allow the request."""
 
     limit: str
     what: str = "start"
@@ -266,7 +266,7 @@ class NoCapacityError(TiltyardError):
 
 @dataclass(eq=False)
 class ImageCannotRunError(TiltyardError):
-    """The engine refuses to start the image, here and anywhere; trying again is no use."""
+    """The engine cannot start the image, on any host; do not retry."""
 
     cause: str
     reason = Reason.CANNOT_START
@@ -276,7 +276,7 @@ class ImageCannotRunError(TiltyardError):
 
 @dataclass(eq=False)
 class HostUnavailableError(TiltyardError):
-    """The session's host does not answer or cannot do what is asked."""
+    """The session's host does not answer, or cannot carry out the request."""
 
     why: str
     reason = Reason.UNAVAILABLE
@@ -286,7 +286,7 @@ class HostUnavailableError(TiltyardError):
 
 @dataclass(eq=False)
 class HostBusyError(TiltyardError):
-    """The session's host has no room for what is asked just now; `retry_after` in seconds."""
+    """The session's host lacks capacity for the request now; `retry_after` in seconds."""
 
     why: str
     retry_after: int
@@ -297,27 +297,27 @@ class HostBusyError(TiltyardError):
 
 @dataclass(eq=False)
 class TooManyRequestsError(TiltyardError):
-    """One address asks more often than it may; `retry_after` in seconds."""
+    """An address exceeds its request rate; `retry_after` in seconds."""
 
     retry_after: int
     reason = Reason.UNAVAILABLE
-    template = "too many requests of this address"
+    template = "too many requests from this address"
 
 
 @dataclass(eq=False)
 class AccountBusyError(TooManyRequestsError):
-    """More requests of one account wait than may wait."""
+    """The request queue of an account is full."""
 
-    template = "too many requests of this account are under way"
+    template = "too many requests of this account are in progress"
 
 
 @dataclass(eq=False)
 class NotReadyError(TiltyardError):
-    """The control plane has not yet heard from every agent."""
+    """Not all agents have reported to the control plane yet."""
 
     reason = Reason.UNAVAILABLE
     template = "not ready"
-    detail_template = "not every agent has reconciled yet"
+    detail_template = "not all agents have reconciled yet"
 
 
 @dataclass(eq=False)
@@ -340,7 +340,7 @@ class HostsNotReportedError(TiltyardError):
 
 @dataclass(eq=False)
 class SessionNotReadyError(TiltyardError):
-    """A session that was to be answered once it is ready was not, and is ended."""
+    """A start with `Prefer: wait=ready` was not ready in time, and is stopped."""
 
     session_id: str
     why: str
@@ -351,17 +351,17 @@ class SessionNotReadyError(TiltyardError):
 
 @dataclass(eq=False)
 class StoppingError(TiltyardError):
-    """The control plane stops, and what was waited for is not known."""
+    """The control plane is shutting down, and the outcome is unknown."""
 
     why: str
     reason = Reason.UNAVAILABLE
-    template = "the service stops"
+    template = "the service is shutting down"
     detail_template = "{why}"
 
 
 @dataclass(eq=False)
 class ArtifactTooLargeError(TiltyardError):
-    """The artifact is larger than may be downloaded: in bytes, entries or the length of names."""
+    """The artifact exceeds a limit: bytes, entries or the length of names."""
 
     why: str
     reason = Reason.TOO_LARGE
@@ -371,7 +371,7 @@ class ArtifactTooLargeError(TiltyardError):
 
 @dataclass(eq=False)
 class RegistryUnavailableError(TiltyardError):
-    """The registry fails or answers what cannot be used."""
+    """The registry fails or sends an invalid response."""
 
     registry: str
     why: str

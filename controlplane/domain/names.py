@@ -39,12 +39,12 @@ _NUMBER = re.compile(r"(?:[0-9]+|0[xX][0-9A-Fa-f]*)\Z")
 
 
 def is_name(text: str) -> bool:
-    """Tell whether an account, region, node pool, registry or agent may be called so."""
+    """Return whether an account, region, node pool, registry or agent may be called so."""
     return _NAME.match(text) is not None
 
 
 def is_registry_address(text: str) -> bool:
-    """Tell whether this is `host[:port]`: no scheme, no user, no path.
+    """Return whether this is `host[:port]`: no scheme, no user, no path.
 
     And everybody must take it for the same host: engines look for `name/repository` at Docker Hub,
     and a name that ends in a number is an IPv4 address in one of its old ways to write it (WHATWG
@@ -61,7 +61,7 @@ def is_registry_address(text: str) -> bool:
 
 
 def is_familiar(address: str) -> bool:
-    """Tell whether engines leave this address out of the names of images that they list.
+    """Return whether engines leave this address out of the names of images that they list.
 
     What was pulled from there is never found again. So it can be another name of a registry, and
     not the one that hosts are given.
@@ -78,15 +78,15 @@ def _is_ipv4(host: str) -> bool:
 
 
 def is_username(text: str) -> bool:
-    """Tell whether one may log in to a registry by this name."""
+    """Return whether one may log in to a registry by this name."""
     return 1 <= len(text) <= MAX_USERNAME and ":" not in text and not has_controls(text)
 
 
 def is_password(text: str) -> bool:
-    """Tell whether this may be the password for a registry."""
+    """Return whether this may be the password for a registry."""
     return 1 <= len(text) <= MAX_PASSWORD and not has_controls(text)
 
 
 def has_controls(text: str) -> bool:
-    """Tell whether there are control characters in a text."""
+    """Return whether there are control characters in a text."""
     return any(unicodedata.category(character) == "Cc" for character in text)

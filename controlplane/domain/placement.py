@@ -155,17 +155,17 @@ def fullness(view: HostView) -> float:
 
 
 def has_start_slot(view: HostView) -> bool:
-    """Tell whether the host can begin one more start now."""
+    """Return whether the host can begin one more start now."""
     return view.starting < view.host.start_slots
 
 
 def is_usable(view: HostView, max_silence: float) -> bool:
-    """Tell whether the host takes sessions at all."""
+    """Return whether the host takes sessions at all."""
     return _none(_unusable(view, max_silence))
 
 
 def has_room(view: HostView, wanted: Wanted, max_silence: float) -> bool:
-    """Tell whether the host could take the session, if it had a start slot free."""
+    """Return whether the host could take the session, if it had a start slot free."""
     return _none(_lasting(view, wanted, max_silence))
 
 

@@ -91,7 +91,7 @@ def matches(presented: PresentedToken, stored_hash: bytes | None) -> bool:
 
 
 def grants(held: Collection[Scope], needed: Scope) -> bool:
-    """Tell whether a token that holds `held` may do what `needed` allows."""
+    """Return whether a token that holds `held` may do what `needed` allows."""
     return needed in held or any(needed in _IMPLIED.get(scope, ()) for scope in held)
 
 

@@ -116,7 +116,7 @@ def test_programs_read_it_as_json(tmp_path: Path) -> None:
     assert by_check["firewall"] == {
         "check": "firewall",
         "level": "OK",
-        "found": "off by the settings",
+        "found": "disabled in the settings",
         "why": "",
         "hint": "",
     }

@@ -57,7 +57,7 @@ async def test_the_agent_does_not_start_where_the_engine_serves_anybody(
     engine_socket.answer("GET /info", says(recorded(version, address.partition(":")[0])))
     refused = await asyncio.to_thread(run, tmp_path, "serve")
     assert refused.exit_code == EXIT_CONFIG
-    assert f"Docker Engine serves anybody on {address}; anyone" in refused.stderr
+    assert f"Docker Engine serves anyone on {address}; anyone" in refused.stderr
     assert not (tmp_path / "state").exists()
     examined = await asyncio.to_thread(run, tmp_path, "doctor", "--json")
     by_check = {each["check"]: each for each in json.loads(examined.stdout)["findings"]}
@@ -106,7 +106,7 @@ def test_settings_count_where_the_engine_does_not_answer(
     file.write_text(json.dumps({"hosts": hosts} if by_file else {}))
     flags = [] if by_file else [f"-H={host}" for host in hosts]
     with hung_daemon(socket, "--config-file", str(file), *flags):
-        assert "serves anybody on http://0.0.0.0:2375; " in exposure(socket)
+        assert "serves anyone on http://0.0.0.0:2375; " in exposure(socket)
     socket.unlink()
     file.write_text("what cannot be read is unknown")
     with hung_daemon(socket, "--config-file", str(file)):

@@ -21,7 +21,7 @@ class ByteProxy(grpc.GenericRpcHandler):
         self._onward: grpc.aio.Channel | None = None
 
     def knows(self, method: str) -> bool:
-        """Tell whether there is such a method."""
+        """Return whether there is such a method."""
         return True
 
     def asked(self, method: str, request: bytes) -> bytes:

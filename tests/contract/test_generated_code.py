@@ -103,7 +103,7 @@ def enum_elements(
 
 
 def is_synthetic(message: descriptor_pb2.DescriptorProto, oneof: int) -> bool:
-    """Tell whether protoc made this oneof for a proto3 `optional` field."""
+    """Return whether protoc made this oneof for a proto3 `optional` field."""
     return any(f.proto3_optional and f.oneof_index == oneof for f in message.field)
 
 

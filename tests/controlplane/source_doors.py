@@ -62,7 +62,7 @@ class Doors:
         return await self.tag("v1")
 
     def settings(self, text: str) -> list[bool]:
-        """Tell whether a settings file may have it: as an address, an alias, a host of tokens."""
+        """Return whether a settings file may have it: as address, alias, or host of tokens."""
         return [
             _may_be(address=text),
             _may_be(address="registry.example", aliases=(text,)),

@@ -101,7 +101,7 @@ async def test_one_more_than_may_wait_is_503_before_anything_but_401(tmp_path: P
             refused = done.pop().result()
             assert_error(refused, 503)
             assert refused.headers["Retry-After"] == "1"
-            assert refused.json["message"] == "too many requests of this account are under way"
+            assert refused.json["message"] == "too many requests of this account are in progress"
             assert_error(await system.call("PUT", "/warm-pool/x/y", token=reader, json=[]), 503)
             assert_error(await system.call("GET", "/session/m", token="ty_x_y"), 401)
             assert (await system.call("GET", "/session/m", account="bob")).status == 200

@@ -623,7 +623,7 @@ async def test_a_session_is_stopped_during_its_claim(
 
 
 def async_any(system: System, sql: str) -> Callable[[], Awaitable[bool]]:
-    """Tell whether a query of the database finds a row."""
+    """Return whether a query of the database finds a row."""
 
     async def finds() -> bool:
         return bool(await system.rows(sql))

@@ -69,14 +69,14 @@ def test_bad_settings_of_an_engine_are_found_and_the_agent_does_not_start_on_it(
     exposed: PrivateEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = findings(tmp_path, exposed.socket)
-    assert found["docker-tcp"] == ("FAIL", "it serves anybody on http://127.0.0.1:2375")
+    assert found["docker-tcp"] == ("FAIL", "it serves anyone on http://127.0.0.1:2375")
     assert found["live-restore"] == ("FAIL", "off")
     assert found["icc"] == ("WARN", "on")
     assert found["userland-proxy"] == ("OK", "off")
     assert found["docker-disk"][1].startswith(f"{exposed.data_root}: ")
     refused = run(tmp_path, exposed.socket, "serve")
     assert refused.exit_code == EXIT_CONFIG
-    assert "Docker Engine serves anybody on http://127.0.0.1:2375; anyone" in refused.stderr
+    assert "Docker Engine serves anyone on http://127.0.0.1:2375; anyone" in refused.stderr
 
     monkeypatch.setattr(gather, "ANSWER_SECONDS", 0.5)
     exposed.pause()

@@ -60,7 +60,7 @@ def a_caller(fleet: Fleet, life: timedelta = timedelta(hours=1)) -> Party:
 
 
 def admits(host: RemoteHost, caller: Party) -> bool:
-    """Tell whether a host does what it is asked by a new connection."""
+    """Return whether a host does what it is asked by a new connection."""
     identity = identity_of(host)
     extensions = x509.load_pem_x509_certificate(identity.certificate).extensions
     names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value

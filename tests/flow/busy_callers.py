@@ -127,7 +127,7 @@ class Caller:
 
 
 def _is_over(told: Entry) -> bool:
-    """Tell whether there is no such session, or none any more."""
+    """Return whether there is no such session, or none any more."""
     if told.op == "start":
         return told.type == "fail" and told.status != 409
     return told.status == 404 or (told.op == "stop" and told.status != NOBODY)

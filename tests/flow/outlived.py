@@ -192,7 +192,7 @@ class Outlived:
         await self.holds(lambda: self.is_pulled(tag, account))
 
     async def is_pulled(self, tag: str, account: str) -> bool:
-        """Tell whether a host has a tag of the application `game`."""
+        """Return whether a host has a tag of the application `game`."""
         status, told = await self.call("GET", f"/tag/local/game/{tag}", account=account)
         return status == 200 and bool(told["exists"])
 

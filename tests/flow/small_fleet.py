@@ -352,7 +352,7 @@ class Control:
         return (await self._stops.get(_caller(account), session_id)).status
 
     def may_place(self) -> bool:
-        """Tell whether a host has room for one more session."""
+        """Return whether a host has room for one more session."""
         wanted = Wanted(IMAGE, Resources(), ())
         return bool(self.fleet.hosts_with_room("local", "default", wanted))
 

@@ -88,7 +88,7 @@ class Fifty(System):
                 return None
 
     async def is_settled(self) -> bool:
-        """Tell whether what runs is what is recorded and told, each once, within its host."""
+        """Return whether what runs is what is recorded and told, each once, within its host."""
         await asyncio.sleep(LOOK_SECONDS)  # a look at fifty hosts keeps them all from working
         if not self.control_plane.fleet.ready or any(map(self._wrong, self.hosts)):
             return False
@@ -96,7 +96,7 @@ class Fifty(System):
         return sorted(await self.told_to_all()) == sorted(recorded)
 
     def is_empty(self) -> bool:
-        """Tell whether every host has told that it has all its room."""
+        """Return whether every host has told that it has all its room."""
         hosts = [link.host for link in self.control_plane.fleet.links]
         return all(host is not None and host.reserved.nano_cpus == 0 for host in hosts)
 

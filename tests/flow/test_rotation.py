@@ -90,7 +90,7 @@ class Rotating(Enrolling):
 
 
 async def answers(channel: grpc.aio.Channel) -> bool:
-    """Tell whether a host answers at the other end."""
+    """Return whether a host answers at the other end."""
     stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
     try:
         await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)

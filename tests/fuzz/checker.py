@@ -42,7 +42,7 @@ def check(sent: Sent, data: bytes, answer: RawAnswer | None, tokens: dict[str, s
 
 
 def _may_be_silent(sent: Sent, data: bytes) -> bool:
-    """Tell whether HTTP gives no request: bytes that end before the headers do."""
+    """Return whether HTTP gives no request: bytes that end before the headers do."""
     return sent.raw and b"\r\n\r\n" not in data.lstrip(b"\r\n")
 
 

@@ -89,7 +89,7 @@ class Draft:
         return self.path + (b"?" + self.query if self.query else b"")
 
     def is_malformed(self) -> bool:
-        """Tell whether the head is refused; a target with a space or a control character is."""
+        """Return whether the head is refused; a target with a space or a control character is."""
         return self.malformed or bool(_NO_TARGET.search(self.target()))
 
     def values(self, name: bytes) -> list[str]:

@@ -58,7 +58,7 @@ class Sent:
 
     @property
     def raw(self) -> bool:
-        """Tell whether the bytes were changed."""
+        """Return whether the bytes were changed."""
         return self.target is None
 
 

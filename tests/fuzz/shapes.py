@@ -165,7 +165,7 @@ class QueryShape:
     refused: tuple[str, ...] = ()
 
     def fits(self, query: str) -> bool:
-        """Tell whether a query may be accepted."""
+        """Return whether a query may be accepted."""
         pairs = parse_qsl(query, keep_blank_values=True)
         names = [name for name, _ in pairs]
         known = {**self.required, **self.optional}
@@ -178,7 +178,7 @@ class QueryShape:
         return all(self._deep(name, names) for name in names if name not in known)
 
     def _deep(self, name: str, names: list[str]) -> bool:
-        """Tell whether `name` is unknown, or a good entry of a record."""
+        """Return whether `name` is unknown, or a good entry of a record."""
         begin, bracket, rest = name.partition("[")
         if begin in self.refused:
             return False

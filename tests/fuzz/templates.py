@@ -79,7 +79,7 @@ class Template:
     """Properties of the body that get a number appended, so that not all requests collide."""
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether a body may be accepted."""
+        """Return whether a body may be accepted."""
         return (self.shape or like(self.body))(value)
 
 

@@ -68,7 +68,7 @@ def mistakes(mutant: Mutant, root: Path) -> list[str]:
 
 
 def _exists(test: str, root: Path) -> bool:
-    """Tell whether `path::[Class::]function[case]` is defined; the case is not looked at."""
+    """Return whether `path::[Class::]function[case]` is defined; the case is not looked at."""
     path, *names = test.partition("[")[0].split("::")
     if not names or not (root / path).is_file():
         return False

@@ -59,7 +59,7 @@ def _progress() -> dict[int, list[int]]:
 
 
 def _threads_at_work() -> bool:
-    """Tell whether a thread of a pool works, or has work that it has not taken up yet."""
+    """Return whether a thread of a pool works, or has work that it has not taken up yet."""
     if _unfinished:
         return True
     for top in sys._current_frames().values():

@@ -421,7 +421,7 @@ class ControlPlaneProcess(_Part):
         self.tokens, self.operator_token = made["accounts"], made["operator_token"]
 
     def _is_ready(self, begin: int) -> bool:
-        """Tell whether it serves; what was logged before byte `begin` was an earlier process."""
+        """Return whether it serves; what was logged before byte `begin` was an earlier process."""
         with self.process.log.open("rb") as log:
             log.seek(begin)
             found = re.search(rb"event=listening address=(http://[\w.:\[\]-]+:\d+)", log.read())

@@ -37,7 +37,7 @@ class Unavailable(Exception):
 
 
 def accepts(path: Path) -> bool:
-    """Tell whether somebody accepts connections on this unix socket."""
+    """Return whether somebody accepts connections on this unix socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
@@ -47,7 +47,7 @@ def accepts(path: Path) -> bool:
 
 
 def engine_answers(socket: Path) -> bool:
-    """Tell whether an engine answers `info` on this socket."""
+    """Return whether an engine answers `info` on this socket."""
     if not accepts(socket):
         return False  # the SDK would leave a socket to the garbage collector, which warns
     try:

@@ -17,7 +17,7 @@ MARKERS = ("docker", "registry", "root")
 
 
 def in_ci() -> bool:
-    """Tell whether a skip hides something that was meant to run."""
+    """Return whether a skip hides something that was meant to run."""
     return os.environ.get("CI", "").lower() not in {"", "0", "false"}
 
 

@@ -153,7 +153,7 @@ class Booted:
         return self.run("journalctl", "--no-pager", "--quiet", *arguments).splitlines()
 
     def _is_systemd(self) -> bool:
-        """Tell whether the first process inside has become systemd, and so has left our files."""
+        """Return whether the first process inside has become systemd, which has left our files."""
         pid = self._process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         if not children:

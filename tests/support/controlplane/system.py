@@ -196,7 +196,7 @@ class System:
         return image
 
     def has(self, agent: str, image: str) -> bool:
-        """Tell whether the control plane knows that an agent has an image."""
+        """Return whether the control plane knows that an agent has an image."""
         link = self.control_plane.fleet.link(agent)
         return link is not None and link.host is not None and image in link.host.images
 

@@ -35,7 +35,7 @@ class Limit(logging.Filter):
         self._events: dict[tuple[object, ...], _Event] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether a record is written; one that is has the number of those before it."""
+        """Return whether a record is written; one that is has the number of those before it."""
         said = record.msg if isinstance(record.msg, dict) else {}
         event = said.get("event", record.lineno)
         is_limited = record.levelno >= logging.WARNING or event in self._limited

@@ -75,7 +75,7 @@ def listeners(addresses: Mapping[str, tuple[str, int]]) -> Iterator[Mistake]:
 
 
 def _meets(host: str, other: str) -> bool:
-    """Tell whether no two listeners can have one port of these."""
+    """Return whether no two listeners can have one port of these."""
     return host == other or any(
         one == two or (one.version == two.version and (one.is_unspecified or two.is_unspecified))
         for one in _addresses(host)

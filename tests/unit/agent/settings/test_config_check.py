@@ -86,8 +86,8 @@ metrics_listen = "0.0.0.0:20001"
         "max_cpu": (f"{policy}:2", "must be more than 0, and is -1; correct it, or take it out"),
         "max_rams": (f"{policy}:3", "unknown key 'max_rams'; did you mean 'max_ram'?"),
         "failpoint": ("16", ""),
-        "rpc_listen": ("17", "port 20001 is within port_range, 20000-30000; take another"),
-        "metrics_listen": ("18", "port 20001 is within port_range, 20000-30000; take another"),
+        "rpc_listen": ("17", "port 20001 is within port_range, 20000-30000; use another"),
+        "metrics_listen": ("18", "port 20001 is within port_range, 20000-30000; use another"),
         "max_sesion": (
             "TILTYARD_AGENT_MAX_SESION",
             "unknown key 'max_sesion' in the environment; did you mean 'max_sessions'?",

@@ -77,7 +77,7 @@ async def serving(
 
 
 async def heard(client: AgentClient) -> bool:
-    """Tell whether a host could say something."""
+    """Return whether a host could say something."""
     stream = client.watch("", 0)
     try:
         async for _ in stream:

@@ -56,7 +56,7 @@ class Token:
     revoked: bool = False
 
     def good(self, now: int) -> bool:
-        """Tell whether it is good, asking every ancestor, as the store does not need to."""
+        """Return whether it is good, asking every ancestor, as the store does not need to."""
         alive = not self.revoked and now < self.expire
         return alive and (self.parent is None or self.parent.good(now))
 

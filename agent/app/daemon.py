@@ -106,7 +106,7 @@ class Daemon:
         self._deadlines = Deadlines(clock)
         self._info: EngineInfo | None = None
         self._reservations = Reservations(
-            capacity=Capacity(self._lent(), config.max_sessions, config.gpus),
+            capacity=Capacity(self._allocatable(), config.max_sessions, config.gpus),
             ports=PortPool(*config.ports(), is_free or PortProbe(config.bind_address).is_free),
             tls_ports=self._tls_ports,
             start_slots=StartSlots(config.start_slots, clock),
@@ -272,9 +272,9 @@ class Daemon:
         )
 
     def _learn(self, info: EngineInfo) -> None:
-        """Take in what the engine is, and lend what the settings leave open."""
+        """Record what the engine reports, and derive settings that are not set."""
         self._info = info
-        self._reservations.capacity.lend(self._lent())
+        self._reservations.capacity.set_total(self._allocatable())
         self._reservations.disks.watch(info.data_root)
         for warning in info.warnings:
             log.warning("the engine is not as it should be", error=warning)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from controlplane.app.control_plane import ControlPlane
+from controlplane.http.edge import Limits
 from controlplane.http.turns import Turns
 from tests.flow import storm_callers
 from tests.flow.storm_callers import Outcome
@@ -62,7 +63,9 @@ class Storm(System):
         self.agents = list(self.hosts)
 
     def make_control_plane(self) -> ControlPlane:
-        return ControlPlane(self.config, turns=Turns(SystemClock(), most_waiting=CALLERS))
+        slow = Limits(header=300.0, body=300.0, idle=300.0)  # a connection waits for all others
+        turns = Turns(SystemClock(), most_waiting=CALLERS)
+        return ControlPlane(self.config, limits=slow, turns=turns)
 
     async def start_all(self) -> list[Outcome]:
         """Have every caller start a session at the same time."""

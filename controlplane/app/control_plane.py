@@ -54,7 +54,7 @@ from controlplane.settings.model import Config
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.stores import Stores
 from tiltyard.runtime import loop_lag
-from tiltyard.runtime.clock import Clock, SystemClock, unix_ms
+from tiltyard.runtime.clock import Clock, SystemClock
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.events import get_logger
 
@@ -341,7 +341,7 @@ class ControlPlane:
         sealed = await self._logins.start(self._config.registries)
         await self._stores.fleet.declare(self._config, sealed)
         await self._stores.sessions.drop_unattempted()
-        await self._stores.enrolments.drop_starts_on_revoked(unix_ms(self._clock))
+        await self._stores.enrolments.drop_starts_on_revoked(self._clock.time())
         await self._issuer.open(enrolled=await self._stores.enrolments.enrolled())
         await self._stores.authorities.note_first(self._issuer.first.fingerprint)
         await self._ticket_key.open()

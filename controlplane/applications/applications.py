@@ -15,7 +15,7 @@ from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import Application, ApplicationStore
 from controlplane.storage.tables.registries import Registry, RegistryStore
 from controlplane.storage.tables.tags import Tag
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock
 
 MAX_REPOSITORY = 255
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
@@ -116,7 +116,7 @@ class Applications:
             if repository is None:
                 wrong.append(_NOT_A_REPOSITORY)
             application = replace(application, repository=repository or application.repository)
-        await self._store.create(application, caller.actor, unix_ms(self._clock), wrong)
+        await self._store.create(application, caller.actor, self._clock.time(), wrong)
 
     async def edit(self, caller: Caller, name: str, edit: ApplicationEdit) -> None:
         """Change an application of the caller's account.
@@ -142,7 +142,7 @@ class Applications:
             (caller.account, name),
             lambda current: edit.applied_to(current, registries, self._allows),
             caller.actor,
-            unix_ms(self._clock),
+            self._clock.time(),
             then=lambda _: self._changed(),
         )
 

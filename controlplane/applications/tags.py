@@ -18,7 +18,7 @@ from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.registries import Registry, RegistryStore
 from controlplane.storage.tables.tags import Tag, TagStore
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 
 
@@ -66,10 +66,10 @@ class Tags:
             application, registry = await self._source(caller, application_name)
             found = await self._resolve(registry, application.repository, tag)
             await self._reach("tag.resolved")
-            now_ms = unix_ms(self._clock)
+            now = self._clock.time()
             key = (application.account, application.name)
             if await self._store.enable(
-                key, found, caller.actor, now_ms, then=lambda _: self._changed()
+                key, found, caller.actor, now, then=lambda _: self._changed()
             ):
                 await self._reach("tag.enabled")
                 return

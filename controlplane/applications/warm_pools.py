@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from controlplane.fleet.pools.planner import StandbyPools
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.warm_pools import WarmPool, WarmPoolStore
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class WarmPools:
             ConflictError: The account has too many pools.
             QuotaExceededError: The pool does not fit in the quota of cores or memory.
         """
-        await self._store.set(pool, caller.actor, unix_ms(self._clock), then=self._changed)
+        await self._store.set(pool, caller.actor, self._clock.time(), then=self._changed)
 
     async def all_of(self, caller: Caller) -> AsyncGenerator[list[ShownPool], None]:
         """Read all pools of the caller's account, a few at a time."""
@@ -53,9 +53,9 @@ class WarmPools:
         Raises:
             NotFoundError: There is none.
         """
-        now_ms = unix_ms(self._clock)
+        now = self._clock.time()
         place = (caller.account, application, location)
-        await self._store.remove(place, caller.actor, now_ms, then=self._changed)
+        await self._store.remove(place, caller.actor, now, then=self._changed)
 
     def _changed(self, _: None) -> None:
         self._standbys.look()

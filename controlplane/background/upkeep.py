@@ -12,7 +12,7 @@ from controlplane.storage.tables.accounts import AccountAdminStore
 from controlplane.storage.tables.audit import AuditStore
 from controlplane.storage.tables.sessions import SessionStore
 from controlplane.storage.tables.tokens import TokenStore
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -38,8 +38,8 @@ class Upkeep:
         clock: Clock,
     ) -> None:
         self._clock = clock
-        self._deeds: dict[str, Callable[[int], Awaitable[Any]]] = {
-            "ended sessions": sessions.forget_ended,
+        self._deeds: dict[str, Callable[[float], Awaitable[Any]]] = {
+            "ended sessions": lambda before: sessions.forget_ended(to_ms(before)),
             "ended tokens": tokens.forget_ended,
             "the audit": audit.forget,
             "removed accounts": accounts.finish_removals,
@@ -59,9 +59,9 @@ class Upkeep:
 
     async def forget(self) -> None:
         """Forget what is old now."""
-        now_ms = unix_ms(self._clock)
+        now = self._clock.time()
         for what, forget in self._deeds.items():
             try:
-                await forget(now_ms - self._kept[what] // timedelta(milliseconds=1))
+                await forget(now - self._kept[what].total_seconds())
             except StoreError as error:
                 log.warning("cannot forget what is old yet", kind=what, error=str(error))

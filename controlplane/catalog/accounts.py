@@ -11,7 +11,7 @@ from controlplane.domain.tokens import mint, parse, restore
 from controlplane.metrics.http import HttpMetrics
 from controlplane.storage.engine.store import queue_as
 from controlplane.storage.tables.accounts import AccountStore, Caller
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Accounts:
         presented, caller = parse(token), None
         if presented is not None:
             queue_as(f"token {presented.token_id}")
-            caller = await self._store.caller_of(presented, address, unix_ms(self._clock))
+            caller = await self._store.caller_of(presented, address, self._clock.time())
         if caller is None:
             self._metrics.authentication_failures.inc()
             raise UnauthorizedError
@@ -89,11 +89,11 @@ class Accounts:
         made = InitialTokens()
         for name in names:
             token = mint()
-            if await self._store.create_account(name, token, unix_ms(self._clock)):
+            if await self._store.create_account(name, token, self._clock.time()):
                 made.accounts[name] = token.text
-        operator, now_ms = mint(), unix_ms(self._clock)
+        operator, now = mint(), self._clock.time()
         another = new_operator_token
-        if await self._store.create_operator_token(operator, now_ms, another=another):
+        if await self._store.create_operator_token(operator, now, another=another):
             made.operator_token = operator.text
         return made
 
@@ -101,4 +101,4 @@ class Accounts:
         """Make the accounts with these tokens; False when there are others. Idempotent."""
         accounts = {name: restore(text) for name, text in tokens.accounts.items()}
         operator = restore(tokens.operator_token or "")
-        return await self._store.create_first(accounts, operator, unix_ms(self._clock))
+        return await self._store.create_first(accounts, operator, self._clock.time())

@@ -7,7 +7,7 @@ from controlplane.domain.errors import CannotDelegateError
 from controlplane.domain.tokens import NewToken, Scope, grants, mint
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.tokens import Token, TokenRequest, TokenStore
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 
 
@@ -49,8 +49,8 @@ class Delegation:
         lacking = sorted(scope for scope in wanted.scopes if not grants(caller.scopes, scope))
         if lacking:
             raise CannotDelegateError(", ".join(lacking))
-        token, now_ms = mint(), unix_ms(self._clock)
-        await self._store.make(caller.actor, token, _request(wanted, now_ms), now_ms)
+        token, now = mint(), self._clock.time()
+        await self._store.make(caller.actor, token, _request(wanted, now), now)
         await self._reach("token.made")
         return token
 
@@ -64,14 +64,14 @@ class Delegation:
             ConflictError: A good token of the account has the name, or it has too many.
             UnauthorizedError: The caller's token was revoked meanwhile.
         """
-        token, now_ms = mint(), unix_ms(self._clock)
-        request = _request(wanted, now_ms)
-        await self._store.make_for(account, caller.actor, token, request, now_ms)
+        token, now = mint(), self._clock.time()
+        request = _request(wanted, now)
+        await self._store.make_for(account, caller.actor, token, request, now)
         return token
 
     async def all(self, account: str | None, *, ended_too: bool) -> list[Token]:
         """Read the tokens of an account, of operators ("") or of all (None), for an operator."""
-        return await self._store.all(account, unix_ms(self._clock), ended_too=ended_too)
+        return await self._store.all(account, self._clock.time(), ended_too=ended_too)
 
     async def revoke(self, caller: Caller, token_id: str) -> list[str]:
         """End a token of any account, and all that were made from it, for an operator.
@@ -83,12 +83,12 @@ class Delegation:
             NotFoundError: There is no such token.
         """
         ended = await self._store.revoke(
-            token_id, caller.actor, unix_ms(self._clock), then=self._streams.end_of
+            token_id, caller.actor, self._clock.time(), then=self._streams.end_of
         )
         await self._reach("token.revoked")
         return ended
 
 
-def _request(wanted: Delegated, now_ms: int) -> TokenRequest:
-    expire_ms = None if wanted.lifetime is None else now_ms + wanted.lifetime * 1000
-    return TokenRequest(wanted.name, wanted.scopes, expire_ms)
+def _request(wanted: Delegated, now: float) -> TokenRequest:
+    expire = None if wanted.lifetime is None else now + wanted.lifetime
+    return TokenRequest(wanted.name, wanted.scopes, expire)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from controlplane.domain.errors import UnauthorizedError
 from controlplane.storage.tables.accounts import AccountStore, Caller
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,10 +69,10 @@ class OpenStreams:
 
     async def _check(self, caller: Caller) -> None:
         """Ask once more: an end that came before the stream was known here has passed it by."""
-        if not await self._store.is_good(caller.token_id, unix_ms(self._clock)):
+        if not await self._store.is_good(caller.token_id, self._clock.time()):
             raise UnauthorizedError
 
     def _seconds_left(self, caller: Caller) -> float | None:
-        if caller.expire_ms is None:
+        if caller.expire is None:
             return None
-        return max(0.0, (caller.expire_ms - unix_ms(self._clock)) / 1000)
+        return max(0.0, caller.expire - self._clock.time())

@@ -95,9 +95,9 @@ def grants(held: Collection[Scope], needed: Scope) -> bool:
     return needed in held or any(needed in _IMPLIED.get(scope, ()) for scope in held)
 
 
-def earlier(one_ms: int | None, other_ms: int | None) -> int | None:
+def earlier(one: float | None, other: float | None) -> float | None:
     """Give the earlier of two times of expiry; None is never."""
-    times = [time for time in (one_ms, other_ms) if time is not None]
+    times = [time for time in (one, other) if time is not None]
     return min(times, default=None)
 
 

@@ -150,14 +150,14 @@ class Renewal:
         return renewal.happened
 
     def _warn_of_end(self) -> None:
-        if self._issuer.authority.is_ending(unix_ms(self._clock)):
+        if self._issuer.authority.is_ending(self._clock.time()):
             log.warning("the authority ends within a year: `authority rotate` replaces it")
 
     def _is_due(self, link: HostLink) -> bool:
         row = link.row
         authority = self._issuer.authorities.of(row.authority)
         return row.certificate_expire_ms is not None and authority.is_due(
-            row.certificate_expire_ms, unix_ms(self._clock)
+            row.certificate_expire_ms / 1000, self._clock.time()
         )
 
     async def _renew(self, link: HostLink) -> None:

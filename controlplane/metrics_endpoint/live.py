@@ -115,8 +115,8 @@ class LiveCollector(Collector):
                 "When the control plane's own certificates expire, in Unix time.",
                 ("certificate",),
                 {
-                    ("controlplane",): self._parts.issuer.caller.expire_ms / 1000,
-                    ("authority",): self._parts.issuer.authority.expire_ms / 1000,
+                    ("controlplane",): self._parts.issuer.caller.expire,
+                    ("authority",): self._parts.issuer.authority.expire,
                 },
             ),
             await self._audited(),

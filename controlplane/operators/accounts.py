@@ -6,7 +6,7 @@ from controlplane.catalog.open_streams import OpenStreams
 from controlplane.domain.quotas import Quota
 from controlplane.domain.tokens import NewToken, mint
 from controlplane.storage.tables.accounts import Account, AccountAdminStore, Caller
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock
 
 
 class AccountAdmin:
@@ -36,8 +36,8 @@ class AccountAdmin:
         Raises:
             ConflictError: There is an account of that name.
         """
-        token, now_ms = mint(), unix_ms(self._clock)
-        await self._store.create(name, quota, token, caller.actor, now_ms)
+        token, now = mint(), self._clock.time()
+        await self._store.create(name, quota, token, caller.actor, now)
         return token
 
     async def replace_quota(self, caller: Caller, name: str, quota: Quota) -> None:
@@ -46,7 +46,7 @@ class AccountAdmin:
         Raises:
             NotFoundError: There is no such account.
         """
-        await self._store.replace_quota(name, quota, caller.actor, unix_ms(self._clock))
+        await self._store.replace_quota(name, quota, caller.actor, self._clock.time())
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove an account with all that is its own; its tokens end at once.
@@ -55,8 +55,8 @@ class AccountAdmin:
             NotFoundError: There is no such account.
             ConflictError: A session of it lives.
         """
-        now_ms = unix_ms(self._clock)
-        await self._store.remove(name, caller.actor, now_ms, self._end_streams)
+        now = self._clock.time()
+        await self._store.remove(name, caller.actor, now, self._end_streams)
 
     def _end_streams(self, token_ids: Collection[str]) -> None:
         self._streams.end_of(token_ids)

@@ -162,8 +162,8 @@ class Agents:
             pool.standbys for pool in self._standbys.kept_on(name)
         ):
             raise ConflictError(f"the agent {name!r} keeps standbys: drain its host first")
-        now_ms = unix_ms(self._clock)
-        await self._store.remove_agent(name, caller.actor, now_ms, then=self._fleet.remove)
+        now = self._clock.time()
+        await self._store.remove_agent(name, caller.actor, now, then=self._fleet.remove)
 
     def _shown(self, link: HostLink) -> ShownAgent:
         silent = self._fleet.silent_seconds(link)

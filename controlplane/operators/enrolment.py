@@ -29,14 +29,14 @@ from controlplane.storage.tables.enrolment import (
     Place,
 )
 from controlplane.storage.tables.fleet import AgentRow
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
 _REFUSED = "refused to enrol a host: its token or name"
 
-TOKEN_LIFE_MS = 15 * 60 * 1000
+TOKEN_LIFE = 15 * 60
 TRIES_PER_SECOND, TRIES_AT_ONCE = 1.0, 20
 """Of one address: enough for a rack that is set up in one go, too few for guessing."""
 
@@ -47,7 +47,7 @@ class EnrolmentToken:
 
     text: str
     id: str
-    expire_ms: int
+    expire: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +94,11 @@ class Enrolment:
         Raises:
             NotFoundError: There is no such region or node pool.
         """
-        token, now_ms = mint(), unix_ms(self._clock)
-        expire_ms = now_ms + TOKEN_LIFE_MS
-        await self._store.make_token(token, place, caller.actor, now_ms, expire_ms)
+        token, now = mint(), self._clock.time()
+        expire = now + TOKEN_LIFE
+        await self._store.make_token(token, place, caller.actor, now, expire)
         text = f"{token.text}.{self._issuer.authority.fingerprint}"
-        return EnrolmentToken(text, token.token_id, expire_ms)
+        return EnrolmentToken(text, token.token_id, expire)
 
     async def make_token_again(self, caller: Caller, agent: str) -> EnrolmentToken:
         """Make a token with which an agent enrols again, where it belongs, by its name.
@@ -134,12 +134,12 @@ class Enrolment:
             node_pool=wanted.node_pool,
             id=agent_id,
             serial=issued.serial,
-            expire_ms=issued.expire_ms,
+            expire=issued.expire,
             authority=issued.authority,
         )
-        now_ms = unix_ms(self._clock)
+        now = self._clock.time()
         try:
-            row = await self._store.enrol(presented, newcomer, address, now_ms, self._follow)
+            row = await self._store.enrol(presented, newcomer, address, now, self._follow)
         except (UnauthorizedError, InvalidRequestError, ConflictError) as error:
             log.warning(_REFUSED, address=address, error=str(error))
             raise
@@ -153,8 +153,8 @@ class Enrolment:
             NotFoundError: There is none of that name.
             ConflictError: It has no certificate.
         """
-        now_ms = unix_ms(self._clock)
-        await self._store.revoke(name, caller.actor, now_ms, then=self._fleet.remove)
+        now = self._clock.time()
+        await self._store.revoke(name, caller.actor, now, then=self._fleet.remove)
 
     def _signed(self, wanted: EnrolmentRequest, agent_id: str, address: str) -> Issued:
         violations = []

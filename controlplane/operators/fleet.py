@@ -16,7 +16,7 @@ from controlplane.settings.model import Config
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.fleet import FleetStore, NodePool, Region
 from controlplane.storage.tables.registries import CountedRegistry, Registry, RegistryStore
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class FleetAdmin:
             InvalidRequestError: Nothing may be called so.
         """
         _check_name("region", name)
-        await self._store.create_region(name, caller.actor, unix_ms(self._clock))
+        await self._store.create_region(name, caller.actor, self._clock.time())
 
     async def remove_region(self, caller: Caller, name: str) -> None:
         """Remove a region.
@@ -80,8 +80,8 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an agent or application uses it.
         """
         check_undeclared("region", name, self.declared.regions)
-        now_ms = unix_ms(self._clock)
-        await self._store.remove_region(name, caller.actor, now_ms)
+        now = self._clock.time()
+        await self._store.remove_region(name, caller.actor, now)
 
     async def node_pools(self) -> list[NodePool]:
         """Read all node pools by name."""
@@ -97,7 +97,7 @@ class FleetAdmin:
         """
         _check_name("nodePool", name)
         then = partial(self._fleet.node_pools.set, name)
-        await self._store.set_node_pool(name, rules, caller.actor, unix_ms(self._clock), then)
+        await self._store.set_node_pool(name, rules, caller.actor, self._clock.time(), then)
 
     async def remove_node_pool(self, caller: Caller, name: str) -> None:
         """Remove a node pool.
@@ -107,9 +107,9 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an agent or application uses it.
         """
         check_undeclared("node pool", name, self.declared.node_pools)
-        now_ms = unix_ms(self._clock)
+        now = self._clock.time()
         await self._store.remove_node_pool(
-            name, caller.actor, now_ms, then=self._fleet.node_pools.drop
+            name, caller.actor, now, then=self._fleet.node_pools.drop
         )
 
     async def registries(self) -> list[CountedRegistry]:
@@ -132,7 +132,7 @@ class FleetAdmin:
         _check_name("registry", wanted.name)
         check_undeclared("registry", wanted.name, self.declared.registries)
         ready = await self._logins.ready(wanted, password)
-        await self._registries.set(ready, caller.actor, unix_ms(self._clock))
+        await self._registries.set(ready, caller.actor, self._clock.time())
 
     async def remove_registry(self, caller: Caller, name: str) -> None:
         """Remove a registry.
@@ -142,7 +142,7 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an application uses it.
         """
         check_undeclared("registry", name, self.declared.registries)
-        await self._registries.remove(name, caller.actor, unix_ms(self._clock))
+        await self._registries.remove(name, caller.actor, self._clock.time())
 
 
 def check_undeclared(kind: str, name: str, declared: frozenset[str]) -> None:

@@ -19,7 +19,7 @@ from controlplane.pki.authority import Authority
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.enrolment import AuthorityStore
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner
@@ -112,7 +112,7 @@ class Rotation:
         async with self._turn:
             authorities = self._issuer.authorities
             if authorities.former is None or compromised:
-                made = authorities.rotated(unix_ms(self._clock))
+                made = authorities.rotated(self._clock.time())
                 await self._begin(made.finished() if compromised else made, caller)
 
     async def _give_up_former(self, caller: Caller, *, force: bool) -> None:
@@ -129,9 +129,9 @@ class Rotation:
                 await self._finish(authorities.finished(), caller, left)
 
     async def _begin(self, made: Authorities, caller: Caller) -> None:
-        compromised, now_ms = made.former is None, unix_ms(self._clock)
+        compromised, now = made.former is None, self._clock.time()
         fingerprint = made.current.fingerprint
-        await self._store.rotated(fingerprint, caller.actor, now_ms, compromised=compromised)
+        await self._store.rotated(fingerprint, caller.actor, now, compromised=compromised)
         await self._issuer.trust(made)
         if compromised:
             self._hang_up([link for link in self._fleet.links if link.row.id is not None])
@@ -143,8 +143,8 @@ class Rotation:
 
     async def _finish(self, kept: Authorities, caller: Caller, left: list[HostLink]) -> None:
         names = [link.row.name for link in left]
-        fingerprint, now_ms = kept.current.fingerprint, unix_ms(self._clock)
-        await self._store.finished(fingerprint, caller.actor, now_ms, names)
+        fingerprint, now = kept.current.fingerprint, self._clock.time()
+        await self._store.finished(fingerprint, caller.actor, now, names)
         await self._issuer.trust(kept)
         self._renewal.redial()
         self._hang_up(left)
@@ -165,7 +165,7 @@ class Rotation:
         trusted = {authority.fingerprint for authority in self._issuer.authorities}
         if link.row.authority not in trusted:
             return ENROL_AGAIN
-        if (link.row.certificate_expire_ms or 0) <= unix_ms(self._clock):
+        if (link.row.certificate_expire_ms or 0) <= to_ms(self._clock.time()):
             return EXPIRED
         if self._fleet.silent_seconds(link) > self._fleet.unreachable_after:
             return SILENT

@@ -54,9 +54,9 @@ class Authorities:
         """Give the one of a fingerprint; the current one where it is none of these."""
         return next((one for one in self if one.fingerprint == fingerprint), self.current)
 
-    def rotated(self, now_ms: int) -> Self:
+    def rotated(self, now: float) -> Self:
         """Have a new one sign from now on; hosts are still to move to it."""
-        return type(self)(Authority.create(now_ms, self.current.life), self.current)
+        return type(self)(Authority.create(now, self.current.life), self.current)
 
     def finished(self) -> Self:
         """Trust the current one alone."""

@@ -50,7 +50,7 @@ class Issued:
 
     certificate: bytes
     serial: str
-    expire_ms: int
+    expire: float
     authority: str
 
 
@@ -60,7 +60,7 @@ class Identity:
 
     certificate: bytes
     key: bytes = field(repr=False)
-    expire_ms: int
+    expire: float
 
 
 def agent_host(agent_id: str) -> str:
@@ -84,12 +84,12 @@ class Authority:
         self.life = life
 
     @classmethod
-    def create(cls, now_ms: int, life: timedelta = LIFE) -> Self:
+    def create(cls, now: float, life: timedelta = LIFE) -> Self:
         """Make one. Its name is its own, so that no other's signature is tried with its key."""
         key = ec.generate_private_key(_CURVE)
         name = _name(f"Tiltyard authority {secrets.token_hex(8)}")
-        now = _time(now_ms)
-        builder = _builder(name, name, key.public_key(), now, now + AUTHORITY_LIFE)
+        begin = datetime.fromtimestamp(now, UTC)
+        builder = _builder(name, name, key.public_key(), begin, begin + AUTHORITY_LIFE)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
         builder = builder.add_extension(_usage(signs_certificates=True), True)
         return cls(builder.sign(key, hashes.SHA256()), key, life)
@@ -127,30 +127,28 @@ class Authority:
         return self._certificate.fingerprint(hashes.SHA256()).hex()
 
     @property
-    def expire_ms(self) -> int:
-        """When it ends, and with it all that it signed."""
-        return _milliseconds(self._certificate.not_valid_after_utc)
+    def expire(self) -> float:
+        """When it ends, and with it all that it signed; in Unix time."""
+        return self._certificate.not_valid_after_utc.timestamp()
 
     @property
-    def begin_ms(self) -> int:
-        """When it was made."""
-        return _milliseconds(self._certificate.not_valid_before_utc + BACKDATED)
+    def begin(self) -> float:
+        """When it was made, in Unix time."""
+        return (self._certificate.not_valid_before_utc + BACKDATED).timestamp()
 
-    def is_ending(self, now_ms: int) -> bool:
+    def is_ending(self, now: float) -> bool:
         """Return whether it should be replaced before it ends."""
-        return self.expire_ms - now_ms < ENDING // timedelta(milliseconds=1)
+        return self.expire - now < ENDING.total_seconds()
 
-    def is_due(self, expire_ms: int, now_ms: int) -> bool:
+    def is_due(self, expire: float, now: float) -> bool:
         """Return whether two thirds of the life of what it signed are over.
 
         Or whether that has not begun: a clock that was ahead, and is set back, leaves such ones.
         """
-        life_ms, backdated_ms = (
-            span // timedelta(milliseconds=1) for span in (self.life, BACKDATED)
-        )
-        return not expire_ms - life_ms - backdated_ms <= now_ms < expire_ms - life_ms // 3
+        life = self.life.total_seconds()
+        return not expire - life - BACKDATED.total_seconds() <= now < expire - life / 3
 
-    def sign_agent(self, request: bytes, agent_id: str, now_ms: int) -> Issued:
+    def sign_agent(self, request: bytes, agent_id: str, now: float) -> Issued:
         """Sign the key of a request for an agent, if the request asks for nothing more.
 
         Raises:
@@ -161,26 +159,26 @@ class Authority:
             x509.DNSName(agent_host(agent_id)),
         ]
         key = _requested_key(request)
-        made = self._sign(key, agent_id, names, ExtendedKeyUsageOID.SERVER_AUTH, now_ms)
+        made = self._sign(key, agent_id, names, ExtendedKeyUsageOID.SERVER_AUTH, now)
         serial = f"{made.serial_number:x}"
-        return Issued(_pem(made), serial, _expire_ms(made), self.fingerprint)
+        return Issued(_pem(made), serial, made.not_valid_after_utc.timestamp(), self.fingerprint)
 
-    def caller(self, now_ms: int) -> Identity:
+    def caller(self, now: float) -> Identity:
         """Make a key and a certificate with which agents are called."""
         names = [x509.UniformResourceIdentifier(CALLER_URI)]
-        return self._identity("controlplane", names, ExtendedKeyUsageOID.CLIENT_AUTH, now_ms)
+        return self._identity("controlplane", names, ExtendedKeyUsageOID.CLIENT_AUTH, now)
 
-    def listener(self, now_ms: int) -> Identity:
+    def listener(self, now: float) -> Identity:
         """Make a key and a certificate with which hosts are enrolled."""
         names = [x509.DNSName(ENROLMENT_HOST)]
-        return self._identity("enrolment", names, ExtendedKeyUsageOID.SERVER_AUTH, now_ms)
+        return self._identity("enrolment", names, ExtendedKeyUsageOID.SERVER_AUTH, now)
 
     def _identity(
-        self, name: str, names: Sequence[x509.GeneralName], use: ObjectIdentifier, now_ms: int
+        self, name: str, names: Sequence[x509.GeneralName], use: ObjectIdentifier, now: float
     ) -> Identity:
         key = ec.generate_private_key(_CURVE)
-        made = self._sign(key.public_key(), name, names, use, now_ms)
-        return Identity(_pem(made), _key_pem(key), _expire_ms(made))
+        made = self._sign(key.public_key(), name, names, use, now)
+        return Identity(_pem(made), _key_pem(key), made.not_valid_after_utc.timestamp())
 
     def _sign(
         self,
@@ -188,13 +186,13 @@ class Authority:
         name: str,
         names: Sequence[x509.GeneralName],
         use: ObjectIdentifier,
-        now_ms: int,
+        now: float,
     ) -> x509.Certificate:
         issuer = self._certificate
         # One that has ended signs what has ended, too: it can be replaced while we serve.
-        now = min(_time(now_ms), issuer.not_valid_after_utc)
-        expire = min(now + self.life, issuer.not_valid_after_utc)
-        builder = _builder(_name(name), issuer.subject, key, now, expire)
+        begin = min(datetime.fromtimestamp(now, UTC), issuer.not_valid_after_utc)
+        expire = min(begin + self.life, issuer.not_valid_after_utc)
+        builder = _builder(_name(name), issuer.subject, key, begin, expire)
         of_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         extensions: tuple[tuple[x509.ExtensionType, bool], ...] = (
             (x509.BasicConstraints(ca=False, path_length=None), True),
@@ -274,15 +272,3 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-
-
-def _expire_ms(certificate: x509.Certificate) -> int:
-    return _milliseconds(certificate.not_valid_after_utc)
-
-
-def _milliseconds(time: datetime) -> int:
-    return int(time.timestamp() * 1000)
-
-
-def _time(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -13,7 +13,7 @@ from controlplane.domain.errors import StoreError
 from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import Authority, Identity, Issued
 from controlplane.state_dir.private_files import read_or_create, write_private
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -57,7 +57,7 @@ class Issuer:
             StoreError: It can be neither read nor made, or was lost.
         """
         self.authorities = await self._run(lambda: self._open(enrolled))
-        self._make_own(unix_ms(self._clock))
+        self._make_own(self._clock.time())
 
     def close(self) -> None:
         """Let the thread end. Idempotent."""
@@ -69,7 +69,7 @@ class Issuer:
         Raises as `Authority.sign_agent`.
         """
         signer = self.authorities.of(authority)
-        return signer.sign_agent(request, agent_id, unix_ms(self._clock))
+        return signer.sign_agent(request, agent_id, self._clock.time())
 
     def caller_of(self, authority: str | None) -> Identity:
         """Give what an agent is called with whose certificate is of this authority."""
@@ -90,7 +90,7 @@ class Issuer:
         except OSError as error:
             raise StoreError(f"cannot write {self._path}: {error.strerror}") from error
         self.authorities = authorities
-        self._make_own(unix_ms(self._clock))
+        self._make_own(self._clock.time())
 
     async def show_current(self) -> None:
         """Have the enrolment listener show a certificate of the authority that signs now."""
@@ -117,11 +117,11 @@ class Issuer:
             OSError: The disk is full.
             ValueError: The authority has ended, or the clock is wrong: they stay as they are.
         """
-        now_ms = unix_ms(self._clock)
-        if self.authority.is_due(self.caller.expire_ms, now_ms):
-            if self.authority.expire_ms <= now_ms:
+        now = self._clock.time()
+        if self.authority.is_due(self.caller.expire, now):
+            if self.authority.expire <= now:
                 raise ValueError("the authority has ended: `authority rotate` makes another")
-            self._make_own(now_ms)
+            self._make_own(now)
         elif self._tls is None or self._shown is self._listener:
             return False
         if self._tls is not None:
@@ -129,10 +129,10 @@ class Issuer:
         log.info("the control plane has renewed its own certificates")
         return True
 
-    def _make_own(self, now_ms: int) -> None:
+    def _make_own(self, now: float) -> None:
         current, former = self.authorities.current, self.authorities.former
-        self._former_caller = None if former is None else former.caller(now_ms)
-        self.caller, self._listener = current.caller(now_ms), current.listener(now_ms)
+        self._former_caller = None if former is None else former.caller(now)
+        self.caller, self._listener = current.caller(now), current.listener(now)
 
     async def _show_listener(self, context: ssl.SSLContext) -> None:
         listener = self._listener
@@ -157,7 +157,7 @@ class Issuer:
                 " enrolled with it: put a copy of it back, or run `init`, which makes another, and"
                 " enrol every host again"
             )
-        return Authority.create(unix_ms(self._clock)).to_pem()
+        return Authority.create(self._clock.time()).to_pem()
 
     async def _run(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)

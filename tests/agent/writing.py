@@ -81,8 +81,8 @@ async def _fail(agent: Agent, delay: float) -> None:
 
 
 def _identify(path: Path) -> None:
-    authority, (key, request) = Authority.create(int(BEGUN * 1000)), make_request()
-    signed = authority.sign_agent(request, "host-1", int(BEGUN * 1000)).certificate
+    authority, (key, request) = Authority.create(BEGUN), make_request()
+    signed = authority.sign_agent(request, "host-1", BEGUN).certificate
     Identity(key, signed, authority.certificate).save(path)
 
 

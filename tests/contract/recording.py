@@ -79,9 +79,8 @@ async def _played(folder: Path, files: FileDescriptorSet) -> list[Exchange]:
 
 async def identify(path: Path) -> Authority:
     """Make the host one that is enrolled, with an authority of its own."""
-    now_ms = int(CLOCK.time() * 1000)
-    authority, (key, request) = Authority.create(now_ms), make_request()
-    signed = authority.sign_agent(request, "host-1", now_ms).certificate
+    authority, (key, request) = Authority.create(CLOCK.time()), make_request()
+    signed = authority.sign_agent(request, "host-1", CLOCK.time()).certificate
     await asyncio.to_thread(Identity(key, signed, authority.certificate).save, path)
     return authority
 

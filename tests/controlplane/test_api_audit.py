@@ -286,7 +286,7 @@ async def test_what_is_old_is_forgotten_and_nothing_else(
 
         store = AuditStore(system.control_plane._store)
         monkeypatch.setattr(system.control_plane._store, "run", counted)
-        await store.forget(now - 2 * DAY_MS)
+        await store.forget((now - 2 * DAY_MS) / 1000)
         assert portions == [PORTION, PORTION, 7, 0]
         monkeypatch.undo()
         assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
@@ -301,7 +301,7 @@ async def test_lines_dated_ahead_do_not_end_the_forgetting(system: System) -> No
     ahead = [Event(10**13, "ahead.x", "", Actor("x"), "o")] * PORTION
     old = [Event(1, "old.x", "", Actor("x"), "o")] * (PORTION + 3)
     await write(system, *ahead, *old, *ahead[:1])
-    await AuditStore(system.control_plane._store).forget(1000)
+    await AuditStore(system.control_plane._store).forget(1.0)
     kinds = "SELECT kind, count(*) FROM event GROUP BY kind"
     assert await system.rows(kinds) == [("ahead.x", PORTION + 1)]
 

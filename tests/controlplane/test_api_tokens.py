@@ -10,7 +10,7 @@ import pytest
 
 from controlplane.domain.errors import NotFoundError
 from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES
-from controlplane.storage.tables.accounts import LAST_USED_STEP_MS, Caller
+from controlplane.storage.tables.accounts import LAST_USED_STEP, Caller
 from tests.support.controlplane.system import Answer, System, assert_error
 from tiltyard.runtime.clock import unix_ms
 
@@ -213,7 +213,7 @@ async def test_the_last_use_is_kept(system: System) -> None:
     await system.call("GET", "/session", token=token)
     used = (await system.rows(sql, _id(token)))[0][0]
     assert before <= used
-    long_ago = before - LAST_USED_STEP_MS
+    long_ago = before - int(LAST_USED_STEP * 1000)
     await system.rows("UPDATE token SET last_used_ms=? WHERE id=?", long_ago, _id(token))
     assert_error(await system.call("GET", "/application", token=token), 403)
     assert (await system.rows(sql, _id(token)))[0][0] >= used

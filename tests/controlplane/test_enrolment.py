@@ -14,7 +14,7 @@ import pytest
 from cryptography import x509
 
 from controlplane.http.handshakes import INTERVAL, Handshakes
-from controlplane.operators.enrolment import TOKEN_LIFE_MS, TRIES_AT_ONCE
+from controlplane.operators.enrolment import TOKEN_LIFE, TRIES_AT_ONCE
 from tests.support.certificates import a_request
 from tests.support.controlplane.enrolling import Enrolling
 from tests.support.controlplane.fake_agent import FakeAgent
@@ -139,7 +139,7 @@ async def spoilt(system: Enrolling, kind: str) -> str:
     elif kind == "of an account":
         token = f"{system.tokens['alice']}.{token.rpartition('.')[2]}"
     elif kind == "expired":
-        system.clock.wall_ahead = TOKEN_LIFE_MS / 1000
+        system.clock.wall_ahead = TOKEN_LIFE
     else:
         await system.rows("DELETE FROM region WHERE name='elsewhere'")
     return token
@@ -147,7 +147,7 @@ async def spoilt(system: Enrolling, kind: str) -> str:
 
 async def test_a_token_is_good_until_its_time_is_over(system: Enrolling) -> None:
     token = await system.token()
-    system.clock.wall_ahead = TOKEN_LIFE_MS / 1000 - 5
+    system.clock.wall_ahead = TOKEN_LIFE - 5
     assert (await system.enrol(token)).status == 201
 
 

@@ -155,7 +155,7 @@ def test_what_was_signed_and_sealed_is_still_good(schema: str, tmp_path: Path) -
     address, username = str(LOGIN["address"]), str(LOGIN["username"])
     assert vault.unseal(address, username, row["sealed_password"]) == PASSWORD
     authority = Authority.from_pem((state / "authority.pem").read_bytes())
-    assert authority.caller(known["now_ms"]).expire_ms > known["now_ms"]
+    assert authority.caller(known["now_ms"] / 1000).expire > known["now_ms"] / 1000
 
 
 async def test_the_next_schema_can_be_stored_with_rows_in_every_table(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ async def test_ended_tokens_go_in_portions_children_first(
         *(2 * PORTION, maker),
     )
     changes = Changes(system, monkeypatch)
-    await TokenStore(system.control_plane._store).forget_ended(5)
+    await TokenStore(system.control_plane._store).forget_ended(0.005)
     monkeypatch.undo()
     assert changes.most <= PORTION
     assert await system.rows("SELECT id FROM token WHERE account='alice'") == [(maker,)]

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Protocol, overload
 
 DUTY_CYCLE = 9.0
 """Duty cycle: the pause after some work is at least this multiple of its duration."""
@@ -71,6 +71,35 @@ async def timeout(seconds: float, clock: Clock) -> AsyncIterator[None]:
             expiry.cancel()
 
 
+@overload
+def to_ms(time: float) -> int: ...
+
+
+@overload
+def to_ms(time: float | None) -> int | None: ...
+
+
+def to_ms(time: float | None) -> int | None:
+    """Whole milliseconds of Unix time, as storage and wire have it.
+
+    A float holds Unix time to the microsecond, so what `from_ms` returned comes out again.
+    """
+    return None if time is None else round(time * 1_000_000) // 1000
+
+
+@overload
+def from_ms(time: int) -> float: ...
+
+
+@overload
+def from_ms(time: int | None) -> float | None: ...
+
+
+def from_ms(time: int | None) -> float | None:
+    """Seconds of Unix time, which the rest of the program counts."""
+    return None if time is None else time / 1000
+
+
 def unix_ms(clock: Clock) -> int:
-    """Whole milliseconds of Unix time, as storage and wire have it."""
-    return int(clock.time() * 1000)
+    """Whole milliseconds of Unix time now."""
+    return to_ms(clock.time())

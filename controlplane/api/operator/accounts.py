@@ -13,6 +13,7 @@ from controlplane.api.resources.application_bodies import MEBI, NANO
 from controlplane.domain.names import MAX_NAME, NAME_PATTERN, NAME_RULE, is_name
 from controlplane.domain.quotas import UNLIMITED, Quota
 from controlplane.storage.tables.accounts import Account
+from tiltyard.runtime.clock import to_ms
 
 
 def _name(text: str) -> str:
@@ -139,7 +140,7 @@ def _listed(account: Account) -> ListedAccount:
     quota, usage = account.quota, account.usage
     return {
         "name": account.name,
-        "created": account.created_ms,
+        "created": to_ms(account.created),
         "quota": {
             "sessions": quota.sessions,
             "cpu": None if quota.nano_cpus is None else quota.nano_cpus / NANO,

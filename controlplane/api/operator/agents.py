@@ -19,6 +19,7 @@ from controlplane.fleet.pools.planner import KeptOnHost
 from controlplane.operators.agents import AgentState, ShownAgent
 from controlplane.operators.enrolment import EnrolmentToken
 from controlplane.storage.tables.enrolment import Place
+from tiltyard.runtime.clock import to_ms
 
 MAX_IMAGES_SHOWN = 1000
 MAX_UNCLAIMED_SHOWN = 20
@@ -258,7 +259,7 @@ async def undrain_agent(request: web.Request) -> Answer[ListedAgent]:
 
 
 def _created(token: EnrolmentToken) -> Answer[CreatedEnrolmentToken]:
-    return Answer({"id": token.id, "token": token.text, "expires": token.expire_ms}, NO_STORE)
+    return Answer({"id": token.id, "token": token.text, "expires": to_ms(token.expire)}, NO_STORE)
 
 
 def _listed(agent: ShownAgent) -> ListedAgent:

@@ -8,6 +8,7 @@ from controlplane.api.operations.operation import Answer, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.operators.rotation import RotationStatus
 from controlplane.pki.authority import Authority
+from tiltyard.runtime.clock import to_ms
 
 MAX_WAITING_SHOWN = 100
 
@@ -104,6 +105,6 @@ def _shown(status: RotationStatus) -> AuthorityStatus:
 def _authority(authority: Authority) -> ShownAuthority:
     return {
         "fingerprint": authority.fingerprint,
-        "created": authority.begin_ms,
-        "expires": authority.expire_ms,
+        "created": to_ms(authority.begin),
+        "expires": to_ms(authority.expire),
     }

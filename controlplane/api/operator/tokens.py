@@ -13,6 +13,7 @@ from controlplane.api.resources.tokens import Scopes, TokenBody, TokenName, dele
 from controlplane.catalog.delegation import Delegated
 from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES
 from controlplane.storage.tables.tokens import Token
+from tiltyard.runtime.clock import to_ms
 
 
 class TokensQuery(Query):
@@ -129,9 +130,9 @@ def _listed(token: Token) -> ListedToken:
         "name": token.name,
         "scopes": list(token.scopes),
         "parent": token.parent,
-        "created": token.created_ms,
-        "expires": token.expire_ms,
-        "lastUsed": token.last_used_ms,
+        "created": to_ms(token.created),
+        "expires": to_ms(token.expire),
+        "lastUsed": to_ms(token.last_used),
         "lastUsedFrom": token.last_used_address,
-        "revoked": token.revoked_ms,
+        "revoked": to_ms(token.revoked),
     }

@@ -13,7 +13,7 @@ from controlplane.fleet.host.link import HostLink
 from controlplane.pki.authority import Issued
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.tables.enrolment import AuthorityStore, EnrolmentStore
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 
@@ -94,9 +94,9 @@ class HostCertificates:
         """Write what a host has by now; what could not be written is done again."""
         row = replace(
             link.row,
-            certificate_expire_ms=issued.expire_ms,
+            certificate_expire_ms=to_ms(issued.expire),
             authority=issued.authority,
             trusts_former=trusts_former,
         )
-        await self._enrolments.renewed(row, issued.serial, unix_ms(self._clock))
+        await self._enrolments.renewed(row, issued.serial, self._clock.time())
         link.row = row

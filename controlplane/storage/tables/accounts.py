@@ -25,8 +25,9 @@ from controlplane.storage.tables.tokens import (
     is_good,
     remove_tokens,
 )
+from tiltyard.runtime.clock import from_ms, to_ms
 
-LAST_USED_STEP_MS = 60_000
+LAST_USED_STEP = 60.0
 """A token's last use is written at most once in this time: reads stay reads."""
 
 _OF_AN_ACCOUNT = {
@@ -43,14 +44,14 @@ _OF_AN_ACCOUNT = {
 class Caller:
     """Who sent a request, and from where; `account` is empty for an operator.
 
-    `expire_ms` is when the token ends by itself, None for never.
+    `expire` is when the token ends by itself, in Unix time; None for never.
     """
 
     account: str
     token_id: str
     scopes: frozenset[Scope]
     address: str = ""
-    expire_ms: int | None = None
+    expire: float | None = None
 
     @property
     def actor(self) -> Actor:
@@ -63,7 +64,7 @@ class Account:
     """An account, what it may hold and what its live sessions hold."""
 
     name: str
-    created_ms: int
+    created: float
     quota: Quota
     usage: Usage
 
@@ -75,30 +76,30 @@ class AccountStore:
         self._store = store
 
     async def caller_of(
-        self, presented: PresentedToken, address: str, now_ms: int
+        self, presented: PresentedToken, address: str, now: float
     ) -> Caller | None:
         """Find whose token this is; None for every kind of bad token."""
-        found = await self._store.look(lambda db: _caller_of(db, presented, address, now_ms))
+        found = await self._store.look(lambda db: _caller_of(db, presented, address, to_ms(now)))
         if found is None:
             return None
-        caller, last_used_ms = found
-        if last_used_ms is None or last_used_ms + LAST_USED_STEP_MS <= now_ms:
+        caller, last_used = found
+        if last_used is None or last_used + LAST_USED_STEP <= now:
             sql = "UPDATE token SET last_used_ms=:now, last_used_address=:address WHERE id=:id"
-            used = {"now": now_ms, "address": address, "id": caller.token_id}
+            used = {"now": to_ms(now), "address": address, "id": caller.token_id}
             await self._store.run(lambda db: db.execute(sql, used))
         return caller
 
-    async def is_good(self, token_id: str, now_ms: int) -> bool:
+    async def is_good(self, token_id: str, now: float) -> bool:
         """Return whether a token that was good still is."""
-        return await self._store.run(lambda db: is_good(db, token_id, now_ms))
+        return await self._store.run(lambda db: is_good(db, token_id, to_ms(now)))
 
-    async def create_account(self, name: str, token: NewToken, now_ms: int) -> bool:
+    async def create_account(self, name: str, token: NewToken, now: float) -> bool:
         """Make an account with its first token; False when the account is already there."""
         return await self._store.run(
-            lambda db: create_account(db, name, token, INITIALISER, now_ms)
+            lambda db: create_account(db, name, token, INITIALISER, to_ms(now))
         )
 
-    async def create_operator_token(self, token: NewToken, now_ms: int, *, another: bool) -> bool:
+    async def create_operator_token(self, token: NewToken, now: float, *, another: bool) -> bool:
         """Make the first operator token, or `another`; False when there is one already.
 
         It has no parent: it stays whatever becomes of the others.
@@ -106,17 +107,17 @@ class AccountStore:
 
         def transaction(db: Database) -> bool:
             if not db.execute("SELECT 1 FROM token WHERE account IS NULL LIMIT 1").fetchone():
-                insert_token(db, None, token, OPERATOR_SCOPES, now_ms)
+                insert_token(db, None, token, OPERATOR_SCOPES, to_ms(now))
                 return True
             if another:
                 name = f"init-{token.token_id}"
-                insert_token(db, None, token, OPERATOR_SCOPES, now_ms, name=name)
+                insert_token(db, None, token, OPERATOR_SCOPES, to_ms(now), name=name)
             return another
 
         return await self._store.run(transaction)
 
     async def create_first(
-        self, accounts: Mapping[str, NewToken], operator: NewToken, now_ms: int
+        self, accounts: Mapping[str, NewToken], operator: NewToken, now: float
     ) -> bool:
         """Make accounts and tokens unless there is a token; return whether these are there now."""
 
@@ -126,8 +127,8 @@ class AccountStore:
                 tokens = (*accounts.values(), operator)
                 return all(stored.get(t.token_id) == t.secret_hash for t in tokens)
             for name, token in accounts.items():
-                create_account(db, name, token, INITIALISER, now_ms)
-            insert_token(db, None, operator, OPERATOR_SCOPES, now_ms)
+                create_account(db, name, token, INITIALISER, to_ms(now))
+            insert_token(db, None, operator, OPERATOR_SCOPES, to_ms(now))
             return True
 
         return await self._store.run(transaction)
@@ -152,7 +153,7 @@ class AccountAdminStore:
         return await self._store.read(sql, (), _account)
 
     async def create(
-        self, name: str, quota: Quota, token: NewToken, actor: Actor, now_ms: int
+        self, name: str, quota: Quota, token: NewToken, actor: Actor, now: float
     ) -> None:
         """Make an account with its first token.
 
@@ -163,13 +164,13 @@ class AccountAdminStore:
         """
 
         def transaction(db: Database) -> None:
-            if not create_account(db, name, token, actor, now_ms, quota=quota):
+            if not create_account(db, name, token, actor, to_ms(now), quota=quota):
                 raise ConflictError("an account of that name exists already")
 
         await self._clear(name)
         await self._store.run(transaction)
 
-    async def replace_quota(self, name: str, quota: Quota, actor: Actor, now_ms: int) -> None:
+    async def replace_quota(self, name: str, quota: Quota, actor: Actor, now: float) -> None:
         """Set what an account may hold from its next start on.
 
         Raises:
@@ -184,13 +185,13 @@ class AccountAdminStore:
             )
             if not changed.rowcount:
                 raise NotFoundError("account", name)
-            event = Event(now_ms, "account.changed", name, actor, name)
+            event = Event(to_ms(now), "account.changed", name, actor, name)
             record_event(db, event, {"quota": asdict(quota)})
 
         await self._store.run(transaction)
 
     async def remove(
-        self, name: str, actor: Actor, now_ms: int, then: Callable[[list[str]], None]
+        self, name: str, actor: Actor, now: float, then: Callable[[list[str]], None]
     ) -> None:
         """Remove an account and all that is its own, but for its lines in the audit.
 
@@ -204,13 +205,13 @@ class AccountAdminStore:
             NotFoundError: There is no such account.
             ConflictError: A session of it lives, or is about to.
         """
-        await self._store.run(lambda db: _remove(db, name, actor, now_ms), then)
+        await self._store.run(lambda db: _remove(db, name, actor, to_ms(now)), then)
         await self._clear(name)
 
-    async def finish_removals(self, before_ms: int) -> None:
+    async def finish_removals(self, before: float) -> None:
         """Remove what is left of accounts that were removed before a time."""
         sql = "SELECT name FROM account WHERE removed_ms <= ?"
-        for name in await self._store.read(sql, (before_ms,), lambda row: str(row[0])):
+        for name in await self._store.read(sql, (to_ms(before),), lambda row: str(row[0])):
             await self._clear(name)
 
     async def _clear(self, name: str) -> None:
@@ -243,7 +244,7 @@ def create_account(
 
 def _caller_of(
     db: Database, presented: PresentedToken, address: str, now_ms: int
-) -> tuple[Caller, int | None] | None:
+) -> tuple[Caller, float | None] | None:
     """Give the caller of a good token, and when it was last used."""
     row = db.execute(
         "SELECT secret_hash, account, scopes, expire_ms, revoked_ms, last_used_ms"
@@ -256,13 +257,14 @@ def _caller_of(
     if revoked_ms is not None or (expire_ms is not None and expire_ms <= now_ms):
         return None
     held = frozenset(Scope(scope) for scope in json.loads(scopes))
-    return Caller(account or "", presented.token_id, held, address, expire_ms), last_used_ms
+    return Caller(account or "", presented.token_id, held, address, from_ms(expire_ms)), from_ms(
+        last_used_ms
+    )
 
 
 def _account(row: tuple[Any, ...]) -> Account:
-    return Account(
-        row[0], row[1], Quota(*row[2:5]), Usage(row[5], row[6] + row[8], row[7] + row[9])
-    )
+    used = Usage(row[5], row[6] + row[8], row[7] + row[9])
+    return Account(row[0], from_ms(row[1]), Quota(*row[2:5]), used)
 
 
 def _remove(db: Database, name: str, actor: Actor, now_ms: int) -> list[str]:

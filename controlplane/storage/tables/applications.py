@@ -16,6 +16,7 @@ from controlplane.storage.engine.store import Actor, Database, Event, Store, rec
 from controlplane.storage.tables.quota_use import bounded_pools, has_account
 from controlplane.storage.tables.tags import Tag, enabled_tags, withdraw_old_tags
 from controlplane.storage.tables.warm_pools import remove_pools_elsewhere
+from tiltyard.runtime.clock import to_ms
 
 MAX_APPLICATIONS = 1000
 """Of one account."""
@@ -64,7 +65,7 @@ class ApplicationStore:
         self,
         application: Application,
         actor: Actor,
-        now_ms: int,
+        now: float,
         violations: Sequence[Violation] = (),
     ) -> None:
         """Make an application that has none of these violations.
@@ -74,7 +75,7 @@ class ApplicationStore:
             InvalidRequestError: It has violations, or names what no operator configured.
             ConflictError: The account has an application of that name, or too many.
         """
-        await self._store.run(lambda db: _create(db, application, actor, now_ms, violations))
+        await self._store.run(lambda db: _create(db, application, actor, to_ms(now), violations))
 
     async def get(self, account: str, name: str) -> Application | None:
         """Read one application of an account."""
@@ -94,7 +95,7 @@ class ApplicationStore:
         key: tuple[str, str],
         change: Callable[[Application], Application],
         actor: Actor,
-        now_ms: int,
+        now: float,
         then: Callable[[object], None],
     ) -> None:
         """Change the application of an account and name.
@@ -107,7 +108,7 @@ class ApplicationStore:
                 configured.
             QuotaExceededError: Its warm pools would hold more than the account's quota allows.
         """
-        await self._store.run(lambda db: _edit(db, key, change, actor, now_ms), then)
+        await self._store.run(lambda db: _edit(db, key, change, actor, to_ms(now)), then)
 
     async def all_of(self, account: str) -> AsyncGenerator[list[Application], None]:
         """Read all applications of an account by name, at most PORTION at a time."""

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from controlplane.storage.engine.store import Actor, Database, Event, Store
+from tiltyard.runtime.clock import to_ms
 
 PORTION = 1000
 """Lines that are forgotten in one transaction: others wait that long at most."""
@@ -54,9 +55,9 @@ class AuditStore:
         sql = "SELECT seq FROM sqlite_sequence WHERE name='event'"
         return sum(await self._store.read(sql, (), lambda row: int(row[0])))
 
-    async def forget(self, before_ms: int) -> None:
+    async def forget(self, before: float) -> None:
         """Remove the lines from before a time, a portion after the other."""
-        while await self._store.run(lambda db: _forget(db, before_ms)):
+        while await self._store.run(lambda db: _forget(db, to_ms(before))):
             pass
 
 

@@ -14,10 +14,11 @@ from controlplane.domain.tokens import NewToken, PresentedToken, matches
 from controlplane.storage.engine.store import ITSELF, Actor, Database, Event, Store, record_event
 from controlplane.storage.tables.fleet import AGENT_COLUMNS, AgentRow, void_tokens
 from controlplane.storage.tables.session_rows import drop_starts, lose_sessions
+from tiltyard.runtime.clock import to_ms
 
 _NAME_TAKEN = "there is an agent of this name: give another one, or a token for this one"
 
-TOKENS_KEPT_MS = 24 * 3600 * 1000
+TOKENS_KEPT = 24 * 3600
 """An ended token is known for a day, so that the log can say what was tried with it."""
 
 
@@ -43,7 +44,7 @@ class Newcomer:
     node_pool: str | None
     id: str
     serial: str
-    expire_ms: int
+    expire: float
     authority: str
 
 
@@ -80,7 +81,7 @@ class EnrolmentStore:
         return int(await self._store.run(lambda db: db.execute(sql).fetchone()[0]))
 
     async def make_token(
-        self, token: NewToken, wanted: Place, actor: Actor, now_ms: int, expire_ms: int
+        self, token: NewToken, wanted: Place, actor: Actor, now: float, expire: float
     ) -> None:
         """Keep a token for one host of a region and node pool, and forget old ones.
 
@@ -91,7 +92,7 @@ class EnrolmentStore:
         def transaction(db: Database) -> None:
             _check_place(db, wanted)
             db.execute(
-                "DELETE FROM enrolment_token WHERE expire_ms < ?", (now_ms - TOKENS_KEPT_MS,)
+                "DELETE FROM enrolment_token WHERE expire_ms < ?", (to_ms(now - TOKENS_KEPT),)
             )
             db.execute(
                 "INSERT INTO enrolment_token(id, secret_hash, region, node_pool, agent, expire_ms)"
@@ -102,10 +103,10 @@ class EnrolmentStore:
                     "region": wanted.region,
                     "node_pool": wanted.node_pool,
                     "agent": wanted.agent,
-                    "expire": expire_ms,
+                    "expire": to_ms(expire),
                 },
             )
-            event = Event(now_ms, "agent.token_created", "", actor, token.token_id)
+            event = Event(to_ms(now), "agent.token_created", "", actor, token.token_id)
             place = {"region": wanted.region, "nodePool": wanted.node_pool, "agent": wanted.agent}
             record_event(db, event, place)
 
@@ -135,7 +136,7 @@ class EnrolmentStore:
         presented: PresentedToken,
         newcomer: Newcomer,
         address: str,
-        now_ms: int,
+        now: float,
         then: Callable[[AgentRow], None],
     ) -> AgentRow:
         """Consume a token and make its agent, in one transaction, or neither.
@@ -149,10 +150,10 @@ class EnrolmentStore:
             ConflictError: There is an agent of this name, and the token is not for it.
         """
         return await self._store.run(
-            lambda db: _enrol(db, presented, newcomer, address, now_ms), then
+            lambda db: _enrol(db, presented, newcomer, address, to_ms(now)), then
         )
 
-    async def renewed(self, row: AgentRow, serial: str, now_ms: int) -> None:
+    async def renewed(self, row: AgentRow, serial: str, now: float) -> None:
         """Write which certificate an agent has installed, and which authorities it trusts."""
         expire_ms, authority = row.certificate_expire_ms, row.authority
 
@@ -169,14 +170,14 @@ class EnrolmentStore:
                 },
             )
             if changed.rowcount:
-                event = Event(now_ms, "agent.renewed", "", ITSELF, row.name)
+                event = Event(to_ms(now), "agent.renewed", "", ITSELF, row.name)
                 data = {"serial": serial, "expires": expire_ms, "authority": authority}
                 record_event(db, event, data)
 
         await self._store.run(transaction)
 
     async def revoke(
-        self, name: str, actor: Actor, now_ms: int, then: Callable[[str], None]
+        self, name: str, actor: Actor, now: float, then: Callable[[str], None]
     ) -> None:
         """Have an agent trusted no more; what runs on its host is lost. Idempotent.
 
@@ -186,7 +187,7 @@ class EnrolmentStore:
             NotFoundError: There is none of that name.
             ConflictError: It has no certificate: the settings file declares it.
         """
-        await self._store.run(lambda db: _revoke(db, name, actor, now_ms), then)
+        await self._store.run(lambda db: _revoke(db, name, actor, to_ms(now)), then)
 
     async def revoked(self) -> list[RevokedAgent]:
         """Read the agents that were revoked and not removed, by name."""
@@ -198,14 +199,14 @@ class EnrolmentStore:
             sql, (), lambda row: RevokedAgent(AgentRow(*row[:-1]), row[-1])
         )
 
-    async def drop_starts_on_revoked(self, now_ms: int) -> None:
+    async def drop_starts_on_revoked(self, now: float) -> None:
         """End what a control plane that is gone was starting on hosts that were revoked."""
 
         def transaction(db: Database) -> None:
             revoked = "SELECT name FROM agent WHERE revoked_ms IS NOT NULL AND removed_ms IS NULL"
             for (name,) in db.execute(revoked).fetchall():
-                drop_starts(db, name, now_ms)
-                lose_sessions(db, name, now_ms)
+                drop_starts(db, name, to_ms(now))
+                lose_sessions(db, name, to_ms(now))
 
         await self._store.run(transaction)
 
@@ -227,7 +228,7 @@ class AuthorityStore:
         await self._store.run(lambda db: db.execute(sql, (agent_id,)))
 
     async def rotated(
-        self, authority: str, actor: Actor, now_ms: int, *, compromised: bool
+        self, authority: str, actor: Actor, now: float, *, compromised: bool
     ) -> None:
         """Write that an authority is to take the place of another: before it does.
 
@@ -237,17 +238,17 @@ class AuthorityStore:
 
         def transaction(db: Database) -> None:
             if compromised:
-                void_all_tokens(db, now_ms)
-            event = Event(now_ms, "authority.rotated", "", actor, authority)
+                void_all_tokens(db, to_ms(now))
+            event = Event(to_ms(now), "authority.rotated", "", actor, authority)
             record_event(db, event, {"compromised": compromised})
 
         await self._store.run(transaction)
 
-    async def finished(self, authority: str, actor: Actor, now_ms: int, left: list[str]) -> None:
+    async def finished(self, authority: str, actor: Actor, now: float, left: list[str]) -> None:
         """Write that an authority is to be trusted alone, and which agents it leaves behind."""
 
         def transaction(db: Database) -> None:
-            event = Event(now_ms, "authority.finished", "", actor, authority)
+            event = Event(to_ms(now), "authority.finished", "", actor, authority)
             record_event(db, event, {"left": left})
 
         await self._store.run(transaction)
@@ -342,7 +343,7 @@ def _write(db: Database, place: Place, newcomer: Newcomer) -> AgentRow:
             "region": place.region,
             "node_pool": place.node_pool,
             "id": newcomer.id,
-            "expire": newcomer.expire_ms,
+            "expire": to_ms(newcomer.expire),
             "serial": newcomer.serial,
             "authority": newcomer.authority,
         },

@@ -11,6 +11,7 @@ from controlplane.storage.engine.store import Actor, Database, Event, Store, rec
 from controlplane.storage.tables import registries
 from controlplane.storage.tables.registries import check_unused, remove_unused
 from controlplane.storage.tables.session_rows import lose_sessions
+from tiltyard.runtime.clock import to_ms
 
 _USING_AN_AGENT = {
     "live sessions": "SELECT count(*) FROM session WHERE agent = ? AND ended_ms IS NULL",
@@ -125,16 +126,16 @@ class FleetStore:
         )
         return await self._store.read(sql, (), lambda row: Region(*row))
 
-    async def create_region(self, name: str, actor: Actor, now_ms: int) -> None:
+    async def create_region(self, name: str, actor: Actor, now: float) -> None:
         """Make a region unless it is there."""
 
         def transaction(db: Database) -> None:
             if db.execute("INSERT OR IGNORE INTO region(name) VALUES (?)", (name,)).rowcount:
-                record_event(db, Event(now_ms, "region.created", "", actor, name))
+                record_event(db, Event(to_ms(now), "region.created", "", actor, name))
 
         await self._store.run(transaction)
 
-    async def remove_region(self, name: str, actor: Actor, now_ms: int) -> None:
+    async def remove_region(self, name: str, actor: Actor, now: float) -> None:
         """Remove a region.
 
         Raises:
@@ -146,7 +147,7 @@ class FleetStore:
             "applications": "SELECT count(*) FROM application"
             " WHERE EXISTS (SELECT 1 FROM json_each(regions) WHERE value = ?)",
         }
-        event = Event(now_ms, "region.removed", "", actor, name)
+        event = Event(to_ms(now), "region.removed", "", actor, name)
         await self._store.run(lambda db: remove_unused(db, "region", used, event))
 
     async def node_pools(self) -> list[NodePool]:
@@ -168,7 +169,7 @@ class FleetStore:
         name: str,
         rules: NodePoolRules,
         actor: Actor,
-        now_ms: int,
+        now: float,
         then: Callable[[NodePoolRules], None],
     ) -> None:
         """Make a node pool, or change its rules.
@@ -186,7 +187,7 @@ class FleetStore:
                 {"name": name, "strategy": rules.strategy, "host_network": rules.host_network},
             )
             if changed.rowcount:
-                event = Event(now_ms, "node_pool.set", "", actor, name)
+                event = Event(to_ms(now), "node_pool.set", "", actor, name)
                 data = {"strategy": rules.strategy, "hostNetwork": rules.host_network}
                 record_event(db, event, data)
             return rules
@@ -194,7 +195,7 @@ class FleetStore:
         await self._store.run(transaction, then)
 
     async def remove_node_pool(
-        self, name: str, actor: Actor, now_ms: int, then: Callable[[str], None]
+        self, name: str, actor: Actor, now: float, then: Callable[[str], None]
     ) -> None:
         """Remove a node pool.
 
@@ -208,11 +209,11 @@ class FleetStore:
             "agents": "SELECT count(*) FROM agent WHERE node_pool = ?",
             "applications": "SELECT count(*) FROM application WHERE node_pool = ?",
         }
-        event = Event(now_ms, "node_pool.removed", "", actor, name)
+        event = Event(to_ms(now), "node_pool.removed", "", actor, name)
         await self._store.run(lambda db: remove_unused(db, "node_pool", used, event), then)
 
     async def remove_agent(
-        self, name: str, actor: Actor, now_ms: int, then: Callable[[str], None]
+        self, name: str, actor: Actor, now: float, then: Callable[[str], None]
     ) -> None:
         """Remove an agent; its ended sessions stay.
 
@@ -222,7 +223,7 @@ class FleetStore:
             NotFoundError: There is none of that name.
             ConflictError: It has live sessions, or attempts whose end is unknown.
         """
-        await self._store.run(lambda db: _remove_agent(db, name, actor, now_ms), then)
+        await self._store.run(lambda db: _remove_agent(db, name, actor, to_ms(now)), then)
 
 
 def _declare(db: Database, config: Config, sealed: Mapping[str, bytes]) -> None:

@@ -14,6 +14,7 @@ from controlplane.domain.errors import (
 )
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
+from tiltyard.runtime.clock import to_ms
 
 _NOT_KEPT = "must be given: none is kept for this username, address, authHosts, private and ca"
 _COLUMNS = "name, address, aliases, username, sealed_password, auth_hosts, private, ca"
@@ -94,7 +95,7 @@ class RegistryStore:
             sql, (), lambda row: CountedRegistry(_registry(row[:-1]), row[-1])
         )
 
-    async def set(self, wanted: Registry, actor: Actor, now_ms: int) -> None:
+    async def set(self, wanted: Registry, actor: Actor, now: float) -> None:
         """Make or replace a registry.
 
         With a user name and no password it keeps the one that it has, where that may be. Tags
@@ -104,9 +105,9 @@ class RegistryStore:
             ConflictError: Another registry claims its address or one of its aliases.
             InvalidRequestError: There is no password for this user at this address.
         """
-        await self._store.run(lambda db: _set_registry(db, wanted, actor, now_ms))
+        await self._store.run(lambda db: _set_registry(db, wanted, actor, to_ms(now)))
 
-    async def remove(self, name: str, actor: Actor, now_ms: int) -> None:
+    async def remove(self, name: str, actor: Actor, now: float) -> None:
         """Remove a registry.
 
         Raises:
@@ -114,7 +115,7 @@ class RegistryStore:
             ConflictError: An application uses it.
         """
         used = {"applications": "SELECT count(*) FROM application WHERE registry = ?"}
-        event = Event(now_ms, "registry.removed", "", actor, name)
+        event = Event(to_ms(now), "registry.removed", "", actor, name)
         await self._store.run(lambda db: remove_unused(db, "registry", used, event))
 
     async def _one(self, sql: str, value: str) -> Registry | None:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from controlplane.domain.errors import ConflictError
 from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
+from tiltyard.runtime.clock import to_ms
 
 MAX_ENABLED_TAGS = 1000
 """Of an account: a host may have to keep as many images of it."""
@@ -45,7 +46,7 @@ class TagStore:
         key: tuple[str, str],
         tag: Tag,
         actor: Actor,
-        now_ms: int,
+        now: float,
         then: Callable[[bool], None],
     ) -> bool:
         """Make a tag of an account's application the newest; older ones may be withdrawn.
@@ -57,7 +58,7 @@ class TagStore:
         Raises:
             ConflictError: The account would have more than MAX_ENABLED_TAGS enabled tags.
         """
-        return await self._store.run(lambda db: _enable(db, key, tag, actor, now_ms), then)
+        return await self._store.run(lambda db: _enable(db, key, tag, actor, to_ms(now)), then)
 
     async def images_of(self, region: str, node_pool: str, present: Collection[str]) -> HostImages:
         """Compare the images on a host of a region and node pool with the enabled tags.

@@ -14,6 +14,7 @@ from controlplane.domain.errors import ConflictError, NotFoundError, Unauthorize
 from controlplane.domain.tokens import NewToken, Scope, earlier
 from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
 from controlplane.storage.tables.quota_use import has_account
+from tiltyard.runtime.clock import from_ms, to_ms
 
 GOOD = "revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > :now)"
 """What holds for a good token at a time."""
@@ -38,11 +39,11 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """A token that a caller wants; `expire_ms` is None when it named no time."""
+    """A token that a caller wants; `expire` is None when it named no time."""
 
     name: str
     scopes: frozenset[Scope]
-    expire_ms: int | None
+    expire: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,11 @@ class Token:
     name: str
     scopes: tuple[str, ...]
     parent: str | None
-    created_ms: int
-    expire_ms: int | None
-    last_used_ms: int | None
+    created: float
+    expire: float | None
+    last_used: float | None
     last_used_address: str | None
-    revoked_ms: int | None
+    revoked: float | None
 
 
 class TokenStore:
@@ -67,17 +68,17 @@ class TokenStore:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def make(self, maker: Actor, token: NewToken, wanted: TokenRequest, now_ms: int) -> None:
+    async def make(self, maker: Actor, token: NewToken, wanted: TokenRequest, now: float) -> None:
         """Make a token of the maker's account.
 
         Raises:
             UnauthorizedError: The maker's token was revoked or has expired.
             ConflictError: A good token of the account has the name, or it has too many.
         """
-        await self._store.run(lambda db: _make(db, maker, token, wanted, now_ms))
+        await self._store.run(lambda db: _make(db, maker, token, wanted, to_ms(now)))
 
     async def make_for(
-        self, account: str, actor: Actor, token: NewToken, wanted: TokenRequest, now_ms: int
+        self, account: str, actor: Actor, token: NewToken, wanted: TokenRequest, now: float
     ) -> None:
         """Make a token of any account that is no token's child.
 
@@ -88,15 +89,15 @@ class TokenStore:
         """
 
         def transaction(db: Database) -> None:
-            if not is_good(db, actor.name, now_ms):
+            if not is_good(db, actor.name, to_ms(now)):
                 raise UnauthorizedError
             if not has_account(db, account):
                 raise NotFoundError("account", account)
-            _insert(db, token, wanted, actor, now_ms, account=account)
+            _insert(db, token, wanted, actor, to_ms(now), account=account)
 
         await self._store.run(transaction)
 
-    async def all(self, account: str | None, now_ms: int, *, ended_too: bool) -> list[Token]:
+    async def all(self, account: str | None, now: float, *, ended_too: bool) -> list[Token]:
         """Read tokens in the order of their making.
 
         Those of one account, of operators where it is empty, or of all where it is None; unless
@@ -107,14 +108,14 @@ class TokenStore:
             " WHERE (:account IS NULL OR coalesce(account, '') = :account)"
             f" AND (:ended_too OR ({GOOD})) ORDER BY created_ms, id"
         )
-        values = {"account": account, "now": now_ms, "ended_too": ended_too}
+        values = {"account": account, "now": to_ms(now), "ended_too": ended_too}
         return await self._store.read(sql, values, _token)
 
     async def revoke(
         self,
         token_id: str,
         actor: Actor,
-        now_ms: int,
+        now: float,
         then: Callable[[list[str]], None] | None = None,
     ) -> list[str]:
         """End a token and all that were made from it; return whose end this was.
@@ -125,14 +126,14 @@ class TokenStore:
         Raises:
             NotFoundError: There is no such token.
         """
-        return await self._store.run(lambda db: _revoke(db, token_id, actor, now_ms), then)
+        return await self._store.run(lambda db: _revoke(db, token_id, actor, to_ms(now)), then)
 
-    async def forget_ended(self, before_ms: int) -> None:
+    async def forget_ended(self, before: float) -> None:
         """Remove tokens that were revoked or expired before a time, a portion after the other.
 
         What was made from them ended no later, so that it has gone before them.
         """
-        while await self._store.run(lambda db: remove_tokens(db, ENDED, before_ms)):
+        while await self._store.run(lambda db: remove_tokens(db, ENDED, to_ms(before))):
             pass
 
 
@@ -191,7 +192,7 @@ def _make(db: Database, maker: Actor, token: NewToken, wanted: TokenRequest, now
         raise UnauthorizedError
     sql = "SELECT account, expire_ms FROM token WHERE id=?"
     account, makers_expire_ms = db.execute(sql, (maker.name,)).fetchone()
-    bounded = replace(wanted, expire_ms=earlier(wanted.expire_ms, makers_expire_ms))
+    bounded = replace(wanted, expire=earlier(wanted.expire, from_ms(makers_expire_ms)))
     _insert(db, token, bounded, maker, now_ms, account=account, parent=maker.name)
 
 
@@ -222,7 +223,7 @@ def _insert(
         name=wanted.name,
         actor=actor,
         parent=parent,
-        expire_ms=wanted.expire_ms,
+        expire_ms=to_ms(wanted.expire),
     )
 
 
@@ -243,5 +244,16 @@ def _revoke(db: Database, token_id: str, actor: Actor, now_ms: int) -> list[str]
 
 
 def _token(row: tuple[Any, ...]) -> Token:
-    token_id, account, name, scopes, *rest = row
-    return Token(token_id, account, name, tuple(json.loads(scopes)), *rest)
+    token_id, account, name, scopes, parent, created, expire, used, address, revoked = row
+    return Token(
+        token_id,
+        account,
+        name,
+        tuple(json.loads(scopes)),
+        parent,
+        created=from_ms(created),
+        expire=from_ms(expire),
+        last_used=from_ms(used),
+        last_used_address=address,
+        revoked=from_ms(revoked),
+    )

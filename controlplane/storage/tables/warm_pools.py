@@ -9,6 +9,7 @@ from typing import Any
 from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
 from controlplane.storage.tables.quota_use import bounded_pools
+from tiltyard.runtime.clock import to_ms
 
 MAX_POOLS = 1000
 """Of one account: all of them are planned, and counted when a quota is."""
@@ -47,7 +48,7 @@ class WarmPoolStore:
         self._store = store
 
     async def set(
-        self, pool: WarmPool, actor: Actor, now_ms: int, then: Callable[[None], None]
+        self, pool: WarmPool, actor: Actor, now: float, then: Callable[[None], None]
     ) -> None:
         """Make a pool, or replace what it was, in a region that its application is assigned to.
 
@@ -58,7 +59,7 @@ class WarmPoolStore:
             ConflictError: The account has too many pools.
             QuotaExceededError: It is larger than before, and the account's quota cannot hold it.
         """
-        await self._store.run(lambda db: _set(db, pool, actor, now_ms), then)
+        await self._store.run(lambda db: _set(db, pool, actor, to_ms(now)), then)
 
     async def all_of(self, account: str) -> AsyncGenerator[list[WarmPool], None]:
         """Read all pools of an account by application and region, a few at a time."""
@@ -74,7 +75,7 @@ class WarmPoolStore:
             values |= {"application": last.application, "location": last.location}
 
     async def remove(
-        self, place: tuple[str, str, str], actor: Actor, now_ms: int, then: Callable[[None], None]
+        self, place: tuple[str, str, str], actor: Actor, now: float, then: Callable[[None], None]
     ) -> None:
         """Remove the pool of an account, application and region.
 
@@ -88,7 +89,7 @@ class WarmPoolStore:
             account, application, location = place
             where = "account=:account AND application=:application AND location=:location"
             values = {"account": account, "application": application, "location": location}
-            if not _remove(db, where, values, actor, now_ms):
+            if not _remove(db, where, values, actor, to_ms(now)):
                 raise NotFoundError("warm pool", f"{application}/{location}")
 
         await self._store.run(transaction, then)

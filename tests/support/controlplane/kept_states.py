@@ -25,7 +25,7 @@ def a_state(folder: Path, account: str, *, registry: bool = True) -> Config:
     """A state directory whose database has this account, with some of it in its log alone."""
     config = Config(state_dir=folder)
     for name, key in (
-        (AUTHORITY, Authority.create(time.time_ns() // 10**6).to_pem()),
+        (AUTHORITY, Authority.create(time.time()).to_pem()),
         (TICKET_KEY, account.encode().ljust(32, b".")),
         *(((REGISTRY_KEY, Fernet.generate_key()),) if registry else ()),
     ):

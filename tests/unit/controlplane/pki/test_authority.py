@@ -30,13 +30,13 @@ from tests.support.certificates import SERVES, Signer, a_key, a_request, pem_of,
 from tests.support.fake_clock import FakeClock
 from tiltyard.runtime.clock import SystemClock
 
-NOW_MS = 1_800_000_000_000
+NOW = 1_800_000_000.0
 ID = "0b6c2f5e-0d3f-4d0e-9d7c-0a5f8c1d2e3f"
 
 
 @pytest.fixture(scope="module")
 def authority() -> Authority:
-    return Authority.create(NOW_MS)
+    return Authority.create(NOW)
 
 
 def read(text: bytes) -> x509.Certificate:
@@ -65,7 +65,7 @@ def assert_signs_nothing(certificate: x509.Certificate) -> None:
 
 def test_a_certificate_of_an_agent_serves_alone_and_names_it_alone(authority: Authority) -> None:
     key = a_key()
-    issued = authority.sign_agent(a_request(key), ID, NOW_MS)
+    issued = authority.sign_agent(a_request(key), ID, NOW)
     made = read(issued.certificate)
     made.verify_directly_issued_by(read(authority.certificate))
     assert made.public_key() == key.public_key()
@@ -73,15 +73,15 @@ def test_a_certificate_of_an_agent_serves_alone_and_names_it_alone(authority: Au
     assert names(made) == ([f"tiltyard://agent/{ID}"], [f"{ID}.agent.tiltyard.internal"])
     assert uses(made) == [ExtendedKeyUsageOID.SERVER_AUTH]
     assert_signs_nothing(made)
-    now = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    now = datetime.fromtimestamp(NOW, UTC)
     assert made.not_valid_after_utc == now + timedelta(days=30)
     assert now - timedelta(hours=1) < made.not_valid_before_utc < now
-    assert issued.expire_ms == NOW_MS + 30 * 24 * 3600 * 1000
+    assert issued.expire == NOW + 30 * 24 * 3600
     assert int(issued.serial, 16) == made.serial_number
 
 
 def test_our_own_certificate_calls_alone(authority: Authority) -> None:
-    own = authority.caller(NOW_MS)
+    own = authority.caller(NOW)
     made = read(own.certificate)
     made.verify_directly_issued_by(read(authority.certificate))
     assert names(made) == (["tiltyard://controlplane"], [])
@@ -91,7 +91,7 @@ def test_our_own_certificate_calls_alone(authority: Authority) -> None:
 
 
 def test_the_listener_has_a_name_that_no_agent_gets(authority: Authority) -> None:
-    made = read(authority.listener(NOW_MS).certificate)
+    made = read(authority.listener(NOW).certificate)
     assert names(made) == ([], ["enrolment.tiltyard.internal"])
     assert uses(made) == [ExtendedKeyUsageOID.SERVER_AUTH]
     assert_signs_nothing(made)
@@ -102,7 +102,7 @@ def test_the_authority_signs_certificates_and_no_other_authority(authority: Auth
     constraints = made.extensions.get_extension_for_class(x509.BasicConstraints).value
     assert (constraints.ca, constraints.path_length) == (True, 0)
     assert authority.fingerprint == made.fingerprint(hashes.SHA256()).hex()
-    assert read(Authority.create(NOW_MS).certificate).subject != made.subject
+    assert read(Authority.create(NOW).certificate).subject != made.subject
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
@@ -122,12 +122,12 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> No
 @pytest.mark.parametrize("again", [False, True], ids=["issued", "renewed"])
 def test_all_that_it_signs_is_verified_strictly(tmp_path: Path, *, again: bool) -> None:
     """As Python 3.13 and later do by themselves (RFC 5280)."""
-    now_ms = int(time.time() * 1000)
-    authority, key = Authority.create(now_ms), a_key()
+    now = time.time()
+    authority, key = Authority.create(now), a_key()
     if again:  # read from its file, at another time
         authority = Authority.from_pem(authority.to_pem())
-    agent = authority.sign_agent(a_request(key), ID, now_ms).certificate
-    caller, listener = authority.caller(now_ms), authority.listener(now_ms)
+    agent = authority.sign_agent(a_request(key), ID, now).certificate
+    caller, listener = authority.caller(now), authority.listener(now)
     shown = {
         "agent": pem_of(key) + agent,
         "caller": caller.key + caller.certificate,
@@ -147,8 +147,8 @@ def test_all_that_it_signs_is_verified_strictly(tmp_path: Path, *, again: bool) 
 
 
 def test_nothing_outlives_the_authority(authority: Authority) -> None:
-    late = authority.expire_ms - 1000
-    assert authority.sign_agent(a_request(), ID, late).expire_ms == authority.expire_ms
+    late = authority.expire - 1
+    assert authority.sign_agent(a_request(), ID, late).expire == authority.expire
 
 
 def another_version(text: bytes) -> bytes:
@@ -185,7 +185,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_request_for_more_than_a_key_is_not_signed(authority: Authority, kind: str) -> None:
     with pytest.raises(UnfitRequestError):
-        authority.sign_agent(HOSTILE[kind](), ID, NOW_MS)
+        authority.sign_agent(HOSTILE[kind](), ID, NOW)
 
 
 def test_a_request_that_its_key_did_not_sign_is_not_signed(authority: Authority) -> None:
@@ -194,22 +194,21 @@ def test_a_request_that_its_key_did_not_sign_is_not_signed(authority: Authority)
         changed = b"A" if sign != ord("A") else b"B"
         line = lines[-2][:position] + changed + lines[-2][position + 1 :]
         with pytest.raises(UnfitRequestError):
-            authority.sign_agent(b"\n".join([*lines[:-2], line, lines[-1], b""]), ID, NOW_MS)
+            authority.sign_agent(b"\n".join([*lines[:-2], line, lines[-1], b""]), ID, NOW)
 
 
 def test_certificates_are_due_after_two_thirds_of_their_life(authority: Authority) -> None:
-    expire_ms = NOW_MS + LIFE // timedelta(milliseconds=1)
-    due_ms = NOW_MS + 20 * 24 * 3600 * 1000
-    assert not authority.is_due(expire_ms, due_ms - 1)
-    assert authority.is_due(expire_ms, due_ms)
+    expire, due = NOW + LIFE.total_seconds(), NOW + 20 * 24 * 3600
+    assert not authority.is_due(expire, due - 1)
+    assert authority.is_due(expire, due)
 
 
 def test_what_is_not_valid_yet_is_due(authority: Authority) -> None:
     """The clock was ahead when it was signed, and was set back."""
-    made = authority.sign_agent(a_request(), ID, NOW_MS)
-    begin_ms = int(read(made.certificate).not_valid_before_utc.timestamp() * 1000)
-    assert authority.is_due(made.expire_ms, begin_ms - 1)
-    assert not authority.is_due(made.expire_ms, begin_ms)
+    made = authority.sign_agent(a_request(), ID, NOW)
+    begin = read(made.certificate).not_valid_before_utc.timestamp()
+    assert authority.is_due(made.expire, begin - 1)
+    assert not authority.is_due(made.expire, begin)
 
 
 async def opened(path: Path, enrolled: int = 0) -> Issuer:
@@ -261,14 +260,14 @@ def with_a_changed_bit(text: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"no key", with_a_changed_bit(Authority.create(NOW_MS).to_pem()), None],
+    [b"", b"no key", with_a_changed_bit(Authority.create(NOW).to_pem()), None],
     ids=["empty", "no key", "a changed bit", "no text"],
 )
 async def test_a_damaged_authority_is_told_and_stays(tmp_path: Path, text: bytes | None) -> None:
     path = tmp_path / "authority.pem"
     if text is None:  # the key of one and the certificate of another
-        text = Authority.create(NOW_MS).to_pem().partition(b"-----BEGIN CERT")[0]
-        text += Authority.create(NOW_MS).certificate
+        text = Authority.create(NOW).to_pem().partition(b"-----BEGIN CERT")[0]
+        text += Authority.create(NOW).certificate
     path.write_bytes(text)
     with pytest.raises(StoreError, match="damaged"):
         await opened(path)
@@ -284,7 +283,7 @@ async def test_our_own_certificates_are_renewed_in_time(tmp_path: Path) -> None:
         assert not await issuer.renew_own()
         clock.jump(20 * 24 * 3600 + 1)
         assert await issuer.renew_own()
-        assert issuer.caller.expire_ms > first.expire_ms
+        assert issuer.caller.expire > first.expire
         assert issuer.caller.key != first.key
     finally:
         issuer.close()
@@ -294,7 +293,7 @@ def test_an_authority_that_others_could_read_is_taken_from_them(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "authority.pem"
-    path.write_bytes(Authority.create(NOW_MS).to_pem())
+    path.write_bytes(Authority.create(NOW).to_pem())
     path.chmod(0o644)
     issuer = Issuer(path, SystemClock())
     with caplog.at_level(logging.WARNING):

@@ -45,10 +45,10 @@ from controlplane.pki.ticket_key import TicketKey
 from controlplane.registries.client import RegistryClient
 from controlplane.registries.logins import Logins
 from controlplane.registries.vault import Vault
-from controlplane.sessions.claims import Claims
+from controlplane.sessions.claim import Claims
 from controlplane.sessions.players import Players
 from controlplane.sessions.service import Sessions
-from controlplane.sessions.starts import Starts
+from controlplane.sessions.start import Starts
 from controlplane.sessions.wait_ready import ReadyStarts
 from controlplane.settings.model import Config
 from controlplane.storage.engine.store import Store
@@ -161,14 +161,7 @@ class ControlPlane:
             queue=queue,
             start_timeout=config.start_timeout,
             rate=StartRate(config.start_rate, config.start_burst),
-            claims=Claims(
-                store=stores.claims,
-                reports=stores.reports,
-                fleet=self.fleet,
-                pool_at=self._standby_pools.pool_at,
-                clock=clock,
-                reach=reach,
-            ),
+            claims=Claims(fleet=self.fleet, pool_at=self._standby_pools.pool_at),
             reach=reach,
             clock=clock,
             metrics=metrics.starts,

@@ -17,7 +17,7 @@ from controlplane.catalog.accounts import InitialTokens, first_tokens
 from controlplane.cli.console import echo
 from controlplane.domain.errors import StoreError
 from controlplane.http.errors import REFUSED
-from controlplane.sessions.starts import NOT_STARTED
+from controlplane.sessions.start import NOT_STARTED
 from controlplane.settings.model import Config
 from controlplane.state_dir.lock import serving, using
 from controlplane.state_dir.owner import as_owner_of

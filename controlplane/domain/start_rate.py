@@ -38,6 +38,12 @@ class StartRate:
         bucket.level -= 1
         return None
 
+    def give_back(self, account: str, location: str) -> None:
+        """Undo a `take` of what does not count."""
+        bucket = self._buckets.get((account, location))
+        if bucket is not None:
+            bucket.level += 1
+
     def _level(self, bucket: _Bucket, now: float) -> float:
         return min(self.burst, bucket.level + (now - bucket.time) * self.rate)
 

@@ -1,4 +1,4 @@
-"""Sessions: reading, stopping, logs, reports and artifacts. Starting is `starts.py`."""
+"""Sessions: reading, stopping, logs, reports and artifacts. Starting is `start.py`."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
@@ -22,8 +22,8 @@ from controlplane.domain.status import DEFAULT_LIST, SessionStatus, shown_status
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
 from controlplane.http.turns import leave_turn
-from controlplane.sessions.pending_start import PendingStart
-from controlplane.sessions.starts import Starts
+from controlplane.sessions.start import Starts
+from controlplane.sessions.under_way import Start
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.players import PlayerStore
 from controlplane.storage.tables.session_lists import SessionFilter, SessionListStore
@@ -143,8 +143,8 @@ class Sessions:
                 raise NotFoundError("session", name)
             if found.state.ended:
                 raise ConflictError("the session has ended")
-            # One under way all the same: it is known by its alias, or its id was asked for again.
-            name, start = found.id, self._starts.under_way.of_row(found)
+            # One under way all the same, that was named by an id which nobody asked for.
+            name, start = found.id, self._starts.under_way.of_row(caller.account, found.id)
         session = await (
             self._mark(caller, name)
             if start is None
@@ -159,17 +159,14 @@ class Sessions:
             raise HostUnavailableError("the host is out of reach; the stop is remembered")
         await self._stop_on_host(session, deadline)
 
-    async def _stop_start(
-        self, caller: Caller, start: PendingStart, deadline: float
-    ) -> Session | None:
+    async def _stop_start(self, caller: Caller, start: Start, deadline: float) -> Session | None:
         """Mark the row of a start, wait for its end, and return the live session it became."""
         marked = None
-        if not start.settled.is_set():
+        if not start.ended.is_set():
             marked = await self._mark(caller, start.id)
-            start.is_stopped |= marked is not None
-            self._starts.call_off(start)
-            await self._until(start.settled, deadline)
-        if start.outcome is None:
+            self._starts.call_off(start, is_marked=marked is not None)
+            await self._until(start.ended, deadline)
+        if start.session is None:
             return None
         if marked is None:
             return await self._mark(caller, start.id)

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controlplane.domain.contract import Identity, PortRequest, Protocol, SessionSpec
-from controlplane.domain.errors import InvalidRequestError, Violation
+from controlplane.domain.errors import InvalidRequestError, TiltyardError, Violation
+from controlplane.domain.placement import Wanted
 from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.tags import Tag
 
@@ -85,33 +86,48 @@ def ignored_of_a_claim(request: StartRequest) -> str:
     return json.dumps(given, default=dict)
 
 
-def session_spec(
-    application: Application,
-    tag: Tag,
-    request: StartRequest,
-    session_id: str,
-    ports: tuple[PortRequest, ...],
-) -> SessionSpec:
-    """Make the spec that the host is given."""
-    identity = Identity(
-        account=application.account,
-        session_id=session_id,
-        application=application.name,
-        tag=tag.name,
-        location=request.location,
-        labels=request.labels or {},
-        external_id=request.external_id,
-    )
-    return SessionSpec(
-        identity=identity,
-        image=tag.image,
-        args=request.args,
-        env=request.env or {},
-        restart=request.restart,
-        ttl=request.ttl,
-        network_mode=application.network_mode,
-        reservation=application.reservation,
-        limits=application.limits,
-        ports=ports,
-        disk_bytes=application.disk_bytes,
-    )
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A request, and what was found for it.
+
+    `no_tag` is why it cannot start cold; a ready standby serves it all the same.
+    """
+
+    request: StartRequest
+    application: Application
+    tag: Tag
+    ports: tuple[PortRequest, ...]
+    no_tag: TiltyardError | None = None
+
+    @property
+    def wanted(self) -> Wanted:
+        """What a host needs for it."""
+        application = self.application
+        owner = application.account, application.name
+        return Wanted(self.tag.image, application.reservation, self.ports, owner)
+
+    def spec(self, session_id: str) -> SessionSpec:
+        """Make the spec that the host is given."""
+        request, application, tag = self.request, self.application, self.tag
+        identity = Identity(
+            account=application.account,
+            session_id=session_id,
+            application=application.name,
+            tag=tag.name,
+            location=request.location,
+            labels=request.labels or {},
+            external_id=request.external_id,
+        )
+        return SessionSpec(
+            identity=identity,
+            image=tag.image,
+            args=request.args,
+            env=request.env or {},
+            restart=request.restart,
+            ttl=request.ttl,
+            network_mode=application.network_mode,
+            reservation=application.reservation,
+            limits=application.limits,
+            ports=self.ports,
+            disk_bytes=application.disk_bytes,
+        )

@@ -21,8 +21,8 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
 from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.service import Sessions
+from controlplane.sessions.start import Starts
 from controlplane.sessions.start_request import StartRequest
-from controlplane.sessions.starts import Starts
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.sessions import Session, SessionStore
 from tiltyard.runtime.clock import Clock, timeout

@@ -59,7 +59,7 @@ async def test_at_most_three_hosts_that_do_not_tell_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: bool
 ) -> None:
     # So short that the time for a start is not what ends it.
-    monkeypatch.setattr("controlplane.sessions.starts.CALL_SHARE", 0.2 / 30)
+    monkeypatch.setattr("controlplane.sessions.start.CALL_SHARE", 0.2 / 30)
     async with System(tmp_path, agents=5, start_timeout=30.0) as system:
         await system.make_application()
         for agent in system.agents:

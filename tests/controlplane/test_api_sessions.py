@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from controlplane.sessions.confirm import REFUSED_BY_ADMISSION
+from controlplane.sessions.attempt import REFUSED_BY_ADMISSION
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2

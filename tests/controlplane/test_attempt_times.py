@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.sessions import claims, starts
+from controlplane.sessions.start import CALL_SHARE, CLAIM_SHARE, MAX_UNANSWERED_CLAIMS
 from tests.controlplane.test_warm_pools import keep
 from tests.support.controlplane.system import System
 
@@ -27,7 +27,7 @@ async def test_a_caller_who_waits_longer_has_hosts_that_may_take_longer(tmp_path
         assert (len(system.agent.started), len(system.agent.claimed)) == (1, 1)
     cold, warm = given
     # A minute is for a machine that stands still; gRPC rounds up what it sends.
-    assert cold == pytest.approx(PATIENCE * starts.CALL_SHARE, abs=60)
-    assert warm == pytest.approx(PATIENCE * claims.CALL_SHARE, abs=60)
-    assert starts.CALL_SHARE <= 1 / 2
-    assert starts.CALL_SHARE + claims.MAX_SILENT * claims.CALL_SHARE <= 1
+    assert cold == pytest.approx(PATIENCE * CALL_SHARE, abs=60)
+    assert warm == pytest.approx(PATIENCE * CLAIM_SHARE, abs=60)
+    assert CALL_SHARE <= 1 / 2
+    assert CALL_SHARE + MAX_UNANSWERED_CLAIMS * CLAIM_SHARE <= 1

@@ -10,7 +10,8 @@ import pytest
 from controlplane.domain.contract import HostSession
 from controlplane.domain.errors import StoreError
 from controlplane.storage.tables.reports import ReportStore
-from controlplane.storage.tables.sessions import Attempt, SessionStore
+from controlplane.storage.tables.session_rows import Attempt
+from controlplane.storage.tables.sessions import SessionStore
 from tests.support.controlplane.system import System, eventually
 from tiltyard.agent.v1 import agent_pb2
 
@@ -106,5 +107,14 @@ async def test_an_attempt_that_is_not_the_newest_is_not_ended(system: System) ->
     before = await system.rows("SELECT * FROM session")
     store = SessionStore(system.control_plane._store)
     other = Attempt("another attempt", system.agent.name, "")
-    await store.end_attempt("alice", "s", other, 0, abandon=False)
+    await store.end_attempt("alice", "s", other, 0, unanswered=False)
+    assert await system.rows("SELECT * FROM session") == before
+
+
+async def test_an_attempt_that_its_host_has_reported_stays_on_its_row(system: System) -> None:
+    assert (await system.start(id="s")).status == 201
+    before = await system.rows("SELECT * FROM session")
+    [names] = await system.rows("SELECT internal_id, agent, host FROM session")
+    store = SessionStore(system.control_plane._store)
+    await store.end_attempt("alice", "s", Attempt(*names), 0, unanswered=False)
     assert await system.rows("SELECT * FROM session") == before

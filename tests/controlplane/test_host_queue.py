@@ -125,7 +125,7 @@ async def test_a_slot_is_given_to_who_waits_in_the_step_in_which_it_gets_free(
     """Otherwise a later caller takes it while the answer is written."""
     gate = Gate(system.agent)
     first, second = await _begin(system, gate), await _join(system, "second")
-    link, reports = system.control_plane.fleet.links[0], system.control_plane._starts._reports
+    link, reports = system.control_plane.fleet.links[0], system.control_plane._stores.reports
     confirm, taken = reports.confirm, []
 
     def note_slots(*answer: Any) -> Any:

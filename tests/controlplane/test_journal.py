@@ -11,7 +11,7 @@ import pytest
 
 from controlplane.cli.server import LIMITED
 from controlplane.http.errors import REFUSED
-from controlplane.sessions.starts import NOT_STARTED
+from controlplane.sessions.start import NOT_STARTED
 from tests.support.controlplane.system import System, eventually
 from tests.support.log_lines import logfmt
 from tiltyard.runtime.logging.events import Event

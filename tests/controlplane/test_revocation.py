@@ -88,7 +88,7 @@ async def test_a_start_that_was_answered_just_then_is_lost(
 ) -> None:
     gone = await system.enrolled()
     await system.only_starts_on(gone)
-    reports = system.control_plane._starts._reports
+    reports = system.control_plane._stores.reports
     confirm = type(reports).confirm
 
     async def after_the_revocation(*arguments: Any) -> Any:

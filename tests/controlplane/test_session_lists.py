@@ -21,8 +21,8 @@ from sqlite_utils import Database
 from controlplane.domain.contract import Claim, EndReason, Identity, Resources, State
 from controlplane.domain.errors import ConflictError, NotFoundError, StoreError
 from controlplane.storage.engine.migrations import migrate
-from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.claims import ClaimStore, Guise
+from controlplane.storage.engine.store import Actor, Store
+from controlplane.storage.tables.claims import FailedClaim, NewClaim
 from controlplane.storage.tables.players import PlayerStore
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.session_lists import (
@@ -32,8 +32,8 @@ from controlplane.storage.tables.session_lists import (
     list_query,
     portion_query,
 )
+from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import (
-    Attempt,
     NewSession,
     SessionStore,
     _reserve,
@@ -218,7 +218,7 @@ def test_filters_are_as_a_plain_model_has_them(
 
 
 async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store) -> None:
-    sessions, claims = SessionStore(store), ClaimStore(store)
+    sessions = SessionStore(store)
     reports = ReportStore(store, is_ours=lambda *_: True, keep_ended=timedelta(days=1))
     add = "INSERT INTO agent(name, address) VALUES ('h', 'unix:/h')"
     await store.run(lambda db: db.execute(add))
@@ -232,14 +232,16 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
         await sessions.reserve_session(replace(NEW, id=session_id, labels={"mode": "duel"}))
     await found("a", "b", "c", "d")
 
-    # A claim renames its session and has the labels of the pool; undone, it is as before.
-    key, standby = ("alice", "a"), Attempt("standby", "h", "")
-    taken = Identity("alice", "standby", "game", "v1", "local", {"pool": "1", "é": ""})
-    claim = Claim("standby", taken, None, "{}")
-    await claims.begin(key, standby, claim, 1, first_of=None)
-    await found("standby", "b", "c", "d")
-    before = Guise("a", "v1", {"mode": "duel"})
-    await claims.end(("alice", "standby"), standby, before, 1, abandon=False)
+    # A claim has the labels of the pool; what takes its place has those of the caller.
+    standby = Attempt("standby", "h", "")
+    taken = Identity("alice", "x", "game", "v1", "local", {"pool": "1", "é": ""})
+    claim = NewClaim(standby, (), Claim("standby", taken, None, "{}"), Actor("x"))
+    await sessions.reserve_session(replace(NEW, id="x", labels=taken.labels, claim=claim))
+    await found("a", "b", "c", "d", "x")
+    failed = FailedClaim("x", standby, unanswered=False)
+    await sessions.reserve_session(replace(NEW, id="x", labels={"mode": "duel"}), failed)
+    await found("a", "b", "c", "d", "x")
+    await sessions.free("alice", "x", "", 1, attempt=None, unanswered=False, is_recorded=False)
     await found("a", "b", "c", "d")
 
     # Hosts report a session that is unknown, another of its id, and its end.
@@ -262,7 +264,7 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
     await reports.confirm("h", running, 9)
     await reports.end_missing("h", ["i3"], 9)
     await found("a", "c", "d")
-    await sessions.free("alice", "c", "as scripted", 9, attempt=None, attempted=False)
+    await sessions.free("alice", "c", "", 9, attempt=None, unanswered=False, is_recorded=False)
     await found("a", "d")
     await sessions.drop_unattempted()
     await found()

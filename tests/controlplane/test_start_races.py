@@ -157,24 +157,20 @@ async def test_a_snapshot_does_not_free_the_id_of_a_start_between_two_hosts(
     assert [session.identity.session_id for session in second.live] == ["x"]
 
 
-@pytest.mark.parametrize("fails_once", [True, False])
 async def test_what_a_host_has_reported_of_a_start_that_fails_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_once: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ran, and is stopped: its row tells of it until it is forgotten."""
     confirm = ReportStore.confirm
 
-    async def failing(*args: Any, **more: Any) -> None:
-        if not more:
-            await confirm(*args)
+    async def failing(*args: Any) -> None:
+        await confirm(*args)
         raise StoreError("as scripted")
 
     async with System(tmp_path) as system:
         await system.make_application()
         with monkeypatch.context() as broken:
             broken.setattr(ReportStore, "confirm", failing)
-            if not fails_once:
-                broken.setattr(SessionStore, "end_attempt", failing)
             assert_error(await system.start(id="x"), 503)
         await system.becomes("x", "exited")
         await system.nothing_is_left()
@@ -206,7 +202,7 @@ async def test_what_came_of_an_attempt_is_stopped_when_the_database_fails(
 async def test_a_call_to_a_host_leaves_time_for_the_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.sessions.starts.RESERVE", 40.0)
+    monkeypatch.setattr("controlplane.sessions.start.RESERVE", 40.0)
     left: list[float] = []
 
     async def note(_: Any, context: Any) -> None:

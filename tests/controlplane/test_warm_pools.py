@@ -1,6 +1,7 @@
 """Warm pools kept by hosts, and starts that claim what they keep ready."""
 
 import asyncio
+import itertools
 import json
 import random
 import uuid
@@ -14,10 +15,11 @@ import pytest
 from controlplane.domain.contract import Claim, Identity, Resources
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.pools import hosts, planner
-from controlplane.sessions.claims import MAX_TRIES
+from controlplane.sessions.start import MAX_CLAIMS
 from controlplane.storage.engine.store import Actor, Store
-from controlplane.storage.tables.claims import IN_USE, Begun, ClaimStore
-from controlplane.storage.tables.sessions import Attempt, NewSession, SessionStore
+from controlplane.storage.tables.claims import NewClaim
+from controlplane.storage.tables.session_rows import Attempt
+from controlplane.storage.tables.sessions import NewSession, SessionStore
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
@@ -466,7 +468,7 @@ async def test_an_exhausted_pool_means_a_cold_start(system: System, asked_id: st
     assert start.spec.identity.session_id == answer.json["id"] != standby.internal_id
     shown = (await system.call("GET", f"/session/{answer.json['id']}")).json
     assert json.loads(shown["labels"]["tags"]) == {"mine": "1"}
-    assert await system.rows("SELECT alias, claim FROM session") == [(None, None)]
+    assert await system.rows("SELECT claim FROM session") == [(None,)]
     assert_error(await system.call("GET", f"/session/{standby.internal_id}"), 404)
 
 
@@ -512,6 +514,8 @@ async def test_what_was_told_of_a_standby_during_a_refused_claim_counts(system: 
 
     system.agent.before_claim = tell_and_refuse
     assert (await system.start(id="x")).status == 201
+    assert (system.agent.claimed, len(system.agent.started)) == ([], 1)
+    assert (await system.start(id="y")).status == 201
     assert [claim.internal_id for claim in system.agent.claimed] == refused
 
 
@@ -527,7 +531,7 @@ async def test_a_start_does_not_try_all_of_a_pool(system: System, reason: str) -
 
     system.agent.before_claim = refuse
     assert (await system.start(id="x")).status == 201
-    assert len(tries) <= MAX_TRIES
+    assert len(tries) <= MAX_CLAIMS
     assert [start.spec.identity.session_id for start in system.agent.started] == ["x"]
 
 
@@ -557,68 +561,69 @@ async def test_another_host_is_asked_where_one_is_of_no_use(tmp_path: Path, way:
         assert len(tried[1].claimed) == 1
 
 
-async def test_who_joins_before_the_claim_costs_the_pool_nothing(system: System) -> None:
-    """A session without an id has one that a list shows, and keeps it for who joined it."""
-    await keep(system)
-
-    async def join(step: str) -> None:
-        if step == "start.reserved":
-            listed = (await system.call("GET", "/session?all=true")).json["sessions"]
-            body = {"session": listed[0]["id"], "players": ["p1"]}
-            assert (await system.call("PUT", "/session/player/join", json=body)).status == 200
-
-    system.control_plane._starts._reach = join
-    assert (await system.start()).status == 201
-    assert (len(system.agent.started), system.agent.claimed) == (1, [])
-    assert await ready(system) == 3
-
-
-@pytest.mark.parametrize("step", ["begin", "end"])
-async def test_a_claim_that_the_database_failed_leaves_no_name(
-    system: System, step: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("commits", [0, 1])
+async def test_a_claim_that_the_database_failed_leaves_no_start(
+    system: System, commits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Neither the first claim, nor the row that takes the place of a refused one."""
     await keep(system, size=1)
-    system.agent.before_claim = refusing("STANDBY_NOT_CLAIMABLE")
+    system.agent.before_claim = refusing("NOT_RECONCILED")
+    reserve, left = SessionStore.reserve_session, itertools.count(-commits)
 
-    async def fail(*_: Any, **__: Any) -> None:
-        raise StoreError("as scripted")
+    async def fail(*args: Any, **more: Any) -> None:
+        if next(left) >= 0:
+            raise StoreError("as scripted")
+        await reserve(*args, **more)
 
-    monkeypatch.setattr(ClaimStore, step, fail)
+    monkeypatch.setattr(SessionStore, "reserve_session", fail)
     assert_error(await system.start(), 503)
     await eventually(lambda: not system.control_plane._starts.under_way._starts)
+    assert await system.rows("SELECT 1 FROM session") == []
+    monkeypatch.undo()
+    system.agent.change_host()
+    await becomes_ready(system, 1)
 
 
-@pytest.mark.parametrize("session_id", ["x", None])
-@pytest.mark.parametrize("by_standby", [False, True])
+async def test_a_claim_is_running_from_its_commit(system: System) -> None:
+    await keep(system)
+    shown: list[Any] = []
+
+    async def look(*_: Any) -> None:
+        shown.append((await system.call("GET", "/session/x")).json)
+
+    system.agent.before_claim = look
+    answer = await system.start(id="x")
+    assert answer.status == 201
+    ports = {f"{port['container']}/{port['type']}": port["host"] for port in answer.json["ports"]}
+    assert [(one["status"], one["host"], one["port"]) for one in shown] == [
+        ("running", answer.json["host"], ports)
+    ]
+
+
+@pytest.mark.parametrize(("session_id", "by_standby"), [("x", False), ("x", True), (None, True)])
 async def test_a_session_is_stopped_during_its_claim(
     system: System, session_id: str | None, by_standby: bool
 ) -> None:
-    """By the id that it was given, or had in a list before its claim, or by its standby's."""
+    """By the id that it was given, or by its standby's."""
     await keep(system)
-    claiming, go_on, listed = asyncio.Event(), asyncio.Event(), ""
+    claiming, go_on = asyncio.Event(), asyncio.Event()
 
     async def wait(*_: Any) -> None:
         claiming.set()
         await go_on.wait()
 
-    async def look(step: str) -> None:
-        nonlocal listed
-        if step == "start.reserved":
-            ((listed,),) = await system.rows("SELECT id FROM session")
-
-    system.control_plane._starts._reach = look
     system.agent.after_claim = wait
     start = asyncio.create_task(system.start(id=session_id))
     await claiming.wait()
     (claim,) = system.agent.claimed
-    name = claim.internal_id if by_standby else listed
+    name = claim.internal_id if by_standby else session_id
     stop = asyncio.create_task(system.call("DELETE", f"/session/{name}"))
     marked = "SELECT 1 FROM session WHERE stop_requested_ms IS NOT NULL"
     await eventually(async_any(system, marked))
     go_on.set()
     assert_error(await start, 409)
     assert (await stop).status == 204
-    assert await system.status_of(name) == "exited"
+    assert await system.status_of(str(name)) == "exited"
     await nothing_is_held_that_nobody_owns(system)
 
 
@@ -631,19 +636,25 @@ def async_any(system: System, sql: str) -> Callable[[], Awaitable[bool]]:
     return finds
 
 
-async def test_no_standby_is_claimed_for_a_session_that_is_to_be_stopped(system: System) -> None:
+@pytest.mark.parametrize("size", [1, 3])
+async def test_nothing_takes_the_place_of_a_claim_that_is_to_be_stopped(
+    system: System, size: int
+) -> None:
     """Its row is marked by another control plane, so nothing here knows of it."""
-    await keep(system)
+    await keep(system, size=size)
+    refused: list[str] = []
 
-    async def mark(step: str) -> None:
-        if step == "start.reserved":
-            await system.rows("UPDATE session SET stop_requested_ms=1")
+    async def mark_and_refuse(request: Any, context: Any) -> None:
+        refused.append(request.internal_id)
+        await system.rows("UPDATE session SET stop_requested_ms=1")
+        await refusing("STANDBY_NOT_CLAIMABLE")(request, context)
 
-    system.control_plane._starts._reach = mark
+    system.agent.before_claim = mark_and_refuse
     assert_error(await system.start(id="x"), 409)
-    assert (system.agent.claimed, system.agent.started) == ([], [])
+    assert (len(refused), system.agent.claimed, system.agent.started) == (1, [], [])
+    assert await system.rows("SELECT 1 FROM session") == []
     await nothing_is_held_that_nobody_owns(system)
-    assert await ready(system) == 3
+    assert system.agent.stopped == []
 
 
 async def test_a_claim_counts_in_the_start_rate(tmp_path: Path) -> None:
@@ -678,51 +689,56 @@ async def test_two_hosts_that_do_not_answer_a_claim_make_a_cold_start(tmp_path: 
         assert sum(len(agent.started) for agent in system.agents) == 1
 
 
-# ---- aliases
+# ---- ids
 
 
-async def aliased(system: System) -> str:
-    """Have a session `match` and return its alias."""
+async def internal_id_of_match(system: System) -> str:
+    """Have a warm session `match` and return its internal id."""
     await keep(system)
     assert (await system.start(id="match")).status == 201
     return system.agent.claimed[0].internal_id
 
 
-async def test_an_alias_is_accepted_wherever_an_id_is(system: System) -> None:
-    alias = await aliased(system)
-    shown = (await system.call("GET", f"/session/{alias}")).json
+@pytest.mark.parametrize("warm", [True, False])
+async def test_an_internal_id_is_accepted_wherever_an_id_is(system: System, warm: bool) -> None:
+    if warm:
+        internal_id = await internal_id_of_match(system)
+    else:
+        assert (await system.start(id="match")).status == 201
+        (internal_id,) = system.agent.sessions
+    shown = (await system.call("GET", f"/session/{internal_id}")).json
     assert shown["id"] == "match"
     assert shown == (await system.call("GET", "/session/match")).json
-    for number, name in enumerate((alias, "match"), start=1):
+    for number, name in enumerate((internal_id, "match"), start=1):
         body = {"session": name, "players": [f"p{number}"]}
         joined = await system.call("PUT", "/session/player/join", json=body)
         assert joined.json["count"] == number
-    body = {"session": alias, "players": ["p2"]}
+    body = {"session": internal_id, "players": ["p2"]}
     left = await system.call("DELETE", "/session/player/leave", json=body)
     assert left.json["count"] == 1
-    assert (await system.call("GET", f"/logs?id={alias}")).body == b"line 1\nline 2\n"
-    assert_error(await system.call("GET", f"/session/{alias}", account="bob"), 404)
-    assert (await system.call("DELETE", f"/session/{alias}")).status == 204
+    assert (await system.call("GET", f"/logs?id={internal_id}")).body == b"line 1\nline 2\n"
+    assert_error(await system.call("GET", f"/session/{internal_id}", account="bob"), 404)
+    assert (await system.call("DELETE", f"/session/{internal_id}")).status == 204
     assert await system.status_of("match") == "exited"
-    assert (await system.call("GET", f"/session/{alias}/report")).json["id"] == "match"
-    path = f"/artifacts?session={alias}&path=/data"
+    assert (await system.call("GET", f"/session/{internal_id}/report")).json["id"] == "match"
+    path = f"/artifacts?session={internal_id}&path=/data"
     assert (await system.call("GET", path)).status == 200
-    assert_error(await system.call("DELETE", f"/session/{alias}"), 409)
+    assert_error(await system.call("DELETE", f"/session/{internal_id}"), 409)
     objects = await system.rows("SELECT DISTINCT object FROM event WHERE kind='session.stop'")
     assert objects == [("match",)]
 
 
-async def test_an_operator_stops_by_the_alias(system: System) -> None:
-    alias = await aliased(system)
-    path = f"/operator/session/alice/{alias}"
+async def test_an_operator_stops_by_the_internal_id(system: System) -> None:
+    internal_id = await internal_id_of_match(system)
+    path = f"/operator/session/alice/{internal_id}"
     assert (await system.call("DELETE", path, token=system.operator_token)).status == 204
     assert await system.status_of("match") == "exited"
 
 
-async def test_an_alias_is_no_id_for_another(system: System) -> None:
-    alias = await aliased(system)
-    assert_error(await system.start(id=alias), 409)
-    body = {"location": "local", "image": "game", "id": alias}
+async def test_an_internal_id_is_no_id_for_another(system: System) -> None:
+    internal_id = await internal_id_of_match(system)
+    assert_error(await system.start(id=internal_id), 409)
+    body = {"location": "local", "image": "game", "id": internal_id}
     await system.make_application(account="bob")
     assert (await system.call("POST", "/session", account="bob", json=body)).status == 201
     listed = (await system.call("GET", "/session")).json["sessions"]
@@ -836,13 +852,13 @@ async def claim_and_die(system: System, internal_id: str) -> None:
     store = Store(system.config.database)
     await store.open()
     mebi = Resources(10**9, 2**20)
-    new = NewSession("alice", "match", "game", "v1", "local", {}, "lobby", mebi, 1)
-    await SessionStore(store).reserve_session(new)
-    identity = Identity("alice", "match", "game", "v1", "local", {"mode": "ffa"}, "lobby")
-    claim = Claim(internal_id, identity, 7200, '{"version": "v0"}')
+    labels = {"mode": "ffa"}
+    identity = Identity("alice", "match", "game", "v1", "local", labels, "lobby")
+    asked = Claim(internal_id, identity, 7200, '{"version": "v0"}')
     attempt = Attempt(internal_id, system.agent.name, "192.0.2.1")
-    begun = ClaimStore(store).begin(("alice", "match"), attempt, claim, 1, first_of=Actor("x"))
-    assert await begun is Begun.YES
+    claim = NewClaim(attempt, (), asked, Actor("x"))
+    new = NewSession("alice", "match", "game", "v1", "local", labels, "lobby", mebi, 1, claim)
+    await SessionStore(store).reserve_session(new)
     await store.close()
     await system.serve()
 
@@ -911,12 +927,12 @@ async def test_a_standby_that_a_row_holds_is_nobody_elses(system: System) -> Non
 
 
 async def test_a_claimed_session_that_an_older_database_lacks_is_adopted(system: System) -> None:
-    alias = await aliased(system)
+    internal_id = await internal_id_of_match(system)
     await system.rows("DELETE FROM session")
     await system.restart()
     await system.becomes("match", "running")
-    assert (await system.call("GET", f"/session/{alias}")).json["id"] == "match"
-    assert_error(await system.start(id=alias), 409)
+    assert (await system.call("GET", f"/session/{internal_id}")).json["id"] == "match"
+    assert_error(await system.start(id=internal_id), 409)
 
 
 async def test_a_host_cannot_make_ids_up(system: System) -> None:
@@ -932,13 +948,3 @@ async def test_a_host_cannot_make_ids_up(system: System) -> None:
     system.agent.change("anything goes", warm_pool=pool_id)
     assert (await system.start(id="x")).status == 201
     assert system.agent.claimed == []
-
-
-async def test_a_claim_looks_at_no_session_of_another_name(system: System) -> None:
-    plan = [
-        row[3]
-        for row in await system.rows(f"EXPLAIN QUERY PLAN {IN_USE}", account="alice", name="x")
-    ]
-    searches = [step for step in plan if "session" in step]
-    assert len(searches) == 3
-    assert not [step for step in searches if "SCAN" in step or "(account=?)" in step]

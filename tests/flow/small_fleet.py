@@ -28,10 +28,10 @@ from controlplane.fleet.pools.planner import StandbyPools
 from controlplane.fleet.queue import HostQueue
 from controlplane.operators.agents import Agents, ShownAgent
 from controlplane.pki.ticket_key import TicketKey
-from controlplane.sessions.claims import Claims
+from controlplane.sessions.claim import Claims
 from controlplane.sessions.service import Sessions
+from controlplane.sessions.start import Starts
 from controlplane.sessions.start_request import StartRequest
-from controlplane.sessions.starts import Starts
 from controlplane.settings.model import AgentConfig, Config
 from controlplane.storage.engine.store import Store, _commit, _connect, _Job
 from controlplane.storage.tables.accounts import Caller
@@ -43,7 +43,8 @@ from controlplane.storage.tables.hosts import HostStore
 from controlplane.storage.tables.players import PlayerStore
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.session_lists import SessionListStore
-from controlplane.storage.tables.sessions import Attempt, SessionStore
+from controlplane.storage.tables.session_rows import Attempt
+from controlplane.storage.tables.sessions import SessionStore
 from controlplane.storage.tables.standby_orders import StandbyOrderStore
 from controlplane.storage.tables.tags import Tag
 from tests.flow.bad_network import Line, MemoryClient
@@ -220,14 +221,16 @@ class _Sessions(SessionStore):
         super().__init__(store)
         self._given_up = given_up
 
-    async def end_attempt(self, *key: Any, abandon: bool) -> None:
-        await super().end_attempt(*key, abandon=abandon)
-        if abandon:
+    async def end_attempt(self, *key: Any, unanswered: bool) -> None:
+        await super().end_attempt(*key, unanswered=unanswered)
+        if unanswered:
             self._given_up(key[2].internal_id)
 
-    async def free(self, *key: Any, attempt: Attempt | None, attempted: bool) -> None:
-        await super().free(*key, attempt=attempt, attempted=attempted)
-        if attempt is not None:
+    async def free(
+        self, *key: Any, attempt: Attempt | None, unanswered: bool, is_recorded: bool
+    ) -> None:
+        await super().free(*key, attempt=attempt, unanswered=unanswered, is_recorded=is_recorded)
+        if attempt is not None and unanswered:
             self._given_up(attempt.internal_id)
 
 
@@ -284,13 +287,7 @@ class Control:
             queue=HostQueue(self.fleet, max_waiting=1000, clock=clock),
             start_timeout=8.0,
             rate=StartRate(1000.0, 1000),
-            claims=Claims(
-                store=claims,
-                reports=reports,
-                fleet=self.fleet,
-                pool_at=lambda *_: None,
-                clock=clock,
-            ),
+            claims=Claims(fleet=self.fleet, pool_at=lambda *_: None),
             clock=clock,
         )
         self.agents = Agents(

@@ -116,7 +116,7 @@ def _key(session: Session) -> Key:
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.2)
     monkeypatch.setattr("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 2.0)
-    monkeypatch.setattr("controlplane.sessions.starts.CALL_SHARE", 1.5 / 4)
+    monkeypatch.setattr("controlplane.sessions.start.CALL_SHARE", 1.5 / 4)
 
 
 @pytest.mark.slow

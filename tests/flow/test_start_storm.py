@@ -93,7 +93,7 @@ async def test_nobody_is_refused_while_a_host_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However slow the machine is: what is given up keeps its place on the host for a while.
-    monkeypatch.setattr("controlplane.sessions.starts.CALL_SHARE", 1.0)
+    monkeypatch.setattr("controlplane.sessions.start.CALL_SHARE", 1.0)
     monkeypatch.setattr("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 120.0)
     async with Storm(tmp_path) as storm:
         await storm.make_application(reservation={"cpu": 0.1, "ram": 1})

@@ -23,7 +23,7 @@ from controlplane.operators.rotation import Rotation
 from controlplane.operators.sessions import AllSessions
 from controlplane.sessions.players import Players
 from controlplane.sessions.service import Sessions
-from controlplane.sessions.starts import Starts
+from controlplane.sessions.start import Starts
 from controlplane.sessions.wait_ready import ReadyStarts
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.audit import AuditStore

@@ -159,18 +159,16 @@ CREATE TABLE enrolment_token (
 ) STRICT;
 
 -- Sessions, from the moment that the id is taken until they are forgotten. `agent` is NULL before
--- the first attempt; `confirmed` is 0 until an agent has reported that the attempt in
--- `internal_id` runs. `started_ms` is when the start began by the host's clock: of two sessions
--- with one id the later one stays. `adopted_ended` is 1 for one that had ended before this
--- database knew of it.
--- A claimed standby's session has the caller's id, and the standby's as `alias`. `claim` is the
--- request to the host, as JSON, in case it has to be made again; NULL for a cold start.
--- `player_count` is the number of its rows in `player`.
+-- the first attempt; `confirmed` is 0 until an agent has reported that the attempt or the claimed
+-- standby in `internal_id` runs. An account addresses a session by either of its ids.
+-- `started_ms` is when the start began by the host's clock: of two sessions with one id the later
+-- one stays. `adopted_ended` is 1 for one that had ended before this database knew of it.
+-- `claim` is the request to the host of a standby, as JSON, in case it has to be made again; NULL
+-- for a cold start. `player_count` is the number of its rows in `player`.
 CREATE TABLE session (
     number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
     id TEXT NOT NULL,
-    alias TEXT,
     internal_id TEXT UNIQUE,
     agent TEXT REFERENCES agent(name),
     confirmed INTEGER NOT NULL DEFAULT 0,
@@ -197,7 +195,6 @@ CREATE TABLE session (
     adopted_ended INTEGER NOT NULL DEFAULT 0,
     UNIQUE (account, id)
 ) STRICT;
-CREATE INDEX session_by_alias ON session(account, alias) WHERE alias IS NOT NULL;
 CREATE INDEX session_by_end ON session(ended_ms) WHERE ended_ms IS NOT NULL;
 CREATE INDEX session_by_account ON session(account);
 -- Of live sessions alone, and small. The time of their end, which they have not, is a column of

@@ -1,43 +1,89 @@
-"""Claims of standbys in the database: committed before the call, and kept to be made again."""
+"""Claims of standbys: which ones can be claimed, what of a failed one goes, and the held ones.
+
+A claim is held from its commit until its session has ended. Where a host does not know of it, as
+after a crash of either program, it is made again.
+"""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 
 from sqlite_utils import Database
 
-from controlplane.domain.contract import Claim, Identity
+from controlplane.domain.contract import Claim, Identity, Port
+from controlplane.domain.errors import StoppedDuringStartError
 from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
-from controlplane.storage.tables.session_rows import abandon_attempt, replace_labels
-from controlplane.storage.tables.sessions import Attempt
+from controlplane.storage.tables.session_rows import Attempt, abandon_attempt, remove_labels
 
-IN_USE = (
-    "SELECT 1 FROM session WHERE account=:account AND id=:name"
-    " UNION ALL SELECT 1 FROM session WHERE account=:account AND alias=:name"
-    " UNION ALL SELECT 1 FROM session WHERE internal_id=:name"
-    " UNION ALL SELECT 1 FROM abandoned WHERE internal_id=:name LIMIT 1"
-)
-"""Finds whether an account has such a name; an OR in it would look at all of its sessions."""
+
+class StandbyTakenError(Exception):
+    """A standby is a session's already, or may be, or its host is not served any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Guise:
-    """What a claim changes of the row: its id, and what the pool says in the caller's place."""
+class NewClaim:
+    """The standby that a session is from its commit on, and who claims it."""
 
-    id: str
-    tag: str
-    labels: Mapping[str, str]
+    attempt: Attempt
+    ports: tuple[Port, ...]
+    claim: Claim
+    actor: Actor
 
 
-class Begun(Enum):
-    """Whether a claim is a session's attempt."""
+@dataclass(frozen=True, slots=True)
+class FailedClaim:
+    """A claim whose row gives way to another; `unanswered` is that something may come of it."""
 
-    YES = auto()
-    NAME_TAKEN = auto()
-    """The standby's id is a name of something else: it can be nobody's session."""
-    NO = auto()
-    """This session cannot take it, as it is to be stopped, or its agent was removed or revoked."""
+    session_id: str
+    attempt: Attempt
+    unanswered: bool
+
+
+CAN_CLAIM = (
+    "SELECT 1 FROM agent WHERE name=:agent AND removed_ms IS NULL AND revoked_ms IS NULL"
+    " AND NOT EXISTS (SELECT 1 FROM session WHERE internal_id=:standby)"
+    " AND NOT EXISTS (SELECT 1 FROM session WHERE account=:account AND id=:standby)"
+    " AND NOT EXISTS (SELECT 1 FROM abandoned WHERE internal_id=:standby)"
+)
+"""Finds that a standby's host is served, and that neither the standby nor its id is in use."""
+
+
+def check_standby(db: Database, account: str, standby: Attempt) -> None:
+    """Check that a session of an account can have a standby.
+
+    Raises:
+        StandbyTakenError: It cannot.
+    """
+    values = {"account": account, "agent": standby.agent, "standby": standby.internal_id}
+    if db.execute(CAN_CLAIM, values).fetchone() is None:
+        raise StandbyTakenError
+
+
+def undo_claim(db: Database, account: str, new_id: str, failed: FailedClaim, now_ms: int) -> bool:
+    """Undo a claim; True when its row is still there, since the next session has its id.
+
+    Raises:
+        StoppedDuringStartError: The session is to be stopped.
+    """
+    attempt = failed.attempt
+    if failed.unanswered:
+        abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
+    values = {"account": account, "id": failed.session_id, "standby": attempt.internal_id}
+    row = db.execute(
+        "SELECT stop_requested_ms FROM session WHERE account=:account AND id=:id"
+        " AND internal_id=:standby AND NOT confirmed",
+        values,
+    ).fetchone()
+    if row is None:
+        return False
+    if row[0] is not None:
+        raise StoppedDuringStartError
+    if failed.session_id == new_id:
+        remove_labels(db, account, new_id)
+        return True
+    db.execute("DELETE FROM session WHERE account=:account AND id=:id", values)
+    event = Event(now_ms, "session.not_started", account, ITSELF, failed.session_id)
+    record_event(db, event, {"why": "the standby was not available"})
+    return False
 
 
 class ClaimStore:
@@ -45,71 +91,6 @@ class ClaimStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-
-    async def begin(
-        self,
-        key: tuple[str, str],
-        attempt: Attempt,
-        claim: Claim,
-        now_ms: int,
-        *,
-        first_of: Actor | None,
-    ) -> Begun:
-        """Commit a claim as the attempt of a session before its call.
-
-        The session has the identity of the claim from now on. Its alias is the standby's id where
-        that is another, else the id that it had. `first_of` is who started the session, given
-        until the audit has it.
-        """
-        return await self._store.run(
-            lambda db: _begin(db, key, attempt, claim, first_of=first_of, now_ms=now_ms)
-        )
-
-    async def end(
-        self,
-        key: tuple[str, str],
-        attempt: Attempt,
-        before: Guise,
-        now_ms: int,
-        *,
-        abandon: bool,
-    ) -> None:
-        """Take a failed claim off its session, which is again what it was `before`.
-
-        `abandon` writes it to the ledger: something may have come of it. A session that loses the
-        id that it had of the standby leaves the audit under that id.
-        """
-
-        def transaction(db: Database) -> None:
-            account, session_id = key
-            if abandon:
-                abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
-            renamed = before.id != session_id
-            if renamed:  # nobody was told of it; who joined it all the same has joined nothing
-                sql = "DELETE FROM player WHERE account=:account AND session=:id"
-                db.execute(sql, {"account": account, "id": session_id})
-            undone = db.execute(
-                "UPDATE session SET id=:own_id, alias=NULL, tag=:tag, labels=:labels, claim=NULL,"
-                " host='', internal_id=NULL, agent=NULL,"
-                " player_count=CASE WHEN :renamed THEN 0 ELSE player_count END"
-                " WHERE account=:account AND id=:id AND internal_id=:attempt",
-                {
-                    "account": account,
-                    "id": session_id,
-                    "attempt": attempt.internal_id,
-                    "own_id": before.id,
-                    "tag": before.tag,
-                    "labels": json.dumps(dict(before.labels)),
-                    "renamed": renamed,
-                },
-            )
-            if undone.rowcount:
-                replace_labels(db, account, before.id, before.labels)
-            if renamed and undone.rowcount:
-                event = Event(now_ms, "session.not_started", account, ITSELF, session_id)
-                record_event(db, event, {"why": "the standby was not to be had"})
-
-        await self._store.run(transaction)
 
     async def held(self, agent: str, internal_id: str) -> Claim | None:
         """Read the claim of a standby that a live session holds, to make it again."""
@@ -138,48 +119,3 @@ class ClaimStore:
             return Claim(internal_id, identity, asked["ttl"], asked["request"], again=True)
 
         return await self._store.run(transaction)
-
-
-def _begin(
-    db: Database,
-    key: tuple[str, str],
-    attempt: Attempt,
-    claim: Claim,
-    *,
-    first_of: Actor | None,
-    now_ms: int,
-) -> Begun:
-    account, session_id = key
-    identity, standby = claim.identity, claim.internal_id
-    # The row that is to take the name has neither yet.
-    if db.execute(IN_USE, {"account": account, "name": standby}).fetchone():
-        return Begun.NAME_TAKEN
-    # Who joins an id that nobody was told of, between its reserving and this, keeps it there.
-    joined = "SELECT 1 FROM player WHERE account=:account AND session=:id LIMIT 1"
-    row = {"account": account, "id": session_id}
-    if session_id != identity.session_id and db.execute(joined, row).fetchone():
-        return Begun.NO
-    begun = db.execute(
-        "UPDATE session SET id=:new_id, alias=:alias, internal_id=:standby, agent=:agent,"
-        " host=:host, tag=:tag, labels=:labels, claim=:claim"
-        " WHERE account=:account AND id=:id AND stop_requested_ms IS NULL"
-        " AND EXISTS (SELECT 1 FROM agent WHERE name=:agent AND removed_ms IS NULL"
-        " AND revoked_ms IS NULL)",
-        {
-            **row,
-            "new_id": identity.session_id,
-            "alias": session_id if identity.session_id == standby else standby,
-            "standby": standby,
-            "agent": attempt.agent,
-            "host": attempt.host,
-            "tag": identity.tag,
-            "labels": json.dumps(dict(identity.labels)),
-            "claim": json.dumps({"ttl": claim.ttl, "request": claim.request}),
-        },
-    )
-    if begun.rowcount:
-        replace_labels(db, account, identity.session_id, identity.labels)
-    if begun.rowcount and first_of is not None:
-        event = Event(now_ms, "session.reserved", account, first_of, identity.session_id)
-        record_event(db, event)
-    return Begun.YES if begun.rowcount else Begun.NO

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from controlplane.domain.errors import InvalidRequestError, NotFoundError, Violation
 from controlplane.storage.engine.store import Database, Store
-from controlplane.storage.tables.session_rows import own_id
+from controlplane.storage.tables.session_rows import id_of
 from controlplane.storage.tables.sessions import Session, read_session
 
 MAX_PLAYERS = 2000
@@ -53,7 +53,7 @@ class PlayerStore:
         return await self._store.read(_IN_ORDER, values, _player)
 
     async def described(self, account: str, session_id: str) -> tuple[Session, list[str]] | None:
-        """Read a session by its id or alias, with its players in the order of joining.
+        """Read a session by its id or internal id, with its players in the order of joining.
 
         Few players are those of the moment as of which the session is read.
         """
@@ -74,7 +74,7 @@ class PlayerStore:
         """Add players that are not joined yet; return all that are, in the order of joining.
 
         Raises:
-            NotFoundError: No session of that id or alias lives.
+            NotFoundError: No session of that id or internal id lives.
             InvalidRequestError: It would have too many players; none of these joined.
         """
         added = await self._store.run(lambda db: _join(db, account, session_id, players))
@@ -91,20 +91,19 @@ class PlayerStore:
         """Remove players from a session; return how many are left.
 
         Raises:
-            NotFoundError: There is no session of that id or alias.
+            NotFoundError: There is no session of that id or internal id.
         """
 
         def transaction(db: Database) -> int:
-            name = own_id(db, account, session_id)
+            name = id_of(db, account, session_id)
+            if name is None:
+                raise NotFoundError("session", session_id)
             removed = db.execute(
                 f"DELETE FROM player WHERE account=:account AND session=:session AND {_NAMED}",  # noqa: S608
                 {"account": account, "session": name, "players": json.dumps(players)},
             )
             _count(db, account, name, -removed.rowcount)
-            left = _left(db, account, [name])
-            if left is None:
-                raise NotFoundError("session", session_id)
-            return left
+            return _left(db, account, [name]) or 0
 
         return await self._store.run(transaction)
 
@@ -134,7 +133,7 @@ class PlayerStore:
 
 def _join(db: Database, account: str, name: str, players: Sequence[str]) -> _Joined | list[str]:
     """Add players, and return all that are joined where these are few."""
-    session_id = own_id(db, account, name)
+    session_id = id_of(db, account, name) or name
     values = {"account": account, "session": session_id, "players": json.dumps(players)}
     live = db.execute(
         "SELECT player_count FROM session"

@@ -1,30 +1,49 @@
 """What writes and removes rows of sessions for several stores, within a transaction.
 
-Names that callers know a session by, the labels by which live ones are found, ends that no host
-reports, and the removal of what is old, a portion at a time, so that others have their turn.
+The two ids that callers know a session by, the labels by which live ones are found, ends that no
+host reports, and the removal of what is old, a portion at a time, so that others have their turn.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlite_utils import Database
 
-from controlplane.domain.contract import EndReason, State
+from controlplane.domain.contract import EndReason, Port, State
 from controlplane.storage.engine.store import ITSELF, Actor, Event, record_event
 
 PORTION = 1000
 """Rows that are forgotten in one transaction, but for one session with more players than that."""
 
 
-def own_id(db: Database, account: str, name: str) -> str:
-    """Give the id of the session of an account that a name is an alias of; else the name."""
-    sql = (
-        "SELECT id FROM session WHERE account=:account AND alias=:name AND NOT EXISTS"
-        " (SELECT 1 FROM session WHERE account=:account AND id=:name)"
-    )
-    row = db.execute(sql, {"account": account, "name": name}).fetchone()
-    return str(row[0]) if row is not None else name
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try to start a session on one host, under an internal id of its own."""
+
+    internal_id: str
+    agent: str
+    host: str
+
+
+ID_OF = (
+    "SELECT id, 0 AS rank FROM session WHERE account=:account AND id=:name"
+    " UNION ALL SELECT id, 1 FROM session WHERE internal_id=:name AND account=:account"
+    " ORDER BY rank LIMIT 1"
+)
+"""Finds a session by either of its names; an OR in it would look at all of the account's."""
+
+
+def id_of(db: Database, account: str, name: str) -> str | None:
+    """Return the id of the session of an account whose id, or internal id, is `name`."""
+    row = db.execute(ID_OF, {"account": account, "name": name}).fetchone()
+    return None if row is None else str(row[0])
+
+
+def ports_json(ports: Iterable[Port]) -> str:
+    """Write ports as a row has them."""
+    return json.dumps([asdict(port) for port in ports])
 
 
 def add_labels(db: Database, account: str, session_id: str, labels: Mapping[str, str]) -> None:

@@ -17,11 +17,14 @@ from controlplane.domain.errors import (
     UnauthorizedError,
 )
 from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
+from controlplane.storage.tables.claims import FailedClaim, NewClaim, check_standby, undo_claim
 from controlplane.storage.tables.quota_use import passed_limit, quota_of
 from controlplane.storage.tables.session_rows import (
+    Attempt,
     abandon_attempt,
     add_labels,
-    own_id,
+    id_of,
+    ports_json,
     remove_abandoned,
     remove_ended,
 )
@@ -29,10 +32,8 @@ from controlplane.storage.tables.session_rows import (
 COLUMNS = (
     "account, id, internal_id, agent, confirmed, state, application, tag, location, host, ports,"
     " labels, external_id, injected_env, created_ms, ended_ms, detail,"
-    " player_count, alias"
+    " player_count"
 )
-
-_ID_TAKEN = "the session id is in use"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class NewSession:
     external_id: str
     reservation: Resources
     created_ms: int
+    claim: NewClaim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,7 @@ class Session:
 
     `internal_id`, `agent` and `host` are those of the newest attempt, None and "" before the
     first; `confirmed` is False until an agent has said that this attempt runs. `labels` and
-    `injected_env` are JSON objects as text, which is how they are shown, too. `alias` is another
-    name of it in the account, None where it has none.
+    `injected_env` are JSON objects as text, which is how they are shown, too.
     """
 
     account: str
@@ -78,16 +79,6 @@ class Session:
     ended_ms: int | None
     detail: str
     player_count: int
-    alias: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One try to start a session on one host, under an internal id of its own."""
-
-    internal_id: str
-    agent: str
-    host: str
 
 
 class SessionStore:
@@ -96,17 +87,21 @@ class SessionStore:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def reserve_session(self, new: NewSession) -> None:
-        """Take the id and the quota in one transaction.
+    async def reserve_session(self, new: NewSession, failed: FailedClaim | None = None) -> None:
+        """Take the id and the quota, and the standby that `new` claims, in one transaction.
 
-        The audit has it with the first attempt: refusals that cost nothing must not fill it.
+        In it the row of a `failed` claim of the same start goes; where the id stays, so do the
+        players who have joined it. The audit has a claim at once and a cold start with its first
+        attempt: refusals that cost nothing must not fill it.
 
         Raises:
+            StoppedDuringStartError: The session of the failed claim is to be stopped.
             UnauthorizedError: The account was removed meanwhile.
-            ConflictError: A session of the account has the id.
+            StandbyTakenError: No session can have the standby.
+            ConflictError: A session of the account has the id, or has it as its internal id.
             QuotaExceededError: One more would pass a limit of the account.
         """
-        await self._store.run(lambda db: _reserve(db, new))
+        await self._store.run(lambda db: _reserve(db, new, failed))
 
     async def begin_attempt(
         self,
@@ -146,16 +141,16 @@ class SessionStore:
         await self._store.run(transaction)
 
     async def end_attempt(
-        self, account: str, session_id: str, attempt: Attempt, now_ms: int, *, abandon: bool
+        self, account: str, session_id: str, attempt: Attempt, now_ms: int, *, unanswered: bool
     ) -> None:
         """Take a failed attempt off its session, which has none until the next one begins.
 
         One that its host has reported meanwhile stays: it is what the session became.
-        `abandon` writes it to the ledger: something may have come of it.
+        `unanswered` notes that something may have come of it.
         """
 
         def transaction(db: Database) -> None:
-            if abandon:
+            if unanswered:
                 abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
             db.execute(
                 "UPDATE session SET internal_id=NULL, agent=NULL, host=''"
@@ -173,22 +168,24 @@ class SessionStore:
         now_ms: int,
         *,
         attempt: Attempt | None,
-        attempted: bool,
+        unanswered: bool,
+        is_recorded: bool,
     ) -> None:
-        """Forget a session that never started; `attempt` is one that something may come of.
+        """Forget a session that never started; `attempt` is what its row may name.
 
-        The audit knows of it, and is told, when any was `attempted`.
+        `unanswered` notes that something may have come of that; `is_recorded` is that the audit
+        has the start, and is to have its end.
         """
 
         def transaction(db: Database) -> None:
-            if attempt is not None:
+            if attempt is not None and unanswered:
                 abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
             db.execute(
                 "DELETE FROM session WHERE account=:account AND id=:id AND NOT confirmed"
                 " AND (internal_id IS NULL OR internal_id=:attempt)",
                 {"account": account, "id": session_id, "attempt": attempt and attempt.internal_id},
             )
-            if attempted:
+            if is_recorded:
                 event = Event(now_ms, "session.not_started", account, ITSELF, session_id)
                 record_event(db, event, {"why": why})
 
@@ -201,7 +198,7 @@ class SessionStore:
     async def request_stop(
         self, account: str, name: str, actor: Actor, now_ms: int
     ) -> Session | None:
-        """Mark a session to be stopped, by its id or its alias, and return it.
+        """Mark a session to be stopped, by its id or its internal id, and return it.
 
         The mark stays on its row: no attempt begins under it, what is confirmed under it is
         stopped, and an absent host gets the stop on its return. None when there is no such
@@ -209,7 +206,7 @@ class SessionStore:
         """
 
         def transaction(db: Database) -> Session | None:
-            session_id = own_id(db, account, name)
+            session_id = id_of(db, account, name) or name
             row = db.execute(
                 "UPDATE session SET stop_requested_ms = coalesce(stop_requested_ms, :now)"  # noqa: S608
                 f" WHERE account=:account AND id=:id AND ended_ms IS NULL RETURNING {COLUMNS}",
@@ -236,9 +233,9 @@ class SessionStore:
 
 
 def read_session(db: Database, account: str, session_id: str) -> Session | None:
-    """Read one session within a transaction, by its id or its alias."""
+    """Read one session within a transaction, by its id or its internal id."""
     sql = f"SELECT {COLUMNS} FROM session WHERE account=:account AND id=:id"  # noqa: S608
-    values = {"account": account, "id": own_id(db, account, session_id)}
+    values = {"account": account, "id": id_of(db, account, session_id)}
     row = db.execute(sql, values).fetchone()
     return session_of(row) if row else None
 
@@ -250,37 +247,66 @@ def _is_to_stop(db: Database, account: str, session_id: str) -> bool:
     return db.execute(sql, {"account": account, "id": session_id}).fetchone() is not None
 
 
-def _reserve(db: Database, new: NewSession) -> None:
+_INSERT = (
+    "INSERT INTO session(account, id, internal_id, agent, host, ports, state, application, tag,"
+    " location, labels, external_id, claim, nano_cpus, memory_bytes, created_ms)"
+    " VALUES (:account, :id, :internal_id, :agent, :host, :ports, :state, :application, :tag,"
+    " :location, :labels, :external_id, :claim, :nano_cpus, :memory_bytes, :created)"
+    " ON CONFLICT (account, id) DO UPDATE SET internal_id=excluded.internal_id,"
+    " agent=excluded.agent, host=excluded.host, ports=excluded.ports, state=excluded.state,"
+    " tag=excluded.tag, labels=excluded.labels, claim=excluded.claim,"
+    " created_ms=excluded.created_ms"
+)
+
+
+def _reserve(db: Database, new: NewSession, failed: FailedClaim | None = None) -> None:
+    is_ours = failed is not None and undo_claim(db, new.account, new.id, failed, new.created_ms)
     quota = quota_of(db, new.account)
     if quota is None:
         raise UnauthorizedError
-    if own_id(db, new.account, new.id) != new.id:
-        raise ConflictError(_ID_TAKEN)
-    inserted = db.execute(
-        "INSERT OR IGNORE INTO session(account, id, state, application, tag, location, labels,"
-        " external_id, nano_cpus, memory_bytes, created_ms) VALUES (:account, :id, :state,"
-        " :application, :tag, :location, :labels, :external_id, :nano_cpus, :memory_bytes,"
-        " :created)",
-        {
-            "account": new.account,
-            "id": new.id,
-            "state": State.CREATED,
-            "application": new.application,
-            "tag": new.tag,
-            "location": new.location,
-            "labels": json.dumps(dict(new.labels)),
-            "external_id": new.external_id,
-            "nano_cpus": new.reservation.nano_cpus,
-            "memory_bytes": new.reservation.memory_bytes,
-            "created": new.created_ms,
-        },
-    )
-    if inserted.rowcount == 0:
-        raise ConflictError(_ID_TAKEN)
+    claim = new.claim
+    if claim is not None:
+        check_standby(db, new.account, claim.attempt)
+    if not is_ours and id_of(db, new.account, new.id) is not None:
+        raise ConflictError("the session id is in use")
+    db.execute(_INSERT, _row(new))
     limit = passed_limit(db, new.account, quota)
     if limit is not None:
         raise QuotaExceededError(limit)
     add_labels(db, new.account, new.id, new.labels)
+    if claim is not None and not is_ours:
+        event = Event(new.created_ms, "session.reserved", new.account, claim.actor, new.id)
+        record_event(db, event)
+
+
+def _row(new: NewSession) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "account": new.account,
+        "id": new.id,
+        "internal_id": None,
+        "agent": None,
+        "host": "",
+        "ports": "[]",
+        "state": State.CREATED,
+        "application": new.application,
+        "tag": new.tag,
+        "location": new.location,
+        "labels": json.dumps(dict(new.labels)),
+        "external_id": new.external_id,
+        "claim": None,
+        "nano_cpus": new.reservation.nano_cpus,
+        "memory_bytes": new.reservation.memory_bytes,
+        "created": new.created_ms,
+    }
+    if new.claim is not None:
+        asked = new.claim.claim
+        row |= {
+            **asdict(new.claim.attempt),
+            "ports": ports_json(new.claim.ports),
+            "state": State.RUNNING,
+            "claim": json.dumps({"ttl": asked.ttl, "request": asked.request}),
+        }
+    return row
 
 
 def session_of(row: tuple[Any, ...]) -> Session:
@@ -307,5 +333,4 @@ def session_of(row: tuple[Any, ...]) -> Session:
         ended_ms=row[15],
         detail=row[16],
         player_count=row[17],
-        alias=row[18],
     )

@@ -22,12 +22,13 @@ from enum import Enum, auto
 
 from sqlite_utils import Database
 
-from controlplane.domain.contract import HostSession, Port, State
+from controlplane.domain.contract import HostSession, State
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.session_rows import (
     abandon_attempt,
     end_missing,
     lose_sessions,
+    ports_json,
     record,
     remove_labels,
     replace_labels,
@@ -234,7 +235,7 @@ def _take_row(db: Database, by: Reporter, session: HostSession) -> None:
         "UPDATE session SET internal_id=:internal_id, agent=:agent, application=:application,"
         " tag=:tag, location=:location, labels=:labels, external_id=:external_id,"
         " nano_cpus=:nano_cpus, memory_bytes=:memory_bytes, created_ms=:created, ended_ms=NULL,"
-        " adopted_ended=:ended, alias=:alias WHERE account=:account AND id=:id",
+        " adopted_ended=:ended WHERE account=:account AND id=:id",
         {
             "account": identity.account,
             "id": identity.session_id,
@@ -249,17 +250,9 @@ def _take_row(db: Database, by: Reporter, session: HostSession) -> None:
             "memory_bytes": session.reservation.memory_bytes,
             "created": min(session.create_ms, by.now_ms),
             "ended": session.state.ended,
-            "alias": _alias(session),
         },
     )
     replace_labels(db, identity.account, identity.session_id, identity.labels)
-
-
-def _alias(session: HostSession) -> str | None:
-    """Give the name that a claimed standby had before its caller gave it another."""
-    was_standby = session.warm_pool_revision > 0
-    renamed = was_standby and session.identity.session_id != session.internal_id
-    return session.internal_id if renamed else None
 
 
 def _write(db: Database, by: Reporter, session: HostSession, told: list[object]) -> None:
@@ -272,7 +265,7 @@ def _write(db: Database, by: Reporter, session: HostSession, told: list[object])
         "confirmed": True,
         "state": session.state,
         "host": session.host,
-        "ports": json.dumps([_as_shown(port) for port in session.ports]),
+        "ports": ports_json(session.ports),
         # In one order: protobuf reads a map in another one in every process.
         "injected_env": json.dumps(dict(session.injected_env), sort_keys=True),
         "started_ms": session.create_ms,
@@ -295,12 +288,3 @@ def _write(db: Database, by: Reporter, session: HostSession, told: list[object])
     if ended:
         remove_labels(db, *row)
         record(db, "session.ended", Actor(by.agent), row, now_ms, reason=session.end_reason)
-
-
-def _as_shown(port: Port) -> dict[str, object]:
-    return {
-        "container": port.container,
-        "protocol": port.protocol,
-        "host": port.host,
-        "tls": port.tls,
-    }

@@ -169,7 +169,6 @@ CREATE TABLE session (
     number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
     id TEXT NOT NULL,
-    alias TEXT,
     internal_id TEXT UNIQUE,
     agent TEXT REFERENCES agent(name),
     confirmed INTEGER NOT NULL DEFAULT 0,
@@ -196,9 +195,9 @@ CREATE TABLE session (
     adopted_ended INTEGER NOT NULL DEFAULT 0,
     UNIQUE (account, id)
 ) STRICT;
-INSERT INTO "session" VALUES(1,'alice','match ü',NULL,'30834a77-5f05-40a4-96c3-ba9471ce7bb3','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}',NULL,1000000000,268435456,2,1795415911738,1795415911752,NULL,NULL,NULL,NULL,'',0);
-INSERT INTO "session" VALUES(2,'alice','stopped',NULL,'bdb0f4f7-a151-4ba0-b529-69a3aece37c5','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1795415911758,1795415911761,1795415911786,1795415911788,'stopped',0,'',0);
-INSERT INTO "session" VALUES(3,'alice','fails',NULL,'fa6f38aa-d7d8-4807-8560-75e987de490f','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1795415911768,1795415911780,NULL,1795415911792,'exited',0,'',0);
+INSERT INTO "session" VALUES(1,'alice','match ü','30834a77-5f05-40a4-96c3-ba9471ce7bb3','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}',NULL,1000000000,268435456,2,1795415911738,1795415911752,NULL,NULL,NULL,NULL,'',0);
+INSERT INTO "session" VALUES(2,'alice','stopped','bdb0f4f7-a151-4ba0-b529-69a3aece37c5','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1795415911758,1795415911761,1795415911786,1795415911788,'stopped',0,'',0);
+INSERT INTO "session" VALUES(3,'alice','fails','fa6f38aa-d7d8-4807-8560-75e987de490f','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1795415911768,1795415911780,NULL,1795415911792,'exited',0,'',0);
 CREATE TABLE standby_order (
     pool TEXT NOT NULL,
     agent TEXT NOT NULL,
@@ -262,7 +261,6 @@ CREATE INDEX token_by_revocation ON token(revoked_ms) WHERE revoked_ms IS NOT NU
 CREATE INDEX token_by_expiry ON token(expire_ms) WHERE expire_ms IS NOT NULL;
 CREATE INDEX unrevoked_token ON token(account, expire_ms) WHERE revoked_ms IS NULL;
 CREATE UNIQUE INDEX agent_by_id ON agent(id) WHERE id IS NOT NULL;
-CREATE INDEX session_by_alias ON session(account, alias) WHERE alias IS NOT NULL;
 CREATE INDEX session_by_end ON session(ended_ms) WHERE ended_ms IS NOT NULL;
 CREATE INDEX session_by_account ON session(account);
 CREATE INDEX live_session ON session(ended_ms) WHERE ended_ms IS NULL;

@@ -1,14 +1,25 @@
 """Claims in the database: which standbys they may take, and which claims are made again."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from controlplane.domain.contract import Claim, Identity, Resources
+from controlplane.domain.errors import ConflictError, StoppedDuringStartError
 from controlplane.storage.engine.store import Actor, Store
-from controlplane.storage.tables.claims import Begun, ClaimStore
-from controlplane.storage.tables.sessions import Attempt, NewSession, SessionStore
+from controlplane.storage.tables.claims import (
+    CAN_CLAIM,
+    ClaimStore,
+    FailedClaim,
+    NewClaim,
+    StandbyTakenError,
+)
+from controlplane.storage.tables.players import PlayerStore
+from controlplane.storage.tables.session_rows import ID_OF, Attempt
+from controlplane.storage.tables.sessions import NewSession, SessionStore
 
 STANDBY = Attempt("standby", "h", "192.0.2.1")
 ACTOR = Actor("token")
@@ -27,33 +38,90 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await store.close()
 
 
-async def reserve(store: Store, session_id: str) -> None:
-    new = NewSession("alice", session_id, "game", "v1", "local", {}, "", Resources(), 1)
-    await SessionStore(store).reserve_session(new)
+def cold(session_id: str) -> NewSession:
+    return NewSession("alice", session_id, "game", "v1", "local", {}, "", Resources(), 1)
 
 
-async def claim(store: Store, session_id: str) -> Begun:
-    """Claim the standby for a session."""
+def warm(session_id: str, standby: Attempt = STANDBY) -> NewSession:
+    """Give the row of a session that claims a standby."""
     identity = Identity("alice", session_id, "game", "v1", "local", {})
-    wanted = Claim(STANDBY.internal_id, identity, None, "{}")
-    return await ClaimStore(store).begin(("alice", session_id), STANDBY, wanted, 1, first_of=ACTOR)
+    claim = Claim(standby.internal_id, identity, None, "{}")
+    return replace(cold(session_id), claim=NewClaim(standby, (), claim, ACTOR))
+
+
+async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
+    return await store.run(lambda db: db.execute(sql).fetchall())
 
 
 async def test_a_standby_whose_outcome_is_unknown_is_never_claimed_again(store: Store) -> None:
-    await reserve(store, "first")
-    assert await claim(store, "first") is Begun.YES
-    first = ("alice", "first")
-    await SessionStore(store).end_attempt(*first, STANDBY, 2, abandon=True)
-    await SessionStore(store).free(*first, "as scripted", 2, attempt=None, attempted=True)
-    await reserve(store, "second")
-    assert await claim(store, "second") is Begun.NAME_TAKEN
+    sessions = SessionStore(store)
+    await sessions.reserve_session(warm("first"))
+    await sessions.reserve_session(cold("first"), FailedClaim("first", STANDBY, unanswered=True))
+    with pytest.raises(StandbyTakenError):
+        await sessions.reserve_session(warm("second"))
+
+
+@pytest.mark.parametrize("session_id", ["standby", "other"])
+async def test_a_standby_is_one_sessions_whatever_ids_they_have(
+    store: Store, session_id: str
+) -> None:
+    sessions = SessionStore(store)
+    await sessions.reserve_session(warm("first"))
+    with pytest.raises(StandbyTakenError):
+        await sessions.reserve_session(warm(session_id))
+    with pytest.raises(ConflictError):
+        await sessions.reserve_session(cold("standby"))
+    with pytest.raises(StandbyTakenError):  # its id is a session's
+        await sessions.reserve_session(warm("second", Attempt("first", "h", "")))
+
+
+async def test_a_standby_of_a_host_that_was_removed_cannot_be_claimed(store: Store) -> None:
+    await rows(store, "UPDATE agent SET removed_ms=1")
+    with pytest.raises(StandbyTakenError):
+        await SessionStore(store).reserve_session(warm("x"))
+
+
+@pytest.mark.parametrize("next_id", ["x", "y"])
+async def test_a_failed_claim_gives_way_and_keeps_the_players_of_its_id(
+    store: Store, next_id: str
+) -> None:
+    sessions, failed = SessionStore(store), FailedClaim("x", STANDBY, unanswered=False)
+    await sessions.reserve_session(warm("x"))
+    assert await PlayerStore(store).join("alice", "x", ["p"]) == ["p"]
+    await sessions.reserve_session(warm(next_id, Attempt("next", "h", "")), failed)
+    kept = await rows(store, "SELECT id, internal_id, player_count FROM session")
+    assert kept == [(next_id, "next", 1 if next_id == "x" else 0)]
+    assert len(await rows(store, "SELECT 1 FROM player")) == kept[0][2]
+    await sessions.reserve_session(warm("z"))  # the standby is free
+
+
+async def test_a_claim_that_is_to_be_stopped_gives_way_to_none(store: Store) -> None:
+    sessions, failed = SessionStore(store), FailedClaim("x", STANDBY, unanswered=False)
+    await sessions.reserve_session(warm("x"))
+    assert await sessions.request_stop("alice", "standby", ACTOR, 2) is not None
+    for new in (cold("x"), cold("y"), warm("x", Attempt("next", "h", ""))):
+        with pytest.raises(StoppedDuringStartError):
+            await sessions.reserve_session(new, failed)
+    assert await rows(store, "SELECT id, internal_id FROM session") == [("x", "standby")]
 
 
 async def test_a_claim_of_a_session_that_is_to_be_stopped_is_not_made_again(store: Store) -> None:
-    await reserve(store, "x")
-    assert await claim(store, "x") is Begun.YES
+    await SessionStore(store).reserve_session(warm("x"))
     held = await ClaimStore(store).held("h", STANDBY.internal_id)
     assert held is not None
     assert (held.identity.session_id, held.again) == ("x", True)
     assert await SessionStore(store).request_stop("alice", "x", ACTOR, 2) is not None
     assert await ClaimStore(store).held("h", STANDBY.internal_id) is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "searches"), [(CAN_CLAIM, 2), (ID_OF, 2)], ids=["claim", "address"]
+)
+async def test_an_id_is_looked_up_without_the_other_sessions_of_the_account(
+    store: Store, sql: str, searches: int
+) -> None:
+    values = dict.fromkeys(("account", "agent", "standby", "name"), "x")
+    plan = await store.run(lambda db: db.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall())
+    steps = [row[3] for row in plan if "session" in row[3]]
+    assert len(steps) == searches
+    assert not [step for step in steps if "SCAN" in step or "(account=?)" in step]

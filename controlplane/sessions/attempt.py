@@ -1,0 +1,207 @@
+"""One call that has a host start a session or hand out a standby, and what came of it."""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from controlplane.domain.contract import Answer, Claim, HostSession, Identity, SessionSpec
+from controlplane.domain.errors import (
+    AgentReason,
+    AgentRefusedError,
+    AgentSilentError,
+    ImageCannotRunError,
+    InvalidRequestError,
+    Violation,
+)
+from controlplane.domain.start_failures import HOST_FAULTS, LACK_OF_ROOM, Owner
+from controlplane.domain.start_timing import Phase
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.link import HostLink
+from controlplane.metrics.starts import StartMetrics
+from controlplane.sessions.under_way import Start
+from controlplane.storage.tables.reports import ReportStore
+from controlplane.storage.tables.settling import Verdict
+from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.failpoints import Reach
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+REFUSED_BY_ADMISSION = LACK_OF_ROOM | {
+    AgentReason.IMAGE_MISSING,
+    AgentReason.DISK_FULL,
+    AgentReason.ENGINE_UNAVAILABLE,
+    AgentReason.NOT_ALLOWED,
+}
+"""The agent answered before it began: nothing is left of the attempt."""
+
+NOTHING_CLAIMED = frozenset(
+    {
+        AgentReason.STANDBY_NOT_CLAIMABLE,
+        AgentReason.NOT_RECONCILED,
+        AgentReason.DRAINING,
+        AgentReason.DISK_FULL,
+        AgentReason.NOT_ALLOWED,
+        AgentReason.INVALID_ARGUMENT,
+        AgentReason.UNIMPLEMENTED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The host runs the session, and its row says so."""
+
+    session: HostSession
+    is_to_stop: bool
+    """Its caller has asked for its end meanwhile, and it is being stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class NothingStarted:
+    """The host refused, and nothing is left of the attempt."""
+
+    error: AgentRefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The host did not answer, or failed midway: something may come of the attempt."""
+
+    error: AgentRefusedError | AgentSilentError
+
+
+Outcome = Confirmed | NothingStarted | Unknown
+
+
+class Attempts:
+    """Makes the calls."""
+
+    def __init__(
+        self,
+        *,
+        reports: ReportStore,
+        fleet: Fleet,
+        clock: Clock,
+        reach: Reach,
+        metrics: StartMetrics,
+    ) -> None:
+        """Call `reach` at the named steps of `steps.py`."""
+        self._reports = reports
+        self._fleet = fleet
+        self._clock = clock
+        self._reach = reach
+        self._metrics = metrics
+
+    async def start(
+        self, start: Start, link: HostLink, internal_id: str, spec: SessionSpec, timeout: float
+    ) -> Outcome:
+        """Have a host start a session.
+
+        Raises:
+            ImageCannotRunError: No host can start it.
+            InvalidRequestError: No host accepts it.
+            StoreError: What the host answered cannot be written.
+        """
+        identity = spec.identity
+        owner = identity.account, identity.application
+        try:
+            with start.timing.phase(Phase.AGENT):
+                answer = await link.client.start_session(internal_id, spec, timeout)
+        except AgentRefusedError as error:
+            self._note_refusal(link, owner, start.id, error)
+            return _refused(error, REFUSED_BY_ADMISSION)
+        except AgentSilentError as error:
+            log.warning(
+                "start unknown", agent=link.row.name, session=internal_id, error=str(error)
+            )
+            link.in_doubt = True
+            return Unknown(error)
+        await self._reach("start.answered")
+        with start.timing.phase(Phase.CONFIRM):
+            confirmed = await self._confirm(start, link, answer, identity)
+        link.failures.note_success(owner)
+        await self._reach("start.confirmed")
+        return confirmed
+
+    async def claim(self, start: Start, link: HostLink, claim: Claim, timeout: float) -> Outcome:
+        """Have a host make a session of a standby.
+
+        Raises:
+            StoreError: What the host answered cannot be written.
+        """
+        try:
+            answer = await link.client.claim_session(claim, timeout)
+        except (AgentRefusedError, AgentSilentError) as error:
+            log.info(
+                "standby not claimed",
+                agent=link.row.name,
+                session=claim.internal_id,
+                error=str(error),
+            )
+            if isinstance(error, AgentRefusedError):
+                return _refused(error, NOTHING_CLAIMED)
+            return Unknown(error)
+        await self._reach("claim.answered")
+        confirmed = await self._confirm(start, link, answer, claim.identity)
+        await self._reach("claim.confirmed")
+        return confirmed
+
+    async def _confirm(
+        self, start: Start, link: HostLink, answer: Answer, identity: Identity
+    ) -> Confirmed:
+        """Make the session be what its host answered; what is to end by now is stopped."""
+        internal_id, agent = answer.session.internal_id, link.row.name
+        session = link.answered(internal_id, answer)
+        self._fleet.tell_change(link)  # its slot is free for those who wait for one
+        verdict = await self._reports.confirm(agent, session, unix_ms(self._clock))
+        if verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:
+            self._fleet.stop_session(agent, internal_id)
+        log.info(
+            "session started",
+            session=internal_id,
+            id=identity.session_id,
+            account=identity.account,
+            application=identity.application,
+            region=identity.location,
+            agent=agent,
+            seconds=start.timing.total(),
+            warm=bool(session.warm_pool_revision),
+        )
+        if session.state.ended:
+            link.forget(session)
+        return Confirmed(session, verdict is Verdict.STOP_REQUESTED)
+
+    def _note_refusal(
+        self, link: HostLink, owner: Owner, session_id: str, error: AgentRefusedError
+    ) -> None:
+        """Note why a host did not start a session, and avoid the host if it may be at fault.
+
+        Raises:
+            ImageCannotRunError: No host can start it.
+            InvalidRequestError: No host accepts it.
+        """
+        if error.agent_reason is AgentReason.IMAGE_CANNOT_RUN:
+            raise ImageCannotRunError(error.text) from error
+        if error.agent_reason is AgentReason.INVALID_ARGUMENT:
+            raise InvalidRequestError((Violation("body", error.text),)) from error
+        if error.agent_reason not in HOST_FAULTS:
+            return
+        row, now = link.row, self._fleet.now()
+        failure = link.failures.note(owner, error, now, unix_ms(self._clock))
+        self._metrics.failed(row.region, row.node_pool, error.agent_reason.value)
+        log.warning(
+            "start failed, the host is avoided",
+            agent=row.name,
+            id=session_id,
+            account=failure.account,
+            application=failure.application,
+            count=failure.count,
+            seconds=round(failure.until - now, 1),
+            error=str(error),
+        )
+
+
+def _refused(
+    error: AgentRefusedError, harmless: AbstractSet[AgentReason]
+) -> NothingStarted | Unknown:
+    return NothingStarted(error) if error.agent_reason in harmless else Unknown(error)

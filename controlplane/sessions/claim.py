@@ -1,0 +1,113 @@
+"""Standbys for starts: taken in memory before anything is committed, and given back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from controlplane.domain.contract import Claim, HostSession, Identity
+from controlplane.domain.errors import AgentReason
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.standbys import Taken
+from controlplane.sessions.attempt import NothingStarted, Outcome
+from controlplane.sessions.start_request import Plan, StartRequest, ignored_of_a_claim
+from controlplane.storage.tables.applications import Application
+from controlplane.storage.tables.session_rows import Attempt
+from controlplane.storage.tables.warm_pools import WarmPool
+
+PoolAt = Callable[[str, str, str], WarmPool | None]
+"""Gives the pool of an account, an application and a region."""
+
+
+@dataclass(slots=True, eq=False)
+class HeldStandby:
+    """A standby that one start has taken: no other one has it until it is released."""
+
+    link: HostLink
+    taken: Taken
+    pool: WarmPool
+
+    @property
+    def standby(self) -> HostSession:
+        """What its host last reported of it."""
+        return self.taken.standby
+
+    @property
+    def attempt(self) -> Attempt:
+        """What names it in the row of a session."""
+        host = self.link.host.public_address if self.link.host is not None else ""
+        return Attempt(self.standby.internal_id, self.link.row.name, host)
+
+
+class Claims:
+    """Takes standbys for starts."""
+
+    def __init__(self, *, fleet: Fleet, pool_at: PoolAt) -> None:
+        self._fleet = fleet
+        self._pool_at = pool_at
+
+    def may_serve(self, application: Application, request: StartRequest) -> bool:
+        """Return whether a standby may be ready for a start; a host port is chosen cold."""
+        pool = self._pool_at(application.account, application.name, request.location)
+        return pool is not None and not request.pins and self._fleet.standbys.has_ready(pool.id)
+
+    def take(self, plan: Plan) -> HeldStandby | None:
+        """Take a ready standby for a start; None when it is to go on as a cold one.
+
+        What becomes of the standby is left to the start until it is released.
+        """
+        application, request = plan.application, plan.request
+        pool = self._pool_at(application.account, application.name, request.location)
+        if pool is None or request.pins:
+            return None
+        taken = self._fleet.standbys.take(pool.id, self._fleet.takes_claims)
+        link = None if taken is None else self._fleet.link(taken.agent)
+        if taken is None or link is None:
+            return None
+        link.begin_claim(taken.standby.internal_id)
+        return HeldStandby(link, taken, pool)
+
+    def set_aside(self, held: HeldStandby, outcome: Outcome) -> None:
+        """Have the next claim ask another host, unless this standby alone was refused."""
+        if not _is_its_own(outcome):
+            self._fleet.standbys.set_aside(held.taken.agent)
+
+    def keep(self, held: HeldStandby) -> None:
+        """Leave a standby to its host; it is claimed no more."""
+        held.link.end_claim(held.standby.internal_id)
+
+    def release(self, held: HeldStandby, refused: NothingStarted | None = None) -> None:
+        """Have a standby that was not claimed be ready for others.
+
+        One that its host did not hand out is ready once the host has reported it again, which it
+        may have done by now.
+        """
+        self.keep(held)
+        link, taken = held.link, held.taken
+        seen = link.session(taken.standby.internal_id)
+        self._fleet.standbys.give_back(taken)
+        if seen is None or self._fleet.link(taken.agent) is not link:
+            return
+        if not _is_its_own(refused) or seen is not taken.standby:
+            self._fleet.standbys.note(taken.agent, seen)
+
+
+def _is_its_own(outcome: Outcome | None) -> bool:
+    """Return whether a host refused one standby, rather than any claim."""
+    if not isinstance(outcome, NothingStarted):
+        return False
+    return outcome.error.agent_reason is AgentReason.STANDBY_NOT_CLAIMABLE
+
+
+def claim_of(plan: Plan, held: HeldStandby) -> Claim:
+    """Make the claim of a standby; without an id asked for, the session has the standby's."""
+    application, request, standby = plan.application, plan.request, held.standby
+    identity = Identity(
+        account=application.account,
+        session_id=request.id or standby.internal_id,
+        application=application.name,
+        tag=standby.identity.tag,
+        location=request.location,
+        labels=held.pool.labels,
+        external_id=request.external_id,
+    )
+    return Claim(standby.internal_id, identity, request.ttl, ignored_of_a_claim(request))

@@ -1,0 +1,394 @@
+"""POST /session: standbys are claimed, or hosts tried, one after the other until one runs it.
+
+The start is a task of its own. The handler waits for it, and a caller that hangs up ends the wait,
+not the start. This module decides on the row of a session while that is being started:
+
+| the row                        | is committed                      | a crash leaves             |
+|--------------------------------|-----------------------------------|----------------------------|
+| none                           |                                   | nothing                    |
+| running, names a standby       | before its host is called         | a claim that is repeated   |
+| created, names no host         | when no standby is left, and when | nothing: its id is freed   |
+|                                | an attempt has failed             | at the next start          |
+| created, names an attempt      | before its host is called         | what the host reports      |
+| confirmed                      | when the host has answered        | the session                |
+
+A call has one of three outcomes (`attempt.py`). `Confirmed` ends the start. After `NothingStarted`
+and `Unknown` the row of a claim gives way to the next one in one commit; an attempt is taken off
+its row in a commit of its own, since the next host may have to be waited for. With `Unknown` the
+same commit notes it as unanswered, so that whatever comes of it is stopped (`unanswered.py`).
+
+Every one of these commits looks for the mark that the session is to be stopped. What ends a start
+without a session frees its row, and what that names (`_free`). A standby, or what is held of a
+host, is released only once no row names it: no report of the host can then be taken for the end
+of a session that goes on elsewhere.
+"""
+
+import asyncio
+import uuid
+from functools import partial
+
+from controlplane.applications.applications import Applications
+from controlplane.applications.tags import Tags
+from controlplane.domain.contract import HostSession, Identity, SessionSpec
+from controlplane.domain.errors import (
+    AgentRefusedError,
+    NoCapacityCause,
+    NoCapacityError,
+    NotFoundError,
+    StoppedDuringStartError,
+    TiltyardError,
+)
+from controlplane.domain.start_failures import LACK_OF_ROOM
+from controlplane.domain.start_rate import StartRate
+from controlplane.domain.start_timing import Phase, StartKind, StartTiming
+from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.queue import Ask, HostQueue
+from controlplane.metrics.starts import StartMetrics
+from controlplane.sessions.attempt import Attempts, Confirmed, NothingStarted, Outcome, Unknown
+from controlplane.sessions.claim import Claims, HeldStandby, claim_of
+from controlplane.sessions.start_request import Plan, StartRequest, pinned_ports
+from controlplane.sessions.unanswered import Unanswered
+from controlplane.sessions.under_way import Start, StartsUnderWay, Trial
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.claims import FailedClaim, NewClaim, StandbyTakenError
+from controlplane.storage.tables.reports import ReportStore
+from controlplane.storage.tables.session_rows import Attempt
+from controlplane.storage.tables.sessions import NewSession, SessionStore
+from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.failpoints import Reach, no_failpoint
+from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import TaskOwner
+
+log = get_logger(__name__)
+
+NOT_STARTED = "not started"
+"""The event of every start that came to nothing."""
+
+RESERVE = 1.0
+"""Seconds of `start_timeout` kept for what follows the last call: the commit and the answer."""
+
+MIN_CALL = 0.1
+"""With fewer seconds left a call would only be abandoned."""
+
+FREE_WAIT = 1.0
+"""Seconds that a caller waits for its id to be free again; the freeing itself goes on."""
+
+CALL_SHARE = 0.5
+"""Of what a caller waits, at most for one attempt, so that a second host can be tried."""
+
+CLAIM_SHARE = 0.25
+"""Of what a caller waits, at most for one claim: a host writes two files, and a start that goes on
+as a cold one needs time, too."""
+
+MAX_UNANSWERED = 3
+"""Attempts of unknown outcome after which the start is given up."""
+
+MAX_UNANSWERED_CLAIMS = 2
+"""Claims of unknown outcome after which the start goes on as a cold one."""
+
+MAX_CLAIMS = 8
+"""Standbys that are tried before the start goes on as a cold one, should all be refused."""
+
+
+class Starts:
+    """Owns every start under way."""
+
+    def __init__(
+        self,
+        *,
+        applications: Applications,
+        tags: Tags,
+        sessions: SessionStore,
+        reports: ReportStore,
+        fleet: Fleet,
+        queue: HostQueue,
+        start_timeout: float,
+        rate: StartRate,
+        claims: Claims,
+        clock: Clock,
+        reach: Reach = no_failpoint,
+        metrics: StartMetrics | None = None,
+    ) -> None:
+        """Call `reach` at the named steps of `steps.py`."""
+        self._applications = applications
+        self._tags = tags
+        self._sessions = sessions
+        self._fleet = fleet
+        self._queue = queue
+        self.start_timeout = start_timeout
+        self.rate = rate
+        self._claims = claims
+        self._clock = clock
+        self._reach = reach
+        self._metrics = metrics or StartMetrics()
+        self._attempts = Attempts(
+            reports=reports, fleet=fleet, clock=clock, reach=reach, metrics=self._metrics
+        )
+        self._unanswered = Unanswered(sessions, fleet, clock)
+        self._tasks = TaskOwner[HostSession](TiltyardError)
+        self._freeing = TaskOwner[None]()
+        self.under_way = StartsUnderWay()
+
+    async def start(self, caller: Caller, request: StartRequest) -> HostSession:
+        """Start a session and return it as its host answered.
+
+        Raises:
+            UnauthorizedError: The account was removed meanwhile.
+            NotFoundError: Application, region or tag.
+            HostsNotReportedError: The tag, or a host with room for it, is on none that has
+                reported since this process started.
+            InvalidRequestError: A pin or a name in the environment does not fit.
+            ConflictError: The id is taken, or the session was stopped during its start.
+            QuotaExceededError: The account's quota is exhausted.
+            NoCapacityError: No host can take it now, or too many were started.
+            ImageCannotRunError: The engine refuses the image.
+        """
+        start = Start(
+            actor=caller.actor,
+            account=caller.account,
+            request=request,
+            deadline=self._clock.monotonic() + self.start_timeout,
+            patience=self.start_timeout,
+            timing=StartTiming(self._clock.monotonic),
+            id=request.id or "",
+        )
+        with self._metrics.refusals():
+            self.under_way.add(start)  # before anything is waited for: a DELETE finds it
+        name = f"start {start.account}/{start.id!r}"
+        session = await self._tasks.finish(self._whole(caller, start), name)
+        if start.is_stopped:
+            raise StoppedDuringStartError
+        return session
+
+    def call_off(self, start: Start, *, is_marked: bool = False) -> None:
+        """Have a start try no further host, nor wait for one; `is_marked` is that its row is."""
+        start.stop_wanted = True
+        start.is_stopped |= is_marked
+        if start.ask is not None:
+            self._queue.call_off(start.ask)
+
+    async def close(self) -> None:
+        """Wait for the starts under way; `start_timeout` bounds them, FREE_WAIT what they free."""
+        await self._tasks.wait()
+        await self._freeing.close()
+
+    async def _whole(self, caller: Caller, start: Start) -> HostSession:
+        try:
+            with self._metrics.refusals(), start.timing.phase(Phase.PREPARE):
+                plan = await self._prepare(caller, start)
+            with self._metrics.counted(start.timing):
+                return await self._run(start, plan)
+        finally:
+            if not start.has_row:
+                self.under_way.end(start)
+
+    async def _prepare(self, caller: Caller, start: Start) -> Plan:
+        request = start.request
+        application, tags = await self._applications.startable(caller, request.image)
+        ports = pinned_ports(application.ports, request.pins)
+        if request.location not in application.regions:
+            raise NotFoundError("region", request.location)
+        tag, no_tag = await self._tags.choose(
+            application,
+            tags,
+            request.location,
+            request.version,
+            is_served=lambda: self._claims.may_serve(application, request),
+            deadline=start.deadline - RESERVE,
+        )
+        return Plan(request, application, tag, ports, no_tag)
+
+    async def _run(self, start: Start, plan: Plan) -> HostSession:
+        """Start a session; what fails before it has a row does not count in the start rate."""
+        now, place = self._clock.monotonic(), (start.account, start.request.location)
+        retry_after = self.rate.take(*place, now)
+        try:
+            confirmed = None
+            if retry_after is None:
+                confirmed = await self._claim(start, plan)
+            if confirmed is None:
+                confirmed = await self._start_cold(start, plan, retry_after)
+        except Exception as error:
+            if not start.has_row:
+                if retry_after is None:
+                    self.rate.give_back(*place)
+                raise
+            log.info(NOT_STARTED, account=start.account, id=start.id, error=str(error))
+            freeing = self._freeing.start(self._free(start, str(error)), f"free {start.id!r}")
+            await asyncio.wait({freeing}, timeout=FREE_WAIT)
+            raise
+        start.is_stopped |= confirmed.is_to_stop
+        start.session = confirmed.session
+        self.under_way.end(start)
+        return confirmed.session
+
+    async def _reserve(self, start: Start, new: NewSession, trial: Trial | None = None) -> None:
+        """Commit a row, in place of that of a failed claim if there is one."""
+        before = start.trial
+        failed = None
+        if before is not None:
+            failed = FailedClaim(start.id, before.attempt, before.is_unanswered)
+        await self._sessions.reserve_session(new, failed)
+        start.is_recorded = trial is not None or (start.is_recorded and start.id == new.id)
+        start.trial = trial
+        self.under_way.note_row(start, new.id)
+        if before is not None:
+            self._unanswered.drop(before)
+
+    async def _free(self, start: Start, why: str) -> None:
+        """Free the id, the quota and what the row names."""
+        await self._unanswered.free(start, why)
+        self.under_way.end(start)
+
+    # ---- warm
+
+    async def _claim(self, start: Start, plan: Plan) -> Confirmed | None:
+        """Claim a standby; None when the start is to go on as a cold one."""
+        unanswered = 0
+        with start.timing.phase(Phase.CLAIM):
+            for _ in range(MAX_CLAIMS):
+                if start.stop_wanted:
+                    raise StoppedDuringStartError
+                left = self._time_left(start)
+                held = self._claims.take(plan) if left >= MIN_CALL else None
+                if held is None:
+                    break
+                timeout = min(CLAIM_SHARE * start.patience, left)
+                outcome = await self._claim_held(start, plan, held, timeout)
+                if isinstance(outcome, Confirmed):
+                    start.timing.kind = StartKind.WARM
+                    return outcome
+                unanswered += isinstance(outcome, Unknown)
+                if unanswered == MAX_UNANSWERED_CLAIMS:
+                    break
+        return None
+
+    async def _claim_held(
+        self, start: Start, plan: Plan, held: HeldStandby, timeout: float
+    ) -> Outcome | None:
+        """Claim one standby; None when no session can have it. A failed one is still the row's."""
+        claim = claim_of(plan, held)
+        row = NewClaim(held.attempt, held.standby.ports, claim, start.actor)
+        trial = Trial(held.attempt, partial(self._claims.keep, held), is_unanswered=True)
+        try:
+            await self._reserve(start, self._row(plan, claim.identity, row), trial)
+        except StandbyTakenError:
+            self._claims.keep(held)
+            return None
+        except BaseException:
+            self._claims.release(held)
+            raise
+        await self._reach("claim.attempted")
+        outcome = await self._attempts.claim(start, held.link, claim, timeout)
+        if isinstance(outcome, Confirmed):
+            start.trial = None
+            self._claims.keep(held)
+            return outcome
+        trial.is_unanswered = isinstance(outcome, Unknown)
+        if isinstance(outcome, NothingStarted):
+            trial.release = partial(self._claims.release, held, outcome)
+        self._claims.set_aside(held, outcome)
+        return outcome
+
+    # ---- cold
+
+    async def _start_cold(self, start: Start, plan: Plan, retry_after: int | None) -> Confirmed:
+        """Start a session on a host; with `retry_after` too many were started."""
+        if start.stop_wanted:
+            raise StoppedDuringStartError
+        if plan.no_tag is not None:
+            raise plan.no_tag
+        spec = plan.spec(start.request.id or str(uuid.uuid4()))
+        with start.timing.phase(Phase.RESERVE):
+            await self._reserve(start, self._row(plan, spec.identity))
+        await self._reach("start.reserved")
+        if retry_after is not None:
+            why = "too many sessions were started"
+            raise start.no_capacity(NoCapacityCause.RATE, why, retry_after)
+        return await self._try_hosts(start, plan, spec)
+
+    async def _try_hosts(self, start: Start, plan: Plan, spec: SessionSpec) -> Confirmed:
+        refused: frozenset[str] = frozenset()
+        unanswered, failure = 0, None
+        try:
+            while unanswered < MAX_UNANSWERED:
+                internal_id = str(uuid.uuid4())
+                link = await self._next_host(start, plan, internal_id, refused)
+                outcome = await self._try_host(start, link, internal_id, spec)
+                if isinstance(outcome, Confirmed):
+                    return outcome
+                unanswered += isinstance(outcome, Unknown)
+                error = outcome.error
+                if isinstance(error, AgentRefusedError) and error.agent_reason not in LACK_OF_ROOM:
+                    failure = error
+                refused |= {link.row.name}
+            raise start.no_capacity(NoCapacityCause.HOSTS_SILENT, "the hosts do not answer")
+        except NoCapacityError as error:
+            if failure is None:
+                raise
+            why = f"the hosts that were asked failed, the last one by {failure}"
+            raise start.no_capacity(NoCapacityCause.HOSTS_FAILED, why) from error
+
+    async def _next_host(
+        self, start: Start, plan: Plan, internal_id: str, refused: frozenset[str]
+    ) -> HostLink:
+        if start.stop_wanted:
+            raise StoppedDuringStartError
+        left = self._time_left(start) - MIN_CALL
+        if left < 0:
+            why = "the time for a start is over"
+            raise start.no_capacity(NoCapacityCause.OUT_OF_TIME, why)
+        place = start.request.location, plan.application.node_pool
+        start.ask = Ask(place, start.account, plan.wanted, internal_id, refused)
+        with start.timing.phase(Phase.QUEUE):
+            link = await self._queue.take_host(start.ask, left)
+        if link is None:
+            raise StoppedDuringStartError
+        return link
+
+    async def _try_host(
+        self, start: Start, link: HostLink, internal_id: str, spec: SessionSpec
+    ) -> Outcome:
+        """Make one attempt; one that failed is not the row's any more."""
+        host = link.host.public_address if link.host is not None else ""
+        attempt = Attempt(internal_id, link.row.name, host)
+        give_back = partial(self._fleet.give_back, link, internal_id)
+        start.trial = trial = Trial(attempt, give_back)
+        first_of = None if start.is_recorded else start.actor
+        outcome: Outcome
+        try:
+            with start.timing.phase(Phase.COMMIT):
+                now_ms = unix_ms(self._clock)
+                await self._sessions.begin_attempt(
+                    start.account, start.id, attempt, now_ms, first_of=first_of
+                )
+        except AgentRefusedError as error:
+            outcome = NothingStarted(error)
+        else:
+            start.is_recorded = trial.is_unanswered = True
+            await self._reach("start.attempted")
+            timeout = max(MIN_CALL, min(CALL_SHARE * start.patience, self._time_left(start)))
+            outcome = await self._attempts.start(start, link, internal_id, spec, timeout)
+        if not isinstance(outcome, Confirmed):
+            trial.is_unanswered = isinstance(outcome, Unknown)
+            await self._unanswered.end_attempt(start, trial)
+        start.trial = None
+        return outcome
+
+    def _row(self, plan: Plan, identity: Identity, claim: NewClaim | None = None) -> NewSession:
+        return NewSession(
+            account=identity.account,
+            id=identity.session_id,
+            application=identity.application,
+            tag=identity.tag,
+            location=identity.location,
+            labels=identity.labels,
+            external_id=identity.external_id,
+            reservation=plan.application.reservation,
+            created_ms=unix_ms(self._clock),
+            claim=claim,
+        )
+
+    def _time_left(self, start: Start) -> float:
+        return start.deadline - RESERVE - self._clock.monotonic()

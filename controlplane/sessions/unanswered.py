@@ -1,0 +1,71 @@
+"""What becomes of attempts and claims that a host did not answer.
+
+Something may have come of one. It is noted as unanswered in the same commit that takes it off its
+row, and its host is asked to stop it until it has answered that: so no session runs that nobody
+can see, and no standby is claimed twice. The host's reports of it are handled by the same note.
+"""
+
+from controlplane.domain.errors import StoreError
+from controlplane.fleet.fleet import Fleet
+from controlplane.sessions.under_way import Start, Trial
+from controlplane.storage.tables.sessions import SessionStore
+from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+FREE_RETRY = 1.0
+"""Seconds after which what the database failed is tried again."""
+
+
+class Unanswered:
+    """Takes what failed off the rows of starts."""
+
+    def __init__(self, sessions: SessionStore, fleet: Fleet, clock: Clock) -> None:
+        self._sessions = sessions
+        self._fleet = fleet
+        self._clock = clock
+
+    def drop(self, trial: Trial) -> None:
+        """Return what a trial holds that no row names any more, and stop what may come of it."""
+        if trial.is_unanswered:
+            self._fleet.stop_session(trial.attempt.agent, trial.attempt.internal_id)
+        trial.release()
+
+    async def end_attempt(self, start: Start, trial: Trial) -> None:
+        """Take a failed attempt off the row of a start, which goes on.
+
+        Raises:
+            StoreError: The row may name it still.
+        """
+        now_ms, unanswered = unix_ms(self._clock), trial.is_unanswered
+        await self._sessions.end_attempt(
+            start.account, start.id, trial.attempt, now_ms, unanswered=unanswered
+        )
+        self.drop(trial)
+
+    async def free(self, start: Start, why: str) -> None:
+        """Free the id and the quota of a start, however long the database fails."""
+        trial = start.trial
+        while True:
+            try:
+                await self._sessions.free(
+                    start.account,
+                    start.id,
+                    why,
+                    unix_ms(self._clock),
+                    attempt=trial.attempt if trial is not None else None,
+                    unanswered=trial is not None and trial.is_unanswered,
+                    is_recorded=start.is_recorded,
+                )
+                break
+            except StoreError as error:
+                log.error(  # noqa: TRY400 - the text says it all
+                    "cannot free the id yet",
+                    account=start.account,
+                    id=start.id,
+                    error=str(error),
+                )
+                await self._clock.sleep(FREE_RETRY)
+        if trial is not None:
+            self.drop(trial)

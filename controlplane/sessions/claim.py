@@ -10,7 +10,9 @@ from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.host.standbys import Taken
 from controlplane.sessions.attempt import NothingStarted, Outcome
 from controlplane.sessions.start_request import Plan, StartRequest, ignored_of_a_claim
+from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.applications import Application
+from controlplane.storage.tables.claims import NewClaim
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.warm_pools import WarmPool
 
@@ -30,12 +32,6 @@ class HeldStandby:
     def standby(self) -> HostSession:
         """What its host last reported of it."""
         return self.taken.standby
-
-    @property
-    def attempt(self) -> Attempt:
-        """What names it in the row of a session."""
-        host = self.link.host.public_address if self.link.host is not None else ""
-        return Attempt(self.standby.internal_id, self.link.row.name, host)
 
 
 class Claims:
@@ -98,9 +94,10 @@ def _is_its_own(outcome: Outcome | None) -> bool:
     return outcome.error.agent_reason is AgentReason.STANDBY_NOT_CLAIMABLE
 
 
-def claim_of(plan: Plan, held: HeldStandby) -> Claim:
+def claim_of(plan: Plan, held: HeldStandby, actor: Actor) -> NewClaim:
     """Make the claim of a standby; without an id asked for, the session has the standby's."""
     application, request, standby = plan.application, plan.request, held.standby
+    host = held.link.host.public_address if held.link.host is not None else ""
     identity = Identity(
         account=application.account,
         session_id=request.id or standby.internal_id,
@@ -110,4 +107,6 @@ def claim_of(plan: Plan, held: HeldStandby) -> Claim:
         labels=held.pool.labels,
         external_id=request.external_id,
     )
-    return Claim(standby.internal_id, identity, request.ttl, ignored_of_a_claim(request))
+    claim = Claim(standby.internal_id, identity, request.ttl, ignored_of_a_claim(request))
+    attempt = Attempt(standby.internal_id, held.link.row.name, host)
+    return NewClaim(attempt, standby.ports, claim, actor)

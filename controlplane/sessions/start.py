@@ -29,7 +29,7 @@ from functools import partial
 
 from controlplane.applications.applications import Applications
 from controlplane.applications.tags import Tags
-from controlplane.domain.contract import HostSession, Identity, SessionSpec
+from controlplane.domain.contract import HostSession, SessionSpec
 from controlplane.domain.errors import (
     AgentRefusedError,
     NoCapacityCause,
@@ -51,7 +51,7 @@ from controlplane.sessions.start_request import Plan, StartRequest, pinned_ports
 from controlplane.sessions.unanswered import Unanswered
 from controlplane.sessions.under_way import Start, StartsUnderWay, Trial
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.claims import FailedClaim, NewClaim, StandbyTakenError
+from controlplane.storage.tables.claims import FailedClaim, StandbyTakenError
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import NewSession, SessionStore
@@ -69,7 +69,7 @@ RESERVE = 1.0
 """Seconds of `start_timeout` kept for what follows the last call: the commit and the answer."""
 
 MIN_CALL = 0.1
-"""With fewer seconds left a call would only be abandoned."""
+"""With fewer seconds left a call would only remain unanswered."""
 
 FREE_WAIT = 1.0
 """Seconds that a caller waits for its id to be free again; the freeing itself goes on."""
@@ -250,12 +250,11 @@ class Starts:
             for _ in range(MAX_CLAIMS):
                 if start.stop_wanted:
                     raise StoppedDuringStartError
-                left = self._time_left(start)
-                held = self._claims.take(plan) if left >= MIN_CALL else None
+                has_time = self._time_left(start) >= MIN_CALL
+                held = self._claims.take(plan) if has_time else None
                 if held is None:
                     break
-                timeout = min(CLAIM_SHARE * start.patience, left)
-                outcome = await self._claim_held(start, plan, held, timeout)
+                outcome = await self._claim_held(start, plan, held)
                 if isinstance(outcome, Confirmed):
                     start.timing.kind = StartKind.WARM
                     return outcome
@@ -264,15 +263,13 @@ class Starts:
                     break
         return None
 
-    async def _claim_held(
-        self, start: Start, plan: Plan, held: HeldStandby, timeout: float
-    ) -> Outcome | None:
+    async def _claim_held(self, start: Start, plan: Plan, held: HeldStandby) -> Outcome | None:
         """Claim one standby; None when no session can have it. A failed one is still the row's."""
-        claim = claim_of(plan, held)
-        row = NewClaim(held.attempt, held.standby.ports, claim, start.actor)
-        trial = Trial(held.attempt, partial(self._claims.keep, held), is_unanswered=True)
+        new = claim_of(plan, held, start.actor)
+        row = plan.row(new.claim.identity, unix_ms(self._clock), new)
+        trial = Trial(new.attempt, partial(self._claims.keep, held), is_unanswered=True)
         try:
-            await self._reserve(start, self._row(plan, claim.identity, row), trial)
+            await self._reserve(start, row, trial)
         except StandbyTakenError:
             self._claims.keep(held)
             return None
@@ -280,7 +277,8 @@ class Starts:
             self._claims.release(held)
             raise
         await self._reach("claim.attempted")
-        outcome = await self._attempts.claim(start, held.link, claim, timeout)
+        timeout = self._timeout(start, CLAIM_SHARE)
+        outcome = await self._attempts.claim(start, held.link, new.claim, timeout)
         if isinstance(outcome, Confirmed):
             start.trial = None
             self._claims.keep(held)
@@ -297,11 +295,11 @@ class Starts:
         """Start a session on a host; with `retry_after` too many were started."""
         if start.stop_wanted:
             raise StoppedDuringStartError
-        if plan.no_tag is not None:
+        if plan.no_tag is not None and retry_after is None:
             raise plan.no_tag
         spec = plan.spec(start.request.id or str(uuid.uuid4()))
         with start.timing.phase(Phase.RESERVE):
-            await self._reserve(start, self._row(plan, spec.identity))
+            await self._reserve(start, plan.row(spec.identity, unix_ms(self._clock)))
         await self._reach("start.reserved")
         if retry_after is not None:
             why = "too many sessions were started"
@@ -368,7 +366,7 @@ class Starts:
         else:
             start.is_recorded = trial.is_unanswered = True
             await self._reach("start.attempted")
-            timeout = max(MIN_CALL, min(CALL_SHARE * start.patience, self._time_left(start)))
+            timeout = self._timeout(start, CALL_SHARE)
             outcome = await self._attempts.start(start, link, internal_id, spec, timeout)
         if not isinstance(outcome, Confirmed):
             trial.is_unanswered = isinstance(outcome, Unknown)
@@ -376,19 +374,8 @@ class Starts:
         start.trial = None
         return outcome
 
-    def _row(self, plan: Plan, identity: Identity, claim: NewClaim | None = None) -> NewSession:
-        return NewSession(
-            account=identity.account,
-            id=identity.session_id,
-            application=identity.application,
-            tag=identity.tag,
-            location=identity.location,
-            labels=identity.labels,
-            external_id=identity.external_id,
-            reservation=plan.application.reservation,
-            created_ms=unix_ms(self._clock),
-            claim=claim,
-        )
+    def _timeout(self, start: Start, share: float) -> float:
+        return max(MIN_CALL, min(share * start.patience, self._time_left(start)))
 
     def _time_left(self, start: Start) -> float:
         return start.deadline - RESERVE - self._clock.monotonic()

@@ -21,7 +21,7 @@ async def test_a_hanging_agent_is_420_in_time_and_what_comes_late_is_stopped(
         assert_error(answer, 420)
         assert "Retry-After" in answer.headers
         internal_id = system.agent.started[0].internal_id
-        assert await system.rows("SELECT internal_id FROM abandoned") == [(internal_id,)]
+        assert await system.rows("SELECT internal_id FROM unanswered") == [(internal_id,)]
         await eventually(lambda: internal_id in system.agent.stopped)
         await system.nothing_is_left()
         assert await system.rows("SELECT 1 FROM session") == []
@@ -51,7 +51,7 @@ async def test_a_refused_start_goes_to_the_next_host(tmp_path: Path) -> None:
         assert (await system.start()).status == 201
         assert [len(agent.started) for agent in system.agents] == [1, 1, 1]
         assert [len(agent.live) for agent in system.agents] == [0, 0, 1]
-        assert await system.rows("SELECT 1 FROM abandoned") == []
+        assert await system.rows("SELECT 1 FROM unanswered") == []
 
 
 @pytest.mark.parametrize("silent", [True, False])
@@ -68,7 +68,7 @@ async def test_at_most_three_hosts_that_do_not_tell_are_tried(
         assert_error(answer, 420)
         why = "the hosts do not answer" if silent else "engine_timeout: as scripted"
         assert why in answer.json["details"]
-        assert len(await system.rows("SELECT 1 FROM abandoned")) == 3
+        assert len(await system.rows("SELECT 1 FROM unanswered")) == 3
         # A call may be over before its host has read it.
         assert sum(len(agent.started) for agent in system.agents) <= 3
         await system.nothing_is_left()
@@ -83,7 +83,7 @@ async def test_an_unreachable_agent_is_passed_over(tmp_path: Path) -> None:
         answers = [await system.start() for _ in range(4)]
         assert [answer.status for answer in answers] == [201] * 4
         assert len(system.agents[1].live) == 4
-        tried = await system.rows("SELECT DISTINCT agent FROM abandoned")
+        tried = await system.rows("SELECT DISTINCT agent FROM unanswered")
         assert tried == [(system.agents[0].name,)]
 
 

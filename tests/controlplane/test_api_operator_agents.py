@@ -307,7 +307,7 @@ async def test_an_agent_stays_until_it_has_answered_the_stop_of_an_unknown_start
 async def test_an_agent_with_a_start_of_unknown_end_stays(system: Operated) -> None:
     await system.make_application()
     gone = await system.undeclare()
-    sql = "INSERT INTO abandoned(internal_id, agent, created_ms, stopped_ms) VALUES (?,'a1',0,?)"
+    sql = "INSERT INTO unanswered(internal_id, agent, created_ms, stopped_ms) VALUES (?,'a1',0,?)"
     await system.rows(sql, "settled", 1)
     await system.rows(sql, "owed", None)
     refused = await system.ask("DELETE", "/a1")
@@ -349,7 +349,7 @@ async def test_a_start_that_had_chosen_the_agent_takes_another(
     reserved = "SELECT count(*) FROM event WHERE kind='session.reserved' AND object='s'"
     assert await system.rows(reserved) == [(1,)]
     assert await system.rows("SELECT agent FROM session") == [("a0",)]
-    assert not await system.rows("SELECT 1 FROM abandoned")
+    assert not await system.rows("SELECT 1 FROM unanswered")
     assert not gone.started
 
 
@@ -501,4 +501,4 @@ async def test_an_agent_that_is_lost_can_be_removed(tmp_path: Path) -> None:
         await system.reaches(gone.name, "lost")
         assert (await system.ask("DELETE", f"/{gone.name}")).status == 204
         assert await system.status_of("x") == "dead"
-        assert await system.rows("SELECT 1 FROM abandoned WHERE stopped_ms IS NULL") == []
+        assert await system.rows("SELECT 1 FROM unanswered WHERE stopped_ms IS NULL") == []

@@ -236,7 +236,7 @@ async def test_a_refusal_by_admission_leaves_nothing(system: System, reason: str
     assert_error(answer, 420)
     assert "Retry-After" in answer.headers
     await system.nothing_is_left()
-    assert await system.rows("SELECT 1 FROM abandoned") == []
+    assert await system.rows("SELECT 1 FROM unanswered") == []
     system.agent.before_start = None
     assert (await system.start(id="again")).status == 201
 

@@ -97,7 +97,7 @@ async def test_callers_go_on_where_they_were(schema: str, tmp_path: Path) -> Non
         assert game["ports"][0]["requested"] == 7777
         tags = await system.rows("SELECT name, enabled FROM tag ORDER BY priority")
         assert tags == [("v1", 1), ("v2", 1)]
-        owed = await system.rows("SELECT agent FROM abandoned WHERE stopped_ms IS NULL")
+        owed = await system.rows("SELECT agent FROM unanswered WHERE stopped_ms IS NULL")
         assert owed == [("a0",)]
         path, token = "/operator/agent/a0", system.operator_token
         assert (await system.call("GET", path, token=token)).status == 200

@@ -12,8 +12,9 @@ from sqlite_utils import Database
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import _clear_portion
 from controlplane.storage.tables.audit import _forget
-from controlplane.storage.tables.session_rows import PORTION, remove_abandoned, remove_ended
+from controlplane.storage.tables.session_rows import PORTION, remove_ended
 from controlplane.storage.tables.tokens import ENDED, TokenStore, remove_tokens
+from controlplane.storage.tables.unanswered import remove_stopped
 from tests.support.controlplane.system import System, assert_error
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.runtime.clock import unix_ms
@@ -71,7 +72,7 @@ async def test_ended_sessions_go_in_portions_with_their_players(
     await add_sessions(system, 3, 100)
     await system.rows(
         "WITH RECURSIVE n(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM n WHERE n < ?)"
-        " INSERT INTO abandoned SELECT n, 'a0', 0, 1 + (n < 3) * 200 FROM n",
+        " INSERT INTO unanswered SELECT n, 'a0', 0, 1 + (n < 3) * 200 FROM n",
         2 * PORTION,
     )
     changes = Changes(system, monkeypatch)
@@ -82,7 +83,7 @@ async def test_ended_sessions_go_in_portions_with_their_players(
     assert changes.transactions >= 7
     assert {row[0] for row in await system.rows("SELECT ended_ms FROM session")} == {100}
     assert await system.rows("SELECT 1 FROM player") == []
-    assert await system.rows("SELECT count(*) FROM abandoned") == [(2,)]
+    assert await system.rows("SELECT count(*) FROM unanswered") == [(2,)]
 
 
 async def test_ended_tokens_go_in_portions_children_first(
@@ -109,7 +110,7 @@ async def test_what_is_old_is_found_without_looking_at_what_is_young(system: Sys
         db.conn.set_trace_callback(traced.append)
         remove_ended(db, 5)
         _forget(db, 5)
-        remove_abandoned(db, 5)
+        remove_stopped(db, 5, PORTION)
         remove_tokens(db, ENDED, 5)
         db.conn.set_trace_callback(None)
         found = [db.execute(f"EXPLAIN QUERY PLAN {sql}") for sql in traced if sql[:2] != "--"]
@@ -117,7 +118,7 @@ async def test_what_is_old_is_found_without_looking_at_what_is_young(system: Sys
 
     steps = await system.control_plane._store.run(plans)
     assert not [step for step in steps if step.startswith("SCAN ") and "json_each" not in step]
-    indexes = ("session_by_end", "event_by_time", "abandoned_by_stop")
+    indexes = ("session_by_end", "event_by_time", "unanswered_by_stop")
     for index in (*indexes, "token_by_revocation", "token_by_expiry"):
         assert any(index in step for step in steps), index
 

@@ -36,7 +36,7 @@ class Revoking(System):
         return await self.rows(sql, session_id)
 
     async def owed(self) -> list[tuple[Any, ...]]:
-        return await self.rows("SELECT agent FROM abandoned WHERE stopped_ms IS NULL")
+        return await self.rows("SELECT agent FROM unanswered WHERE stopped_ms IS NULL")
 
 
 @pytest.fixture

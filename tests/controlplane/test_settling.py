@@ -41,7 +41,7 @@ async def edit(system: System, *statements: str) -> None:
 async def lose_database(system: System) -> None:
     """Restart on a database that knows of no session."""
     await system.stop_serving()
-    await edit(system, "DELETE FROM session", "DELETE FROM abandoned")
+    await edit(system, "DELETE FROM session", "DELETE FROM unanswered")
     await system.serve()
 
 
@@ -160,7 +160,7 @@ async def test_an_agent_cannot_settle_what_another_host_owes(pair: System) -> No
         return await unclaimed(pair, second) == [owed.internal_id]
 
     await eventually(seen)
-    assert await pair.rows("SELECT agent, stopped_ms FROM abandoned") == [(first.name, None)]
+    assert await pair.rows("SELECT agent, stopped_ms FROM unanswered") == [(first.name, None)]
     assert second.stopped == []
 
 

@@ -127,7 +127,7 @@ async def test_the_end_of_a_given_up_attempt_is_not_the_sessions(pair: System) -
         return await attempts(pair) == [(None, None)]
 
     await eventually(given_up)
-    await eventually(lambda: not first.live)  # the ledger has it stopped
+    await eventually(lambda: not first.live)  # it is stopped as unanswered
     assert await pair.status_of("x") == "created"
     second.change_host(start_slots=8)
     assert (await post).status == 201

@@ -120,9 +120,14 @@ class Race:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_no_delete_that_was_answered_is_lost(system: System) -> None:
+@pytest.mark.parametrize("standbys", [0, 50])
+async def test_no_delete_that_was_answered_is_lost(system: System, standbys: int) -> None:
     for agent in system.agents:
         agent.change_host(start_slots=64, free_sessions=10**6)
+    if standbys:
+        body = {"size": standbys}
+        assert (await system.call("PUT", "/warm-pool/game/local", json=body)).status == 204
+        await eventually(lambda: sum(len(a.standbys) for a in system.agents) == standbys)
     race, random = Race(system), Random(1)
     await asyncio.gather(
         *(
@@ -132,6 +137,7 @@ async def test_no_delete_that_was_answered_is_lost(system: System) -> None:
     )
     assert not await system.rows("SELECT id FROM session WHERE ended_ms IS NULL")
     assert not any(agent.live for agent in system.agents)
+    assert any(agent.claimed for agent in system.agents) == bool(standbys)
     assert race.answers["CONFLICT"] > race.answers["201"]  # none when machines are busy
     assert race.answers["204"] >= ROUNDS
 

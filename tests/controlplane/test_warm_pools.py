@@ -69,7 +69,7 @@ async def nothing_is_held_that_nobody_owns(system: System) -> None:
             "SELECT internal_id FROM session WHERE ended_ms IS NULL AND confirmed"
         )
         live = [s.internal_id for agent in system.agents for s in agent.live]
-        owed = await system.rows("SELECT 1 FROM abandoned WHERE stopped_ms IS NULL")
+        owed = await system.rows("SELECT 1 FROM unanswered WHERE stopped_ms IS NULL")
         unsure = await system.rows("SELECT 1 FROM session WHERE NOT confirmed")
         return not owed and not unsure and sorted(live) == sorted(row[0] for row in rows)
 

@@ -123,7 +123,7 @@ def test_a_host_that_is_back_ends_what_was_given_up_and_gets_new_sessions(
     assert not fleet.box.running
     assert fleet.status == "dead"
     assert not fleet.is_lost()
-    assert fleet.rows("SELECT 1 FROM abandoned WHERE stopped_ms IS NULL") == []
+    assert fleet.rows("SELECT 1 FROM unanswered WHERE stopped_ms IS NULL") == []
     assert fleet.starts("y")
     assert fleet.live == ["y"]
     assert len(fleet.box.running) == 1

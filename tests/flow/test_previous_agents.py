@@ -102,7 +102,7 @@ async def test_sessions_outlast_either_program_and_are_settled(whole: WholeBehin
     await whole.rows("DELETE FROM session WHERE id='stays'")
     await whole.restart()  # its ticket brings it back
     await whole.becomes("stays", "running")
-    given_up = "INSERT INTO abandoned(internal_id, agent, created_ms) VALUES (?, 'host-1', 0)"
+    given_up = "INSERT INTO unanswered(internal_id, agent, created_ms) VALUES (?, 'host-1', 0)"
     await whole.rows(given_up, container.removeprefix("tiltyard-"))
     await whole.rows("DELETE FROM session WHERE id='stays'")
     await whole.restart()

@@ -187,7 +187,7 @@ async def test_a_backup_under_load_is_restored_and_the_hosts_tell_the_rest(syste
     for session_id in (*load.gone, "stopped since"):
         assert await system.status_of(session_id) == "exited"
     assert running(*hosts) == await internal_ids(system)
-    assert await system.rows("SELECT * FROM abandoned WHERE stopped_ms IS NULL") == []
+    assert await system.rows("SELECT * FROM unanswered WHERE stopped_ms IS NULL") == []
     assert await players(system, "stays") == ["ann"], "of players only the backup knows"
 
     quota = {"quota": {"sessions": len(live) + 1}}

@@ -67,7 +67,7 @@ class Settling(RuleBasedStateMachine):
         self.may_live: set[Key] = set()
         """All others were refused, each time: nothing may come of them any more."""
         self.over: dict[str, int] = {}
-        """Attempts that the ledger says can no longer start, and how often each had been."""
+        """Unanswered attempts that can no longer start, and how often each had been."""
         self.given_up: set[str] = set()
         """Attempts that another was made in place of, or that ended in a refusal."""
         self.stopped: set[str] = set()
@@ -231,7 +231,7 @@ class Settling(RuleBasedStateMachine):
         assert self.answered <= self.rows(), "it was answered with 201, and is gone"
         back = {key for key in self.ended if key in live.values()}
         assert not back, f"{back} had ended"
-        owed = self.control.store.rows("SELECT * FROM abandoned WHERE stopped_ms IS NULL")
+        owed = self.control.store.rows("SELECT * FROM unanswered WHERE stopped_ms IS NULL")
         assert not owed, "a stop is owed"
 
     # What the rules are made of.
@@ -285,7 +285,7 @@ class Settling(RuleBasedStateMachine):
     def note_over(self) -> None:
         for internal_id, times in self.over.items():
             assert times == self.starts_of(internal_id), f"{internal_id} was over, and starts"
-        sql = "SELECT internal_id FROM abandoned WHERE stopped_ms IS NOT NULL"
+        sql = "SELECT internal_id FROM unanswered WHERE stopped_ms IS NOT NULL"
         for (internal_id,) in self.control.store.rows(sql):
             self.over.setdefault(internal_id, self.starts_of(internal_id))
 

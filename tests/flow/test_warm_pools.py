@@ -168,7 +168,7 @@ async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
     await eventually(lambda: sorted(_names(warm.claimed)) == sorted(started))
 
     async def all_are_stopped() -> bool:
-        return await warm.rows("SELECT 1 FROM abandoned WHERE stopped_ms IS NULL") == []
+        return await warm.rows("SELECT 1 FROM unanswered WHERE stopped_ms IS NULL") == []
 
     await eventually(all_are_stopped)
 

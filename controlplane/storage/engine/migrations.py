@@ -232,15 +232,15 @@ CREATE TABLE player (
 -- Players leave whatever sessions they are in.
 CREATE INDEX player_by_id ON player(account, player);
 
--- Attempts whose end was unknown when another was made: whatever came of them is stopped.
-CREATE TABLE abandoned (
+-- Attempts and claims that a host did not answer: whatever comes of them is stopped.
+CREATE TABLE unanswered (
     internal_id TEXT PRIMARY KEY,
     agent TEXT NOT NULL,
     created_ms INTEGER NOT NULL,
     stopped_ms INTEGER
 ) STRICT;
-CREATE INDEX abandoned_by_agent ON abandoned(agent) WHERE stopped_ms IS NULL;
-CREATE INDEX abandoned_by_stop ON abandoned(stopped_ms) WHERE stopped_ms IS NOT NULL;
+CREATE INDEX unanswered_by_agent ON unanswered(agent) WHERE stopped_ms IS NULL;
+CREATE INDEX unanswered_by_stop ON unanswered(stopped_ms) WHERE stopped_ms IS NOT NULL;
 
 -- The audit. `address` is where the request came from; empty for what the product did by itself.
 CREATE TABLE event (

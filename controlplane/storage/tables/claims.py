@@ -12,7 +12,8 @@ from sqlite_utils import Database
 from controlplane.domain.contract import Claim, Identity, Port
 from controlplane.domain.errors import StoppedDuringStartError
 from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
-from controlplane.storage.tables.session_rows import Attempt, abandon_attempt, remove_labels
+from controlplane.storage.tables.session_rows import Attempt, remove_labels
+from controlplane.storage.tables.unanswered import note_unanswered
 
 
 class StandbyTakenError(Exception):
@@ -42,7 +43,7 @@ CAN_CLAIM = (
     "SELECT 1 FROM agent WHERE name=:agent AND removed_ms IS NULL AND revoked_ms IS NULL"
     " AND NOT EXISTS (SELECT 1 FROM session WHERE internal_id=:standby)"
     " AND NOT EXISTS (SELECT 1 FROM session WHERE account=:account AND id=:standby)"
-    " AND NOT EXISTS (SELECT 1 FROM abandoned WHERE internal_id=:standby)"
+    " AND NOT EXISTS (SELECT 1 FROM unanswered WHERE internal_id=:standby)"
 )
 """Finds that a standby's host is served, and that neither the standby nor its id is in use."""
 
@@ -66,7 +67,7 @@ def undo_claim(db: Database, account: str, new_id: str, failed: FailedClaim, now
     """
     attempt = failed.attempt
     if failed.unanswered:
-        abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
+        note_unanswered(db, attempt.agent, attempt.internal_id, now_ms)
     values = {"account": account, "id": failed.session_id, "standby": attempt.internal_id}
     row = db.execute(
         "SELECT stop_requested_ms FROM session WHERE account=:account AND id=:id"

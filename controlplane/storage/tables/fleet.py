@@ -15,7 +15,7 @@ from tiltyard.runtime.clock import to_ms
 
 _USING_AN_AGENT = {
     "live sessions": "SELECT count(*) FROM session WHERE agent = ? AND ended_ms IS NULL",
-    "starts whose end is unknown": "SELECT count(*) FROM abandoned"
+    "starts whose end is unknown": "SELECT count(*) FROM unanswered"
     " WHERE agent = ? AND stopped_ms IS NULL",
 }
 

@@ -1,4 +1,4 @@
-"""What agents report, written to the database, and the ledger of abandoned attempts."""
+"""What agents report, written to the database, and what is to be stopped."""
 
 from collections.abc import Collection, Iterable
 from datetime import timedelta
@@ -9,6 +9,7 @@ from controlplane.domain.contract import EndReason, HostSession, State
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.session_rows import end_missing, end_session
 from controlplane.storage.tables.settling import IsOurs, Reporter, Settlement, Verdict, settle
+from controlplane.storage.tables.unanswered import TO_STOP, note_stopped
 
 
 class ReportStore:
@@ -74,11 +75,11 @@ class ReportStore:
         )
 
     async def to_stop(self, agent: str) -> list[str]:
-        """Read what is still to be stopped on a host: ledger entries and remembered stops."""
+        """Read what is still to be stopped on a host: unanswered starts and remembered stops."""
 
         def transaction(db: Database) -> list[str]:
             rows = db.execute(
-                "SELECT internal_id FROM abandoned WHERE agent=:agent AND stopped_ms IS NULL"
+                f"{TO_STOP}"  # noqa: S608
                 " UNION SELECT internal_id FROM session WHERE agent=:agent AND ended_ms IS NULL"
                 " AND stop_requested_ms IS NOT NULL",
                 {"agent": agent},
@@ -97,11 +98,5 @@ class ReportStore:
         return await self._store.run(transaction)
 
     async def mark_stopped(self, agent: str, internal_id: str, now_ms: int) -> None:
-        """Settle a ledger entry: what came of the attempt has ended or can no longer start."""
-        await self._store.run(
-            lambda db: db.execute(
-                "UPDATE abandoned SET stopped_ms=:now"
-                " WHERE internal_id=:internal_id AND agent=:agent",
-                {"internal_id": internal_id, "agent": agent, "now": now_ms},
-            )
-        )
+        """Note that what came of an unanswered start has ended or can no longer begin."""
+        await self._store.run(lambda db: note_stopped(db, agent, now_ms, internal_id))

@@ -13,6 +13,7 @@ from sqlite_utils import Database
 
 from controlplane.domain.contract import EndReason, Port, State
 from controlplane.storage.engine.store import ITSELF, Actor, Event, record_event
+from controlplane.storage.tables.unanswered import note_stopped, note_unanswered
 
 PORTION = 1000
 """Rows that are forgotten in one transaction, but for one session with more players than that."""
@@ -107,7 +108,7 @@ def end_missing(db: Database, agent: str, internal_id: str, now_ms: int) -> None
         end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now_ms=now_ms)
         return
     # A start whose control plane died before the answer: should it still come, it is stopped.
-    abandon_attempt(db, agent, internal_id, now_ms)
+    note_unanswered(db, agent, internal_id, now_ms)
     db.execute("DELETE FROM session WHERE internal_id=?", (internal_id,))
     record(db, "session.not_started", ITSELF, row, now_ms)
 
@@ -121,10 +122,7 @@ def lose_sessions(db: Database, agent: str, now_ms: int) -> None:
     for (internal_id,) in db.execute(live, (agent,)).fetchall():
         reason = EndReason.HOST_LOST
         end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now_ms=now_ms)
-    db.execute(
-        "UPDATE abandoned SET stopped_ms=:now WHERE agent=:agent AND stopped_ms IS NULL",
-        {"now": now_ms, "agent": agent},
-    )
+    note_stopped(db, agent, now_ms)
 
 
 def give_up_sessions(db: Database, agent: str, starting: Collection[str], now_ms: int) -> None:
@@ -137,7 +135,7 @@ def give_up_sessions(db: Database, agent: str, starting: Collection[str], now_ms
         if internal_id in starting:
             continue
         if confirmed:
-            abandon_attempt(db, agent, internal_id, now_ms)
+            note_unanswered(db, agent, internal_id, now_ms)
             reason = EndReason.HOST_LOST
             end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now_ms=now_ms)
         else:
@@ -149,15 +147,6 @@ def drop_starts(db: Database, agent: str, now_ms: int) -> None:
     begun = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL AND NOT confirmed"
     for (internal_id,) in db.execute(begun, (agent,)).fetchall():
         end_missing(db, agent, internal_id, now_ms)
-
-
-def abandon_attempt(db: Database, agent: str, internal_id: str, now_ms: int) -> None:
-    """Write to the ledger that whatever comes of an attempt is to be stopped. Idempotent."""
-    db.execute(
-        "INSERT OR IGNORE INTO abandoned(internal_id, agent, created_ms)"
-        " VALUES (:internal_id, :agent, :now)",
-        {"internal_id": internal_id, "agent": agent, "now": now_ms},
-    )
 
 
 def record(
@@ -190,12 +179,3 @@ def remove_sessions(db: Database, condition: str, value: int | str) -> int:
 def remove_ended(db: Database, before_ms: int) -> int:
     """Remove a portion of the sessions that ended before a time; return how many."""
     return remove_sessions(db, "ended_ms < :value ORDER BY ended_ms", before_ms)
-
-
-def remove_abandoned(db: Database, before_ms: int) -> int:
-    """Remove a portion of the ledger entries that were settled before a time."""
-    return db.execute(
-        "DELETE FROM abandoned WHERE internal_id IN"
-        " (SELECT internal_id FROM abandoned WHERE stopped_ms < :before LIMIT :portion)",
-        {"before": before_ms, "portion": PORTION},
-    ).rowcount

@@ -20,14 +20,14 @@ from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, recor
 from controlplane.storage.tables.claims import FailedClaim, NewClaim, check_standby, undo_claim
 from controlplane.storage.tables.quota_use import passed_limit, quota_of
 from controlplane.storage.tables.session_rows import (
+    PORTION,
     Attempt,
-    abandon_attempt,
     add_labels,
     id_of,
     ports_json,
-    remove_abandoned,
     remove_ended,
 )
+from controlplane.storage.tables.unanswered import note_unanswered, remove_stopped
 
 COLUMNS = (
     "account, id, internal_id, agent, confirmed, state, application, tag, location, host, ports,"
@@ -151,7 +151,7 @@ class SessionStore:
 
         def transaction(db: Database) -> None:
             if unanswered:
-                abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
+                note_unanswered(db, attempt.agent, attempt.internal_id, now_ms)
             db.execute(
                 "UPDATE session SET internal_id=NULL, agent=NULL, host=''"
                 " WHERE account=:account AND id=:id AND internal_id=:attempt AND NOT confirmed",
@@ -179,7 +179,7 @@ class SessionStore:
 
         def transaction(db: Database) -> None:
             if attempt is not None and unanswered:
-                abandon_attempt(db, attempt.agent, attempt.internal_id, now_ms)
+                note_unanswered(db, attempt.agent, attempt.internal_id, now_ms)
             db.execute(
                 "DELETE FROM session WHERE account=:account AND id=:id AND NOT confirmed"
                 " AND (internal_id IS NULL OR internal_id=:attempt)",
@@ -218,11 +218,11 @@ class SessionStore:
         return await self._store.run(transaction)
 
     async def forget_ended(self, before_ms: int) -> None:
-        """Forget sessions that ended before a time, and settled ledger entries as old.
+        """Forget sessions that ended, and unanswered starts that were stopped, before a time.
 
         A portion after the other, so that others have their turn.
         """
-        while await self._store.run(lambda db: remove_abandoned(db, before_ms)):
+        while await self._store.run(lambda db: remove_stopped(db, before_ms, PORTION)):
             pass
         while await self._store.run(lambda db: remove_ended(db, before_ms)):
             pass

@@ -5,14 +5,15 @@ An agent speaks only for what was placed on it, and is believed no more than tha
 - the attempt that a row names on this agent is written; when it is to end, or has, it is stopped;
 - a standby that a row names was claimed and does not know: it is claimed again; one that no row
   names is no session, and is let be unless it may have been claimed by nobody knows whom;
-- an attempt of this agent in the ledger is stopped;
+- what this agent has left unanswered is stopped;
 - what has no valid ticket, or an account that this database does not know, as after it was lost,
   is let be: it is neither anybody's session nor ours to stop;
 - what is of an account that was removed is stopped;
 - another is adopted: its account has the id free, as after the database was lost.
 
-Where the id is not free, the later start stays, whoever reports first; the other goes to the
-ledger. A row whose start is still unsettled is waited for. A row that ended never comes back.
+Where the id is not free, the later start stays, whoever reports first; the other is
+stopped, as if unanswered. A row whose start is under way is waited for. A row that ended never
+comes back.
 """
 
 import json
@@ -25,7 +26,6 @@ from sqlite_utils import Database
 from controlplane.domain.contract import HostSession, State
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.session_rows import (
-    abandon_attempt,
     end_missing,
     lose_sessions,
     ports_json,
@@ -33,6 +33,7 @@ from controlplane.storage.tables.session_rows import (
     remove_labels,
     replace_labels,
 )
+from controlplane.storage.tables.unanswered import is_unanswered, note_unanswered
 
 IsOurs = Callable[[str, HostSession], bool]
 """Tells whether an agent's session has a valid ticket."""
@@ -128,9 +129,7 @@ def _judge_unknown(db: Database, by: Reporter, session: HostSession, into: Settl
     )
     if session.state is State.CREATED or not served.fetchone():
         return Verdict.KEEP  # it may still be undone; or these are the agent's last words
-    ledger = "SELECT 1 FROM abandoned WHERE internal_id=:internal_id AND agent=:agent"
-    attempt = {"internal_id": session.internal_id, "agent": by.agent}
-    if session.in_doubt or db.execute(ledger, attempt).fetchone():
+    if session.in_doubt or is_unanswered(db, by.agent, session.internal_id):
         return _stopped(session)
     account = db.execute(
         "SELECT created_ms, removed_ms FROM account WHERE name=?", (session.identity.account,)
@@ -223,7 +222,7 @@ def _rival(db: Database, key: tuple[str, str]) -> _Rival | None:
 def _supersede(
     db: Database, by: Reporter, key: tuple[str, str], *, gone: Superseded, kept: Superseded
 ) -> None:
-    abandon_attempt(db, gone.agent, gone.internal_id, by.now_ms)
+    note_unanswered(db, gone.agent, gone.internal_id, by.now_ms)
     data = {"stopped": asdict(gone), "kept": asdict(kept)}
     record(db, "session.duplicate", Actor(by.agent), key, by.now_ms, **data)
 

@@ -247,7 +247,7 @@ class System:
 
         async def holds() -> bool:
             live = await self.rows("SELECT 1 FROM session WHERE ended_ms IS NULL")
-            owed = await self.rows("SELECT 1 FROM abandoned WHERE stopped_ms IS NULL")
+            owed = await self.rows("SELECT 1 FROM unanswered WHERE stopped_ms IS NULL")
             held = sum(link.in_flight for link in self.control_plane.fleet.links)
             return not live and not owed and not held and not any(a.live for a in self.agents)
 

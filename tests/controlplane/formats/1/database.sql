@@ -1,11 +1,11 @@
 BEGIN TRANSACTION;
-CREATE TABLE abandoned (
+CREATE TABLE unanswered (
     internal_id TEXT PRIMARY KEY,
     agent TEXT NOT NULL,
     created_ms INTEGER NOT NULL,
     stopped_ms INTEGER
 ) STRICT;
-INSERT INTO "abandoned" VALUES('636150e1-4c90-4c8e-8acc-876ad5595c19','a0',1795415913852,NULL);
+INSERT INTO "unanswered" VALUES('636150e1-4c90-4c8e-8acc-876ad5595c19','a0',1795415913852,NULL);
 CREATE TABLE account (
     name TEXT PRIMARY KEY,
     created_ms INTEGER NOT NULL,
@@ -273,8 +273,8 @@ CREATE INDEX live_usage ON session(account, nano_cpus, memory_bytes, id, ended_m
     WHERE ended_ms IS NULL;
 CREATE INDEX live_label_by_session ON live_label(account, session);
 CREATE INDEX player_by_id ON player(account, player);
-CREATE INDEX abandoned_by_agent ON abandoned(agent) WHERE stopped_ms IS NULL;
-CREATE INDEX abandoned_by_stop ON abandoned(stopped_ms) WHERE stopped_ms IS NOT NULL;
+CREATE INDEX unanswered_by_agent ON unanswered(agent) WHERE stopped_ms IS NULL;
+CREATE INDEX unanswered_by_stop ON unanswered(stopped_ms) WHERE stopped_ms IS NOT NULL;
 CREATE INDEX event_by_time ON event(time_ms);
 CREATE INDEX event_by_topic ON event(substr(kind, 1, instr(kind || '.', '.') - 1));
 CREATE INDEX event_by_kind ON event(kind);

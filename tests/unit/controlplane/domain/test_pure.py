@@ -185,6 +185,14 @@ def test_a_start_rate_empties_and_refills() -> None:
     assert [rate.take("a", "eu", 99.0) for _ in range(4)] == [None, None, None, 1]
 
 
+def test_a_start_that_does_not_count_is_given_back() -> None:
+    rate = StartRate(rate=1, burst=1)
+    assert rate.take("a", "eu", now=0.0) is None
+    rate.give_back("a", "eu")
+    assert rate.take("a", "eu", now=0.0) is None
+    assert rate.take("a", "eu", now=0.0) == 1
+
+
 def test_full_buckets_of_starts_are_dropped_and_no_other() -> None:
     rate = StartRate(rate=1, burst=2)
     rate.take("busy", "eu", 0.0)

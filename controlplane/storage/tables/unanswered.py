@@ -1,0 +1,43 @@
+"""Attempts and claims that a host did not answer: noted as they leave their row, until stopped.
+
+Something may come of one. Whatever its host reports of it is stopped, nothing of it is kept, and
+no standby among them is claimed again.
+"""
+
+from sqlite_utils import Database
+
+TO_STOP = "SELECT internal_id FROM unanswered WHERE agent=:agent AND stopped_ms IS NULL"
+"""Finds what is still to be stopped on the host of an agent."""
+
+
+def note_unanswered(db: Database, agent: str, internal_id: str, now_ms: int) -> None:
+    """Note that whatever comes of an attempt is to be stopped. Idempotent."""
+    db.execute(
+        "INSERT OR IGNORE INTO unanswered(internal_id, agent, created_ms)"
+        " VALUES (:internal_id, :agent, :now)",
+        {"internal_id": internal_id, "agent": agent, "now": now_ms},
+    )
+
+
+def is_unanswered(db: Database, agent: str, internal_id: str) -> bool:
+    """Return whether an attempt on the host of an agent was noted."""
+    sql = "SELECT 1 FROM unanswered WHERE internal_id=:internal_id AND agent=:agent"
+    return db.execute(sql, {"internal_id": internal_id, "agent": agent}).fetchone() is not None
+
+
+def note_stopped(db: Database, agent: str, now_ms: int, internal_id: str | None = None) -> None:
+    """Note that nothing can come of an attempt any more; without one, of any on the host."""
+    db.execute(
+        "UPDATE unanswered SET stopped_ms=:now WHERE agent=:agent AND stopped_ms IS NULL"
+        " AND internal_id=coalesce(:internal_id, internal_id)",
+        {"internal_id": internal_id, "agent": agent, "now": now_ms},
+    )
+
+
+def remove_stopped(db: Database, before_ms: int, portion: int) -> int:
+    """Remove a portion of what was stopped before a time; return how many."""
+    return db.execute(
+        "DELETE FROM unanswered WHERE internal_id IN"
+        " (SELECT internal_id FROM unanswered WHERE stopped_ms < :before LIMIT :portion)",
+        {"before": before_ms, "portion": portion},
+    ).rowcount

@@ -12,12 +12,12 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
+from tiltyard.runtime.atomic_file import Signature, signature
+
 MAX_BYTES = 1 << 20
 """A chain has some thousands."""
 WARNED_DAYS = 14
 """Left of a certificate when its renewal is late: those of 90 days are renewed 30 before."""
-
-Signature = tuple[tuple[int, int, int], ...]
 
 
 class UnfitCertificate(ValueError):
@@ -49,14 +49,13 @@ class CertificateFiles:
     key: Path
 
     def signature(self) -> Signature:
-        """Of the files that the names lead to now. OSError. Blocks."""
-        found = (self.certificate.stat(), self.key.stat())
-        return tuple((each.st_dev, each.st_ino, each.st_ctime_ns) for each in found)
+        """Identify the files that the names lead to now. Blocks."""
+        return signature(self.certificate, self.key)
 
     def load(self) -> Pair:
         """Read both; UnfitCertificate says what is wrong with them. Blocks."""
         try:
-            signature = self.signature()  # first: what comes after it is looked at again
+            found = self.signature()  # first: what comes after it is looked at again
             with self.certificate.open("rb") as file:
                 leaf = x509.load_pem_x509_certificate(file.read(MAX_BYTES))
             context = _context()
@@ -71,7 +70,7 @@ class CertificateFiles:
             raise UnfitCertificate(f"{path}: {error.strerror or error}") from error
         except (TypeError, ValueError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
             raise UnfitCertificate(f"{self.certificate} is no certificate") from error
-        return Pair(context, begin.timestamp(), end.timestamp(), signature)
+        return Pair(context, begin.timestamp(), end.timestamp(), found)
 
 
 def _context() -> ssl.SSLContext:
@@ -100,8 +99,6 @@ class HostCertificate:
         try:
             if self.pair is None or self._files.signature() != self.pair.signature:
                 self.pair = self._fit(self._files.load(), now)
-        except OSError as error:
-            self.problem = f"{error.filename}: {error.strerror}"
         except UnfitCertificate as error:
             self.problem = str(error)
         else:

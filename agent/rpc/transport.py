@@ -19,6 +19,7 @@ import grpc
 from agent.rpc.handshakes import Handshakes
 from agent.rpc.identity import HostIdentity, Identity, UnfitIdentity
 from agent.rpc.statuses import Context
+from tiltyard.runtime.atomic_file import Signature, signature
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
@@ -71,7 +72,7 @@ class Certificates:
         self._path = path
         self._asked = asked
         self._loop = asyncio.get_running_loop()
-        self._seen: tuple[int, int] | None = None
+        self._seen: Signature = ()
         self._host = ""
         self.enrolled_again = asyncio.Event()
         """Set once the host is another one than at first."""
@@ -79,11 +80,10 @@ class Certificates:
     def load(self) -> grpc.ServerCertificateConfiguration | None:
         """Read the file if it is another than the last time; NotYet when it cannot be. Blocks."""
         try:
-            now = self._path.stat()
-            # Its change, not its text's: who could not read it may have been allowed to by now.
-            if (now.st_ino, now.st_ctime_ns) == self._seen:
+            found = signature(self._path)
+            if found and found == self._seen:
                 return None
-            self._seen = now.st_ino, now.st_ctime_ns
+            self._seen = found
             identity = Identity.read(self._path)
             host = identity.uri if identity is not None else ""
         except FileNotFoundError:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from controlplane.settings.model import Config
+from tiltyard.runtime.atomic_file import Signature, signature
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.settings.mistakes import SettingsError
@@ -17,8 +18,6 @@ log = get_logger(__name__)
 
 LOOK_SECONDS = 10.0
 """Between two looks at the files."""
-
-Signature = tuple[tuple[int, int, int], ...]
 
 
 class ServedCertificate:
@@ -31,7 +30,7 @@ class ServedCertificate:
     def __init__(self, config: Config, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._files = (config.tls_certificate, config.tls_key)
+        self._files = Path(config.tls_certificate), Path(config.tls_key)
         self._context: ssl.SSLContext | None = None
         self._signature: Signature = ()
         self._problem = ""
@@ -78,21 +77,14 @@ class ServedCertificate:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
 
     def _load(self) -> None:
-        found = self._found()  # first: files that come in between are others at the next look
+        # First: files that come in between are others at the next look.
+        found = signature(*self._files)
         if not found or found != self._signature:
             loading_again = self._context is not None
             self._context = self._config.tls_context()
             self._signature = found
             if loading_again:
                 log.info("the API has a new certificate")
-
-    def _found(self) -> Signature:
-        """Identify the files that the names lead to now; empty when one is not there."""
-        try:
-            found = [Path(each).stat() for each in self._files]
-        except OSError:
-            return ()
-        return tuple((each.st_dev, each.st_ino, each.st_ctime_ns) for each in found)
 
     def _choose(
         self, handshake: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _: ssl.SSLContext

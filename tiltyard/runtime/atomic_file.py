@@ -6,6 +6,8 @@ All of it blocks.
 import os
 from pathlib import Path
 
+Signature = tuple[tuple[int, int, int], ...]
+
 
 def write(
     path: Path,
@@ -40,6 +42,18 @@ def write(
         raise
     if durable:
         flush_folder(path.parent)
+
+
+def signature(*paths: Path) -> Signature:
+    """Identify the files that these names lead to now; empty when one cannot be found.
+
+    Other permissions make another signature, too: the file may be readable by now.
+    """
+    try:
+        found = [path.stat() for path in paths]
+    except OSError:
+        return ()
+    return tuple((each.st_dev, each.st_ino, each.st_ctime_ns) for each in found)
 
 
 def flush_folder(path: Path) -> None:

@@ -10,9 +10,10 @@ from agent.doctor import agent_checks, host_checks
 from agent.doctor.findings import Finding, Level
 from agent.doctor.gather import tls_facts
 from agent.doctor.host_facts import kernel_facts
-from agent.settings.model import AgentConfig, host_and_port
+from agent.settings.model import AgentConfig
 from agent.settings.policy import PolicyError, load_policy
 from tiltyard.runtime.settings import environment_checks
+from tiltyard.runtime.settings.addresses import host_and_port
 from tiltyard.runtime.settings.mistakes import Mistake
 
 

@@ -23,9 +23,9 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from agent.settings.model import host_and_port
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.settings.addresses import host_and_port
 
 log = get_logger(__name__)
 

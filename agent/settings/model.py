@@ -15,6 +15,7 @@ from agent.domain.steps import STEPS
 from agent.network import firewall_rules
 from agent.network.tls_certificate import CertificateFiles
 from tiltyard.runtime.failpoints import failpoint
+from tiltyard.runtime.settings.addresses import NetworkText, host_and_port
 from tiltyard.runtime.settings.mistakes import Mistake, both_or_none
 from tiltyard.runtime.settings.reading import Reading, Settings, Words, read_settings
 
@@ -45,10 +46,6 @@ def _ipv4(value: str) -> str:
     return str(ipaddress.IPv4Address(value))
 
 
-def _network(value: str) -> str:
-    return str(ipaddress.ip_network(value))
-
-
 def _service(value: str) -> str:
     firewall_rules.service(value)
     return value
@@ -62,7 +59,9 @@ def _prefix(value: str) -> str:
 
 def _rpc_address(value: str) -> str:
     if value:
-        host_and_port(value)
+        host, port = host_and_port(value)
+        if not (host and port):
+            raise ValueError("must have the form host:port")
     return value
 
 
@@ -99,14 +98,6 @@ def ports_of(text: str) -> tuple[int, int]:
     if not SMALLEST_PORT <= first <= last <= 65535:
         raise ValueError(f"must be FIRST-LAST within {SMALLEST_PORT}-65535")
     return first, last
-
-
-def host_and_port(text: str) -> tuple[str, int]:
-    """The host and the port of an address to listen on or to dial; ValueError when it is none."""
-    host, _, port = text.rpartition(":")
-    if not (host and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
-        raise ValueError(f"{text!r} has not the form host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def default_public_address() -> str:
@@ -150,7 +141,7 @@ class AgentConfig(Settings):
         "docker0",
         "tiltyard0",
     )
-    firewall_blocked: Words[Annotated[str, AfterValidator(_network)]] = ()
+    firewall_blocked: Words[NetworkText] = ()
     firewall_allowed: Words[Annotated[str, AfterValidator(_service)]] = ()
     cpu: Annotated[float, Field(gt=0, le=MOST_CORES)] | None = None
     ram: Annotated[int, Field(gt=0, le=MOST_MEBIBYTES)] | None = None

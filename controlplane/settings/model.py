@@ -14,6 +14,7 @@ from controlplane.domain.steps import STEPS
 from controlplane.settings.defaults import API_LISTEN, STATE_DIR
 from controlplane.settings.registries import RegistryConfig
 from tiltyard.runtime.failpoints import failpoint
+from tiltyard.runtime.settings.addresses import NetworkText, host_and_port
 from tiltyard.runtime.settings.mistakes import (
     Key,
     Mistake,
@@ -29,21 +30,10 @@ NOT_AGENTS = frozenset({"controlplane", "init"})
 """The audit names the product itself by these, where it names an agent by its name."""
 MOST_DAYS = 36_500
 """A century; and a number of days that dates can be computed with."""
-MOST_DIGITS = 5
-"""Of a port."""
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, colon, port = address.rpartition(":")
-    if not (colon and port.isascii() and port.isdigit()):
-        raise ValueError("must have the form host:port")
-    if len(port) > MOST_DIGITS or int(port) > 65535:
-        raise ValueError("the port must be at most 65535")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _listen(value: str) -> str:
-    host, _ = _split(value)
+    host, _ = host_and_port(value)
     try:
         _ = host == "localhost" or ipaddress.ip_address(host)
     except ValueError:
@@ -54,14 +44,9 @@ def _listen(value: str) -> str:
 
 def _optional_listen(value: str) -> str:
     if value.startswith(":"):
-        _split(value)
+        host_and_port(value)
     elif value:
         _listen(value)
-    return value
-
-
-def _network(value: str) -> str:
-    ipaddress.ip_network(value)
     return value
 
 
@@ -103,7 +88,7 @@ class Config(Settings):
     metrics_listen: OptionalListen = "127.0.0.1:7446"
     tls_certificate: str = ""
     tls_key: str = ""
-    behind_proxy: Words[Annotated[str, AfterValidator(_network)]] = ()
+    behind_proxy: Words[NetworkText] = ()
     max_connections: Count = 4096
     max_connections_per_address: Count = 1024
     environment: Annotated[str, Field(min_length=1)] = "production"
@@ -204,15 +189,15 @@ class Config(Settings):
 
     def listen_address(self) -> tuple[str, int]:
         """Split `api_listen` into host and port."""
-        return _split(self.api_listen)
+        return host_and_port(self.api_listen)
 
     def enrol_address(self) -> tuple[str, int] | None:
         """Split `enrol_listen`, with an empty host for every address; None where it is empty."""
-        return _split(self.enrol_listen) if self.enrol_listen else None
+        return host_and_port(self.enrol_listen) if self.enrol_listen else None
 
     def metrics_address(self) -> tuple[str, int] | None:
         """Split `metrics_listen` as `enrol_address` does."""
-        return _split(self.metrics_listen) if self.metrics_listen else None
+        return host_and_port(self.metrics_listen) if self.metrics_listen else None
 
     def proxies(self) -> tuple[Network, ...]:
         """Parse `behind_proxy`: the networks whose X-Forwarded-For is believed."""

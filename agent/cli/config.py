@@ -1,4 +1,4 @@
-"""`tiltyard-agent config`: what is wrong with the settings, or what they are."""
+"""`tiltyard-agent config`: check or show the settings."""
 
 from pathlib import Path
 
@@ -14,15 +14,15 @@ from tiltyard.runtime.settings.report import refuse, report
 
 @click.group()
 def config() -> None:
-    """Look at the settings."""
+    """Check the settings."""
 
 
 @config.command()
 @CONFIG
 @AS_JSON
-@click.option("--strict", is_flag=True, help="Fail for warnings, too.")
+@click.option("--strict", is_flag=True, help="Fail on warnings as well.")
 def check(path: Path | None, *, as_json: bool, strict: bool) -> None:
-    """Say all that is wrong with the settings, or show them and where each comes from."""
+    """Report all mistakes in the settings, or show the settings and their origins."""
     try:
         reading = read_config(settings_file(path))
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""The debug commands: what an operator asks one agent over its socket.
+"""The debug commands, which call one agent over its socket.
 
 With `--json`, what is one thing is one JSON document, and a list is one object a line. Messages of
 the agent are in the names and forms of agent.proto.
@@ -20,7 +20,7 @@ from tiltyard.runtime.tables import printable
 
 
 def _text(_: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Refuse bytes of the command line that are no text: no message can carry them."""
+    """Reject arguments that are not UTF-8, since messages cannot contain them."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -35,7 +35,7 @@ _ID = click.argument("given", metavar="ID", callback=_text)
 @SOCKET
 @AS_JSON
 def status(socket: Path, *, as_json: bool) -> None:
-    """Show the host: room, ports, images, the engine, warnings."""
+    """Show the host: capacity, ports, images, engine, warnings."""
     with asked(socket) as agent:
         answer = agent.host()
         _show(
@@ -47,10 +47,10 @@ def status(socket: Path, *, as_json: bool) -> None:
 
 @click.command()
 @SOCKET
-@click.option("--all", "everything", is_flag=True, help="Ended sessions too.")
+@click.option("--all", "everything", is_flag=True, help="Include ended sessions.")
 @AS_JSON
 def sessions(socket: Path, *, everything: bool, as_json: bool) -> None:
-    """List sessions, the oldest first."""
+    """List sessions, oldest first."""
     with asked(socket) as agent:
         found = agent.sessions(live_only=not everything)
         _show_list(found, views.session_lines, as_json=as_json)
@@ -61,17 +61,17 @@ def sessions(socket: Path, *, everything: bool, as_json: bool) -> None:
 @_ID
 @AS_JSON
 def inspect(socket: Path, given: str, *, as_json: bool) -> None:
-    """Show all that is known of one session."""
+    """Show everything about one session."""
     with asked(socket) as agent:
         _show(agent.find(given), views.one_session_lines, as_json=as_json)
 
 
 @click.command()
 @SOCKET
-@click.option("-f", "--follow", is_flag=True, help="Stay until the session has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the session ends.")
 @_ID
 def logs(socket: Path, given: str, *, follow: bool) -> None:
-    """Print a session's output: as it is, but at a terminal without what that would act on."""
+    """Print a session's log; control characters are escaped on a terminal."""
     with asked(socket) as agent:
         internal_id = agent.find(given)["internal_id"]
         write = _to_terminal() if sys.stdout.isatty() else sys.stdout.buffer.write
@@ -85,7 +85,7 @@ def logs(socket: Path, given: str, *, follow: bool) -> None:
 @_ID
 @AS_JSON
 def report(socket: Path, given: str, *, as_json: bool) -> None:
-    """Show how a session ended; its output is what `logs` prints."""
+    """Show how a session ended, without its log."""
     with asked(socket) as agent:
         found = agent.report(agent.find(given)["internal_id"])
         _show(found, views.report_lines, as_json=as_json)
@@ -98,7 +98,7 @@ def report(socket: Path, given: str, *, as_json: bool) -> None:
 def artifact(socket: Path, given: str, path: str) -> None:
     """Write a file or folder of an ended session to standard output, as .tar.gz."""
     if sys.stdout.isatty():
-        raise click.UsageError("a terminal cannot show it: write to a file by > NAME.tar.gz")
+        raise click.UsageError("a terminal cannot show it: redirect it to a file, > NAME.tar.gz")
     with asked(socket) as agent:
         for chunk in agent.artifact(agent.find(given)["internal_id"], path):
             sys.stdout.buffer.write(chunk)
@@ -108,7 +108,7 @@ def artifact(socket: Path, given: str, path: str) -> None:
 @SOCKET
 @AS_JSON
 def ports(socket: Path, *, as_json: bool) -> None:
-    """Show who holds which host port, and how many are free."""
+    """List host ports in use, and the number of free ones."""
     with asked(socket) as agent:
         held = views.held_ports(agent.sessions(live_only=True))
         host = agent.host()["host"]
@@ -129,7 +129,7 @@ def ports(socket: Path, *, as_json: bool) -> None:
 @SOCKET
 @AS_JSON
 def deadlines(socket: Path, *, as_json: bool) -> None:
-    """Show whose lifetime is over when, the first first, and when a drain ends what is left."""
+    """List deadlines of sessions and drains, soonest first."""
     with asked(socket) as agent:
         host = agent.host()["host"]
         found = views.deadlines(agent.sessions(live_only=True), host, time.time())
@@ -140,7 +140,7 @@ def deadlines(socket: Path, *, as_json: bool) -> None:
 @SOCKET
 @AS_JSON
 def images(socket: Path, *, as_json: bool) -> None:
-    """Show the images on the host and on their way, and how many sessions run each."""
+    """List images, pulls in progress, and the number of sessions per image."""
     with asked(socket) as agent:
         found = views.images(agent.images(), agent.sessions(live_only=True))
         _show_list(found, views.image_lines, as_json=as_json)
@@ -151,7 +151,7 @@ def images(socket: Path, *, as_json: bool) -> None:
 @click.argument("image", callback=_text)
 @AS_JSON
 def pull(socket: Path, image: str, *, as_json: bool) -> None:
-    """Pull an image by digest, without credentials; it goes on when this command is ended."""
+    """Pull an image by digest, without credentials; continues if the command is interrupted."""
     with asked(socket) as agent:
         for progress in agent.pull(image):
             click.echo(json.dumps(progress) if as_json else views.pull_line(progress))
@@ -196,7 +196,7 @@ def _show_list(
 
 
 def _to_terminal() -> Callable[[bytes], object]:
-    """A writer that shows whatever a game wrote, and lets none of it steer the terminal."""
+    """A writer that escapes control characters in a game's output."""
     text = codecs.getincrementaldecoder("utf-8")("backslashreplace")
 
     def write(chunk: bytes) -> object:

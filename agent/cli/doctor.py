@@ -1,4 +1,4 @@
-"""`tiltyard-agent doctor`: what is amiss with this host, and how to fix it."""
+"""`tiltyard-agent doctor`: problems of this host, and how to fix them."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ from tiltyard.runtime.tables import printable
 @CONFIG
 @AS_JSON
 def doctor(path: Path | None, *, as_json: bool) -> None:
-    """Check this host, with or without an agent that serves; ends with 1 when a check fails.
+    """Check this host, with or without a running agent; exit code 1 if a check fails.
 
     It changes nothing.
     """

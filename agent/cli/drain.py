@@ -1,4 +1,4 @@
-"""Draining a host from the host itself: what is said of it, and how."""
+"""Drain a host locally."""
 
 import json
 import re
@@ -35,11 +35,11 @@ def _seconds(_: object, __: object, text: str | None) -> int | None:
     "--deadline",
     callback=_seconds,
     metavar="1h30m",
-    help="Stop what is left after this time; without it, sessions end when they end.",
+    help="Stop remaining sessions after this time; by default they end by themselves.",
 )
 @AS_JSON
 def drain(socket: Path, *, deadline: int | None, as_json: bool) -> None:
-    """Take no new sessions, tell the games, and say what the host still has and until when."""
+    """Accept no new sessions, notify the games, and list remaining sessions."""
     now = time.time()
     with asked(socket) as agent:
         answer = agent.drain(remaining=deadline)
@@ -56,7 +56,7 @@ def drain(socket: Path, *, deadline: int | None, as_json: bool) -> None:
 @SOCKET
 @AS_JSON
 def undrain(socket: Path, *, as_json: bool) -> None:
-    """Take new sessions again."""
+    """Accept new sessions again."""
     with asked(socket) as agent:
         answer = agent.undrain()
         if as_json:
@@ -91,7 +91,7 @@ def _said(
 
 
 def _rest(session: dict[str, Any], deadline: int | None, now: float) -> float | None:
-    """How many seconds a session has at most; None for no end in sight."""
+    """The most seconds that a session has left; None without a deadline."""
     expire = session.get("expire_time")
     rests = [] if deadline is None else [float(deadline)]
     if expire is not None:

@@ -1,4 +1,4 @@
-"""`tiltyard-agent enrol`: this host joins a deployment, or joins it again."""
+"""`tiltyard-agent enrol`: enrol this host in a deployment, also again."""
 
 import asyncio
 import socket
@@ -24,11 +24,11 @@ from tiltyard.runtime.settings.report import EXIT_CONFIG
     "token_file",
     type=click.Path(path_type=Path, allow_dash=True),
     default="-",
-    help="A file with the token that `tiltyard-controlplane agent token` printed; else stdin.",
+    help="File with the token of `tiltyard-controlplane agent token`; default: stdin.",
 )
-@click.option("--name", help="The agent's name; the machine's when left out.")
-@click.option("--region", help="Refuse a token for another region.")
-@click.option("--node-pool", help="Refuse a token for another node pool.")
+@click.option("--name", help="The agent's name; default: the host name.")
+@click.option("--region", help="Reject a token for another region.")
+@click.option("--node-pool", help="Reject a token for another node pool.")
 def enrol_host(
     path: Path | None,
     url: str,
@@ -38,7 +38,7 @@ def enrol_host(
     region: str | None,
     node_pool: str | None,
 ) -> None:
-    """Have this host enrolled by the control plane at URL, such as https://control.example:7443.
+    """Enrol this host with the control plane at URL, such as https://control.example:7443.
 
     The key is made here and stays here. A running agent needs no restart.
     """

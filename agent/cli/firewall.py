@@ -1,4 +1,4 @@
-"""`tiltyard-agent firewall`: what keeps sessions from their host, put in by root."""
+"""`tiltyard-agent firewall`: rules that protect the host from sessions, applied as root."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,39 +13,39 @@ from agent.network.firewall import Firewall, FirewallError
 
 @click.group()
 def firewall() -> None:
-    """Keep sessions from this host's services and its cloud's metadata."""
+    """Protect this host's services and the cloud's metadata service from sessions."""
 
 
 @firewall.command()
 @CONFIG
 def apply(path: Path | None) -> None:
-    """Put the rules in; nothing happens when they are there."""
+    """Add the rules; do nothing if they are in place."""
     with _firewall(path) as host:
-        click.echo("the rules are in" if host.apply() else "the rules were in")
+        click.echo("rules added" if host.apply() else "the rules are in place")
 
 
 @firewall.command()
 @CONFIG
 def check(path: Path | None) -> None:
-    """Say which rules are missing; exit code 1 when there are any."""
+    """Report missing rules; exit code 1 if there are any."""
     with _firewall(path) as host:
         problems = host.problems()
     if problems:
         fail(f"run `tiltyard-agent firewall apply`: {'; '.join(problems)}")
-    click.echo("the rules are in")
+    click.echo("the rules are in place")
 
 
 @firewall.command()
 @CONFIG
 def remove(path: Path | None) -> None:
-    """Take the rules out, and leave everybody else's."""
+    """Remove Tiltyard's rules and no others."""
     with _firewall(path) as host:
-        click.echo("the rules are out" if host.remove() else "there were no rules")
+        click.echo("rules removed" if host.remove() else "there are no rules")
 
 
 @contextlib.contextmanager
 def _firewall(path: Path | None) -> Iterator[Firewall]:
-    """The firewall that the settings ask for; what goes wrong ends the command with one line."""
+    """The firewall of the settings; errors end the command with one line."""
     try:
         yield Firewall(read_config(path).firewall())
     except FirewallError as error:

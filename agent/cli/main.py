@@ -14,7 +14,7 @@ from agent.cli.drain import drain, undrain
 
 
 class Deferred(click.Command):
-    """A command whose module is imported when it is called; until then only its help is known."""
+    """A command whose module is imported when it is called."""
 
     def __init__(self, name: str, short_help: str, load: Callable[[], click.Command]) -> None:
         super().__init__(name, help=short_help)
@@ -34,7 +34,7 @@ class Deferred(click.Command):
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tiltyard")
 def main() -> None:
-    """The Tiltyard agent of one host, and commands to look into it."""
+    """The Tiltyard agent of a host, and commands to inspect it."""
 
 
 def _serve() -> click.Command:
@@ -68,12 +68,14 @@ def _firewall() -> click.Command:
 
 
 DEFERRED = (
-    Deferred("serve", "Run the agent until SIGTERM or SIGINT; its containers run on.", _serve),
-    Deferred("config", "Look at the settings.", _config),
-    Deferred("doctor", "Check this host, with or without an agent that serves.", _doctor),
+    Deferred("serve", "Run the agent until SIGTERM or SIGINT; containers keep running.", _serve),
+    Deferred("config", "Check the settings.", _config),
+    Deferred("doctor", "Check this host, with or without a running agent.", _doctor),
     Deferred("enrol", "Enrol this host with a control plane.", _enrol),
     Deferred(
-        "firewall", "Keep sessions from this host's services and its cloud's metadata.", _firewall
+        "firewall",
+        "Protect this host's services and the cloud's metadata service from sessions.",
+        _firewall,
     ),
 )
 

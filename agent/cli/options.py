@@ -1,4 +1,4 @@
-"""What the commands have in common: their options, the agent they ask, and how they fail."""
+"""Common parts of commands: options, agent client, errors."""
 
 import contextlib
 import sys
@@ -33,7 +33,7 @@ def fail(text: str, code: int = EXIT_FAILED) -> NoReturn:
 
 @contextlib.contextmanager
 def asked(socket: Path) -> Iterator[AgentClient]:
-    """An agent to ask; what it refuses ends the command with one line."""
+    """A client of the agent; an error ends the command with one line."""
     try:
         with AgentClient(socket) as agent:
             yield agent

@@ -28,15 +28,15 @@ from tiltyard.runtime.supervision import read_supervision
 log = get_logger(__name__)
 
 STOP_SECONDS = 55.0
-"""After which a stop is cut off: its stages have 50 s, and its unit kills after 60 s."""
+"""Limit of a shutdown: its stages have 50 s, and its unit kills after 60 s."""
 LEAVE_SECONDS = 1.0
-"""How long threads that have nothing to do any more may take to see it."""
+"""How long idle threads may take to end."""
 
 
 @click.command()
 @CONFIG
 def serve(path: Path | None) -> None:
-    """Run the agent until SIGTERM or SIGINT; its containers run on. SIGHUP is ignored."""
+    """Run the agent until SIGTERM or SIGINT; containers keep running. SIGHUP is ignored."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     config = read_settings(path)
     supervision = read_supervision()
@@ -54,7 +54,7 @@ def serve(path: Path | None) -> None:
         except RuntimeError as error:
             fail(str(error))
         except Exception:
-            log.critical("ended by a defect", exc_info=True)
+            log.critical("unhandled exception", exc_info=True)
             sys.exit(EXIT_FAILED)
         _leave()
 
@@ -67,17 +67,17 @@ async def _serve(daemon: Daemon) -> None:
     try:
         await work
     except asyncio.CancelledError:
-        log.info("stopped, and containers run on")
+        log.info("stopped; containers keep running")
 
 
 def _stop(work: asyncio.Task[None]) -> None:
-    """Stop, and end the process with a word on every thread when that takes too long."""
+    """Stop; if that takes too long, log the stack of each thread and end the process."""
     faulthandler.dump_traceback_later(STOP_SECONDS, exit=True)
     work.cancel()
 
 
 def _leave() -> None:
-    """End the process without waiting for threads that an engine or a disk holds up.
+    """End the process without waiting for threads that are blocked by an engine or a disk.
 
     Whatever they were to do is done or unknown, as after a kill, and found out at the next start.
     """

@@ -1,4 +1,4 @@
-"""What commands that read the settings have in common."""
+"""Common parts of commands that read the settings."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ CONFIG = click.option(
 
 
 def settings_file(path: Path | None) -> Path | None:
-    """The file that is asked for, or the one that there is by default."""
+    """The file of the option, or the default one if it exists."""
     return DEFAULT_CONFIG if path is None and DEFAULT_CONFIG.exists() else path
 
 
@@ -31,7 +31,7 @@ def read_config(path: Path | None) -> AgentConfig:
 
 
 def read_settings(path: Path | None) -> AgentConfig:
-    """Read the settings and try what they name, or end the command."""
+    """Read the settings and check what they refer to, or end the command."""
     config = read_config(path)
     if mistakes := tuple(needed(config)):
         refuse(SettingsError(*mistakes))

@@ -1,4 +1,4 @@
-"""What the agent answers, as tables for people. Pure: messages of agent.proto in, lines out."""
+"""Responses of the agent as tables. Pure: messages of agent.proto in, lines out."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ def host_lines(answer: Message, live: Iterable[Message]) -> list[str]:
 
 
 def session_lines(sessions: Iterable[Message]) -> list[str]:
-    """Show sessions, one a line; what callers chose stands at the end, where it may be long."""
+    """Show sessions, one per line; values chosen by callers come last, since they may be long."""
     return table(
         ("INTERNAL ID", "STATE", "CREATED", "PORTS", "APPLICATION", "TAG", "ACCOUNT", "SESSION"),
         (
@@ -58,7 +58,7 @@ def session_lines(sessions: Iterable[Message]) -> list[str]:
 
 
 def one_session_lines(session: Message) -> list[str]:
-    """Show all that is known of a session."""
+    """Show everything about a session."""
     identity, held = session["identity"], session["reservation"]
     return sheet(
         (
@@ -112,7 +112,7 @@ def report_lines(report: Message) -> list[str]:
 
 
 def held_ports(live: Iterable[Message]) -> list[Row]:
-    """Tell who holds which host port, by its number."""
+    """List the owners of host ports, by number."""
     return sorted(
         (
             {
@@ -130,7 +130,7 @@ def held_ports(live: Iterable[Message]) -> list[Row]:
 
 
 def port_lines(host: Message, held: Sequence[Row]) -> list[str]:
-    """Show who holds which host port, and how many are free."""
+    """List host ports in use, and the number of free ones."""
     return [
         *table(
             ("HOST PORT", "PROTOCOL", "CONTAINER PORT", "INTERNAL ID", "ACCOUNT", "SESSION"),
@@ -151,7 +151,7 @@ def port_lines(host: Message, held: Sequence[Row]) -> list[str]:
 
 
 def deadlines(live: Iterable[Message], host: Message, now: float) -> list[Row]:
-    """Tell whose lifetime is over when, the first first; `now` in Unix time.
+    """List deadlines, soonest first; `now` in Unix time.
 
     The end of the host's drain is that of no session: its names are empty.
     """
@@ -170,7 +170,7 @@ def deadlines(live: Iterable[Message], host: Message, now: float) -> list[Row]:
 
 
 def deadline_lines(rows: Iterable[Row]) -> list[str]:
-    """Show whose lifetime is over when."""
+    """Show deadlines."""
     return table(
         ("DUE", "IN", "INTERNAL ID", "ACCOUNT", "SESSION"),
         (
@@ -187,7 +187,7 @@ def deadline_lines(rows: Iterable[Row]) -> list[str]:
 
 
 def images(answer: Message, live: Iterable[Message]) -> list[Row]:
-    """Tell of each image how many live sessions run it, its size, and how its pull goes.
+    """List images with live sessions, size, and progress of the pull.
 
     One that was removed from under its sessions is told, too.
     """
@@ -223,11 +223,11 @@ def image_lines(rows: Iterable[Row]) -> list[str]:
 
 
 def pull_line(progress: Message) -> str:
-    """Show how far a pull has come."""
+    """Show the progress of a pull."""
     if progress["done"]:
         return "done"
     if progress["waiting"]:
-        return "waiting: other pulls are under way"
+        return "waiting: other pulls are in progress"
     layers = f"{progress['layers_done']} of {progress['layers']} layers"
     return f"{layers}, {size(int(progress['received_bytes']))} received"
 
@@ -246,7 +246,7 @@ def _image_state(row: Row) -> str:
 
 
 def _state_of(answer: Message) -> Iterator[str]:
-    yield "serving" if answer["reconciled"] else "comparing its records with the engine"
+    yield "serving" if answer["reconciled"] else "reconciling its records with the engine"
     if answer["host"]["draining"]:
         yield "draining"
 

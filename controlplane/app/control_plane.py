@@ -274,7 +274,7 @@ class ControlPlane:
     async def initialise(
         self, names: tuple[str, ...], *, new_operator_token: bool = False
     ) -> InitialTokens:
-        """Make the database, and the accounts and the operator's token that it lacks.
+        """Create the database, and missing accounts and operator tokens.
 
         `new_operator_token` makes an operator's token in any case.
         """

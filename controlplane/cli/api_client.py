@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 CALL_TIMEOUT = 10.0
-"""The API answers all but starts and stops in milliseconds."""
+"""The API responds within milliseconds, except to starts and stops."""
 
 STOP_TIMEOUT = 30.0
 """A stop is answered within 12 s; the rest is for a proxy that retries."""
@@ -19,7 +19,7 @@ _LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1"))
 
 @dataclass(eq=False)
 class ApiError(Exception):
-    """A call that was not answered as it should be; the text is for people."""
+    """A failed call; the text is for people."""
 
     text: str
     violations: tuple[tuple[str, str], ...] = ()
@@ -30,14 +30,14 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A successful answer: its JSON, also as it was sent; both empty for one without a body."""
+    """A successful response: its JSON and its text; both empty without a body."""
 
     text: str = ""
     content: Any = None
 
 
 class ApiClient:
-    """Speaks with one control plane as the holder of one token; each call is a connection."""
+    """An API client with one token; opens a connection per call."""
 
     def __init__(self, url: str, token: str, tls: ssl.SSLContext) -> None:
         """Name the base address, which `check_url` accepts; nothing is dialled yet."""

@@ -1,4 +1,4 @@
-"""Operators' commands on the authority. Each is a call of the API."""
+"""Operator commands for the authority. Each calls the API."""
 
 from typing import Any
 
@@ -19,22 +19,22 @@ _WAITING: dict[str, Column] = {
 
 @click.group()
 def authority() -> None:
-    """The authority that hosts and the control plane know each other by."""
+    """The authority that signs certificates of hosts and the control plane."""
 
 
 @authority.command()
 @calls("show the authority")
 def status(api: Api) -> None:
-    """Show the authority, and which hosts are still to move to it."""
+    """Show the authority, and hosts that have not moved to it."""
     api.print(api.get("operator", "authority"), _lines)
 
 
 @authority.command()
-@click.option("--compromised", is_flag=True, help="Trust the current one no more, at once.")
+@click.option("--compromised", is_flag=True, help="Stop trusting the current one at once.")
 @YES
 @calls("rotate the authority")
 def rotate(api: Api, *, compromised: bool, yes: bool) -> None:
-    """Have a new authority take the place of the current one; hosts move to it by themselves.
+    """Replace the authority by a new one; hosts move to it automatically.
 
     With --compromised nothing is moved: every host must enrol again.
     """
@@ -45,11 +45,11 @@ def rotate(api: Api, *, compromised: bool, yes: bool) -> None:
 
 
 @authority.command()
-@click.option("--force", is_flag=True, help="Also when hosts have not moved: they enrol again.")
+@click.option("--force", is_flag=True, help="Even if hosts have not moved: they must enrol again.")
 @YES
 @calls("finish the rotation")
 def finish(api: Api, *, force: bool, yes: bool) -> None:
-    """Trust the former authority no more, once every host has moved."""
+    """Stop trusting the former authority, once all hosts have moved."""
     if force:
         confirmed("Hang up on the hosts that have not moved, for good?", yes=yes)
     api.print(api.post("operator", "authority", "finish", body={"force": force}), _lines)

@@ -27,7 +27,7 @@ need nothing."""
 
 
 def write_backup_of(config: Config, target: Path, *, force: bool) -> None:
-    """Make a backup, and say so on standard error.
+    """Make a backup, with a message on standard error.
 
     Raises:
         click.ClickException: It could not be made.

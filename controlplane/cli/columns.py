@@ -1,4 +1,4 @@
-"""Columns of what the API answers, for tables that people read. Pure."""
+"""Columns of tables of API responses. Pure."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping

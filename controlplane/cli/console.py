@@ -1,4 +1,4 @@
-"""The terminal as commands use it: what is printed is not lost unnoticed, and a person answers."""
+"""The terminal: output errors are detected, and confirmations come from a person."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ def echo(text: str) -> None:
 
 
 def remark(text: str) -> None:
-    """Print a line beside the output, on standard error; where it cannot be, do without."""
+    """Print a line on standard error; ignore errors."""
     try:
         click.echo(text, err=True)
     except OSError:
@@ -36,7 +36,7 @@ def remark(text: str) -> None:
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Ask at the terminal whether to go on, unless `yes` says so.
+    """Ask for confirmation on the terminal, unless `yes`.
 
     Standard input is not asked: the token may come from it, or a list of what a script works on.
 
@@ -49,7 +49,7 @@ def confirmed(question: str, *, yes: bool) -> None:
     try:
         answer = _ask(question)
     except OSError:
-        text = "there is no terminal to ask at: --yes goes on without"
+        text = "there is no terminal to ask at: --yes continues without"
         raise click.UsageError(text, click.get_current_context()) from None
     if answer.strip().lower() not in {"y", "yes"}:
         raise click.Abort

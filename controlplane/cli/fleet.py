@@ -1,4 +1,4 @@
-"""Operators' commands on regions, node pools, agents and warm pools.
+"""Operator commands for regions, node pools, agents and warm pools.
 
 Each is a call of the API.
 """
@@ -32,7 +32,7 @@ _NAME = click.argument("name")
 
 
 def _taken(key: str, shown: Callable[[Any], str]) -> Column:
-    """Show what is set aside on a host and what it has."""
+    """Show reserved and allocatable resources of a host."""
 
     def column(row: Row) -> str:
         reserved, capacity = row["reserved"], row["capacity"]
@@ -42,7 +42,7 @@ def _taken(key: str, shown: Callable[[Any], str]) -> Column:
 
 
 def _pulls(pulls: list[Row]) -> str:
-    """Show what each pull has come to, and why it failed last."""
+    """Show the progress of each pull, and its last error."""
     shown = []
     for pull in pulls:
         parts = [f"{pull['image']} {pull['state']}"]
@@ -57,7 +57,7 @@ def _pulls(pulls: list[Row]) -> str:
 
 
 def _failures(failures: list[Row]) -> str:
-    """Show whose starts fail on a host, and why."""
+    """Show which applications' starts fail on a host, and why."""
     return words(
         [
             f"{each['account']}/{each['image']} failed {each['failures']} times, last"
@@ -68,7 +68,7 @@ def _failures(failures: list[Row]) -> str:
 
 
 def _draining(row: Row) -> str:
-    """Show whether a host is drained, until when, and whether it knows."""
+    """Show whether a host is drained, until when, and whether it has acknowledged that."""
     shown = yes(row["draining"])
     if row["drainDeadline"] is not None:
         shown += f", until {time(row['drainDeadline'])}"
@@ -76,7 +76,7 @@ def _draining(row: Row) -> str:
 
 
 def _drained(row: Row) -> list[str]:
-    """Say what an order to drain has come to."""
+    """Describe the result of a drain."""
     left, deadline = row["sessions"], row["drainDeadline"]
     begun = f"{row['name']} takes no new sessions"
     if left == 0:
@@ -87,7 +87,7 @@ def _drained(row: Row) -> list[str]:
 
 
 def _undrained(row: Row) -> list[str]:
-    """Say what the end of a drain has come to."""
+    """Describe the result of an undrain."""
     return [f"{row['name']} takes new sessions again.", *_untold(row)]
 
 
@@ -97,7 +97,7 @@ def _untold(row: Row) -> list[str]:
 
 
 def _warm_pools(pools: list[Row]) -> str:
-    """Say of each pool that a host keeps standbys of how many there are."""
+    """Show the number of standbys of each pool on a host."""
     return words(
         [
             f"{pool['account']}/{pool['image']} {pool['ready']} of {pool['size']} ready"
@@ -172,7 +172,7 @@ WARM_POOLS: dict[str, Column] = {
 
 @click.group()
 def region() -> None:
-    """Regions that sessions are hosted in."""
+    """Regions of hosts and sessions."""
 
 
 @region.command("list")
@@ -200,7 +200,7 @@ def delete_region(api: Api, name: str) -> None:
 
 @click.group("node-pool")
 def node_pool() -> None:
-    """Node pools: groups of hosts, and how they are filled."""
+    """Node pools: groups of hosts with a placement strategy."""
 
 
 @node_pool.command("list")
@@ -222,7 +222,7 @@ def list_node_pools(api: Api) -> None:
 @click.option(
     "--host-network",
     is_flag=True,
-    help="Allow applications with networkMode host; without it they are refused.",
+    help="Allow applications with networkMode host; by default they are rejected.",
 )
 @calls("set the node pool")
 def set_node_pool(api: Api, name: str, strategy: str, *, host_network: bool) -> None:
@@ -247,7 +247,7 @@ def agent() -> None:
 @agent.command("list")
 @calls("list agents")
 def list_agents(api: Api) -> None:
-    """List the agents with what is set aside on their hosts."""
+    """List the agents with the reserved resources of their hosts."""
     api.print_table(api.get("operator", "agent"), "agents", AGENTS)
 
 
@@ -255,7 +255,7 @@ def list_agents(api: Api) -> None:
 @_NAME
 @calls("show the agent")
 def show_agent(api: Api, name: str) -> None:
-    """Show one agent and the images that its host has."""
+    """Show one agent and the images of its host."""
     api.print(api.get("operator", "agent", name), lambda row: sheet(AGENT, row))
 
 
@@ -264,11 +264,11 @@ def show_agent(api: Api, name: str) -> None:
 @click.option(
     "--deadline",
     metavar="1h30m",
-    help="Stop what is left after this time; without it, sessions end when they end.",
+    help="Stop remaining sessions after this time; by default they end by themselves.",
 )
 @calls("drain the host")
 def drain(api: Api, name: str, deadline: str | None) -> None:
-    """Have a host take no new sessions; an unreachable one gets the order once it is reachable."""
+    """Drain a host; an unreachable one gets the order once it is reachable."""
     reply = api.post("operator", "agent", name, "drain", body={"deadline": deadline})
     api.print(reply, _drained)
 
@@ -277,7 +277,7 @@ def drain(api: Api, name: str, deadline: str | None) -> None:
 @_NAME
 @calls("undrain the host")
 def undrain(api: Api, name: str) -> None:
-    """Have a host take sessions again, also when it was drained on the host itself."""
+    """End the drain of a host, even if it was drained locally."""
     api.print(api.delete("operator", "agent", name, "drain"), _undrained)
 
 
@@ -296,20 +296,20 @@ def remove_agent(api: Api, name: str, *, yes: bool) -> None:
 @YES
 @calls("revoke the agent")
 def revoke_agent(api: Api, name: str, *, yes: bool) -> None:
-    """Revoke an agent whose host is compromised; all that runs there is taken for lost."""
+    """Revoke an agent whose host is compromised; its sessions are lost."""
     confirmed(f"Revoke the agent {name} for ever, and end all of its sessions?", yes=yes)
     api.post("operator", "agent", name, "revoke", body=None)
 
 
 @agent.command("token")
 @click.option("--region", help="The region of a new host.")
-@click.option("--node-pool", help="Its node pool; `default` when left out.")
-@click.option("--agent", "again", help="Instead: the agent that enrols again, where it is.")
+@click.option("--node-pool", help="Its node pool; default: `default`.")
+@click.option("--agent", "again", help="Instead: an agent that enrols again.")
 @calls("create the token")
 def create_token(api: Api, region: str | None, node_pool: str | None, again: str | None) -> None:
-    """Create a token with which one host enrols within 15 minutes, and print it."""
+    """Create and print a token that enrols one host, within 15 minutes."""
     if (region is None) == (again is None) or (again is not None and node_pool is not None):
-        text = "name --region, with or without --node-pool, or --agent alone"
+        text = "give --region, with or without --node-pool, or --agent alone"
         raise click.UsageError(text, click.get_current_context())
     if again is not None:
         reply = api.post("operator", "agent", again, "token", body=None)
@@ -321,7 +321,7 @@ def create_token(api: Api, region: str | None, node_pool: str | None, again: str
 
 @click.group("warm-pool")
 def warm_pool() -> None:
-    """Warm pools of the account whose token is given."""
+    """Warm pools of the token's account."""
 
 
 @warm_pool.command("list")
@@ -347,11 +347,11 @@ _PAIRS: dict[str, Any] = {"multiple": True, "callback": _pairs, "metavar": "KEY=
 @warm_pool.command("set")
 @click.argument("image")
 @click.argument("location")
-@click.option("--size", type=click.IntRange(0, 1000), required=True, help="Standbys kept ready.")
+@click.option("--size", type=click.IntRange(0, 1000), required=True, help="Number of standbys.")
 @click.option("--env", help="A variable; repeatable.", **_PAIRS)
 @click.option("--arg", "args", multiple=True, help="An argument; repeatable.")
 @click.option("--label", "labels", help="A label; repeatable.", **_PAIRS)
-@click.option("--claim-signal", "claimSignal", metavar="SIGNAL", help="What a claimed one gets.")
+@click.option("--claim-signal", "claimSignal", metavar="SIGNAL", help="Signal at a claim.")
 @click.option("--disabled", is_flag=True, help="Keep the settings, but no standbys.")
 @calls("set the warm pool")
 def set_warm_pool(api: Api, image: str, location: str, *, disabled: bool, **pool: object) -> None:

@@ -55,12 +55,12 @@ def serve(path: Path) -> None:
         except Exception as error:
             if (cause := _told(error)) is not None:
                 raise click.ClickException(cause) from error
-            log.critical("ended by a defect", exc_info=error)
+            log.critical("unhandled exception", exc_info=error)
             raise SystemExit(1) from error
 
 
 def _told(error: Exception) -> str | None:
-    """Say in a line what the operator can fix; None where there is a defect, too."""
+    """Return one line if the operator can fix the error; None if there is a bug as well."""
     if isinstance(error, ExceptionGroup):
         causes = [_told(each) for each in error.exceptions]
         return None if None in causes else causes[0]
@@ -74,18 +74,18 @@ def _told(error: Exception) -> str | None:
     "accounts",
     multiple=True,
     callback=_account_names,
-    help="An account to make; repeatable.",
+    help="An account to create; repeatable.",
 )
 @click.option(
     "--new-operator-token",
     is_flag=True,
-    help="Print one more operator's token; without --account make no account.",
+    help="Print another operator token; without --account create no account.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def init(
     path: Path, accounts: tuple[str, ...], *, new_operator_token: bool, as_json: bool
 ) -> None:
-    """Make the database, accounts and first tokens, and print each token once.
+    """Create the database, accounts and first tokens, and print each token once.
 
     Run again it adds the accounts that are missing and prints only their tokens.
     """
@@ -102,9 +102,9 @@ def init(
 @main.command()
 @_CONFIG
 @click.argument("target", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--force", is_flag=True, help="Replace FILE where there is one.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def backup(path: Path, target: Path, *, force: bool) -> None:
-    """Write the database and the keys to FILE, a tar archive, also while the control plane serves.
+    """Write the database and the keys to FILE, a tar archive, also while the control plane runs.
 
     The file has mode 0600; it gives access to every host. With - it goes to standard output, for a
     program that encrypts it.
@@ -117,7 +117,7 @@ def backup(path: Path, target: Path, *, force: bool) -> None:
 @main.command()
 @_CONFIG
 @click.argument("source", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--force", is_flag=True, help="Replace a database that is there; it is kept.")
+@click.option("--force", is_flag=True, help="Replace an existing database, which is kept.")
 def restore(path: Path, source: Path, *, force: bool) -> None:
     """Restore the backup in FILE, or on standard input with -, while the control plane is stopped.
 
@@ -139,10 +139,10 @@ def config_group() -> None:
 
 @config_group.command("check")
 @_CONFIG
-@click.option("--json", "as_json", is_flag=True, help="Print for machines.")
-@click.option("--strict", is_flag=True, help="Fail for warnings, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--strict", is_flag=True, help="Fail on warnings as well.")
 def check_config(path: Path, *, as_json: bool, strict: bool) -> None:
-    """Say all that is wrong with the settings, or show them and where each comes from."""
+    """Report all mistakes in the settings, or show the settings and their origins."""
     from controlplane.cli import settings  # noqa: PLC0415  # as for `serve`
 
     settings.check(path, as_json=as_json, strict=strict)

@@ -1,4 +1,4 @@
-"""Operators' commands on accounts, tokens, sessions and the audit: each is a call of the API."""
+"""Operator commands for accounts, tokens, sessions and the audit log. Each calls the API."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ _QUOTA = (
 )
 _PAGE = (
     click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True),
-    click.option("--before", type=int, help="Go on where the last page ended."),
+    click.option("--before", type=int, help="Continue where the previous page ended."),
 )
 
 
@@ -42,13 +42,13 @@ def _options(options: tuple[Any, ...]) -> Callable[[Any], Any]:
 
 
 def _named(limits: dict[str, Any]) -> dict[str, Any]:
-    """Give the limits that are named; null is none."""
+    """Return the given limits; null is no limit."""
     named = {key: limit for key, limit in limits.items() if limit is not None}
     return {key: None if limit == _NO_LIMIT else limit for key, limit in named.items()}
 
 
 def _used(key: str, shown: Callable[[Any], str]) -> Column:
-    """Show what is used and what may be."""
+    """Show usage and quota."""
 
     def column(row: Row) -> str:
         quota = row["quota"][key]
@@ -111,7 +111,7 @@ def account() -> None:
 @account.command("list")
 @calls("list accounts")
 def list_accounts(api: Api) -> None:
-    """List all accounts, what their live sessions hold and what they may hold."""
+    """List all accounts with usage and quota."""
     api.print_table(api.get("operator", "account"), "accounts", ACCOUNTS)
 
 
@@ -120,7 +120,7 @@ def list_accounts(api: Api) -> None:
 @_options(_QUOTA)
 @calls("create the account")
 def create_account(api: Api, name: str, **limits: Any) -> None:
-    """Create an account and print its first token; what is not limited has no limit."""
+    """Create an account and print its first token; limits that are not given are unlimited."""
     reply = api.post("operator", "account", body={"name": name, "quota": _named(limits)})
     api.print_token(reply, name)
 
@@ -130,11 +130,11 @@ def create_account(api: Api, name: str, **limits: Any) -> None:
 @_options(_QUOTA)
 @calls("set the quota")
 def set_quota(api: Api, name: str, **limits: Any) -> None:
-    """Change limits of an account; what is not named stays, `none` lifts a limit."""
+    """Change limits of an account; others stay, `none` removes a limit."""
     named = _named(limits)
     if not named:
         options = ", ".join(f"--{key}" for key in limits)
-        raise click.UsageError(f"name what to change: {options}", click.get_current_context())
+        raise click.UsageError(f"give what to change: {options}", click.get_current_context())
     quotas = api.read(
         api.get("operator", "account"),
         lambda content: {row["name"]: dict(row["quota"]) for row in content["accounts"]},
@@ -160,11 +160,11 @@ def token() -> None:
 
 
 @token.command("list")
-@click.option("--account", help="Of this account only; '' for operators' tokens.")
-@click.option("--all", "everything", is_flag=True, help="Expired and revoked ones too.")
+@click.option("--account", help="Of this account only; '' for operator tokens.")
+@click.option("--all", "everything", is_flag=True, help="Include expired and revoked ones.")
 @calls("list tokens")
 def list_tokens(api: Api, account: str | None, *, everything: bool) -> None:
-    """List tokens; what they are is never shown again."""
+    """List tokens, without their secrets."""
     reply = api.get("operator", "token", account=account, all=everything)
     api.print_table(reply, "tokens", TOKENS)
 
@@ -172,7 +172,7 @@ def list_tokens(api: Api, account: str | None, *, everything: bool) -> None:
 @token.command("create")
 @click.argument("name")
 @click.option("--scope", "scopes", multiple=True, required=True, help="Repeatable.")
-@click.option("--account", help="Whose token; an operator's when left out.")
+@click.option("--account", help="Its account; default: an operator token.")
 @click.option("--expires-after", help="A lifetime such as 12h or 1h30m.")
 @calls("create the token")
 def create_token(
@@ -188,7 +188,7 @@ def create_token(
 @YES
 @calls("revoke the token")
 def revoke_token(api: Api, token_id: str, *, yes: bool) -> None:
-    """Revoke a token and all that were made from it; print their ids."""
+    """Revoke a token and all tokens created from it; print their ids."""
     confirmed(f"Revoke the token {token_id} and all that were made from it?", yes=yes)
     reply = api.delete("operator", "token", token_id)
     api.print(reply, lambda content: [str(ended) for ended in content["revoked"]])
@@ -196,7 +196,7 @@ def revoke_token(api: Api, token_id: str, *, yes: bool) -> None:
 
 @click.group()
 def session() -> None:
-    """Sessions of every account."""
+    """Sessions of all accounts."""
 
 
 @session.command("list")
@@ -204,7 +204,7 @@ def session() -> None:
 @click.option("--agent", help="On this agent only.")
 @click.option("--location", help="In this region only.")
 @click.option("--image", help="Of this application only.")
-@click.option("--all", "everything", is_flag=True, help="Ended ones too.")
+@click.option("--all", "everything", is_flag=True, help="Include ended ones.")
 @_options(_PAGE)
 @calls("list sessions")
 def list_sessions(api: Api, *, everything: bool, **query: str | int | None) -> None:
@@ -225,13 +225,13 @@ def stop_session(api: Api, account: str, session_id: str) -> None:
 
 @click.command()
 @click.option("--account", help="Of this account only.")
-@click.option("--kind", help="Such as session.stop, or session for all of them.")
-@click.option("--object", help="What was changed.")
+@click.option("--kind", help="For example session.stop, or session for all of them.")
+@click.option("--object", help="The changed object.")
 @click.option("--token", help="The id of the token that changed it.")
 @_options(_PAGE)
 @calls("read the audit")
 def audit(api: Api, **query: str | int | None) -> None:
-    """Show who changed what, newest first."""
+    """Show the audit log, newest first."""
     reply = api.get("operator", "audit", **query)
     api.print_table(reply, "events", EVENTS)
     api.tell_more(reply)

@@ -1,4 +1,4 @@
-"""What the operator's commands have in common: where they call, as whom, and how they print."""
+"""Common parts of operator commands: address, token, output."""
 
 import errno
 import functools
@@ -38,7 +38,7 @@ def _url(context: click.Context, _: object, url: str) -> str:
         raise click.BadParameter(str(error)) from None
     if is_in_clear(url) and not context.params["insecure"]:
         raise click.BadParameter(
-            "would send the token in clear: use https://, or --insecure on a trusted network"
+            "would send the token in clear text: use https://, or --insecure on a trusted network"
         )
     return url
 
@@ -60,7 +60,7 @@ _OPTIONS = (
         default=DEFAULT_TOKEN_FILE,
         show_default=True,
         show_envvar=True,
-        help="A file with the token, or with what the first start wrote; - is standard input.",
+        help="File with the token, or the output of the first start; - is standard input.",
     ),
     click.option(
         "--ca-file",
@@ -73,14 +73,14 @@ _OPTIONS = (
         "--insecure",
         is_flag=True,
         is_eager=True,  # --url asks for it
-        help="Let the token go in clear over http:// to another machine.",
+        help="Allow sending the token in clear text over http:// to another machine.",
     ),
-    click.option("--json", "as_json", is_flag=True, help="Print the API's answer as it is."),
+    click.option("--json", "as_json", is_flag=True, help="Print the response of the API."),
 )
 
 
 class Failure(click.ClickException):
-    """Ends a command with exit code 1 and one clear line, and one for each violation."""
+    """Ends a command with exit code 1, one line, and one for each violation."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it."""
@@ -88,10 +88,10 @@ class Failure(click.ClickException):
 
 
 class Api:
-    """What a command calls and prints with."""
+    """API client and output of a command."""
 
     def __init__(self, client: ApiClient, *, as_json: bool) -> None:
-        """Print answers as they are, or for people."""
+        """Print responses as JSON, or for people."""
         self._client = client
         self._as_json = as_json
 
@@ -113,7 +113,7 @@ class Api:
         return self._client.call("DELETE", *path, timeout=timeout)
 
     def print(self, reply: Reply, lines: Callable[[Any], list[str]]) -> None:
-        """Print an answer; `lines` makes it readable."""
+        """Print a response; `lines` formats it."""
         if self._as_json:
             console.echo(reply.text)
             return
@@ -129,7 +129,7 @@ class Api:
         try:
             return found(reply.content)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            raise ApiError("the answer has a form that this version does not know") from None
+            raise ApiError("this version does not know the format of the response") from None
 
     def print_table(self, reply: Reply, rows: str, columns: Mapping[str, Column]) -> None:
         """Print the list in the answer's property `rows`."""
@@ -145,7 +145,7 @@ class Api:
         """
         whose = printable(f"account {account}" if account else "an operator")
         if not self._as_json:
-            console.remark(f"the token of {whose}, which is shown only now:")
+            console.remark(f"the token of {whose}, which cannot be shown again:")
         try:
             self.print(reply, lambda content: [str(content["token"])])
         except OSError as error:
@@ -158,7 +158,7 @@ class Api:
             ) from None
 
     def tell_more(self, reply: Reply) -> None:
-        """Say how to go on when a list has more pages."""
+        """Print how to get the next page of a list."""
         if not self._as_json and reply.content.get("before") is not None:
             console.remark(f"there is more: --before {printable(str(reply.content['before']))}")
 
@@ -178,7 +178,7 @@ def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             **more: object,
         ) -> None:
             if insecure and is_in_clear(url):
-                console.remark(f"warning: the token goes in clear to {url}")
+                console.remark(f"warning: the token is sent in clear text to {url}")
             try:
                 client = ApiClient(url, _token(token_file), _tls(ca_file))
                 command(Api(client, as_json=as_json), *arguments, **more)
@@ -189,7 +189,7 @@ def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             except OSError as error:
                 if error.errno == errno.EPIPE:  # the reader had enough: click ends silently
                     raise
-                raise Failure(f"cannot print the answer: {error}") from None
+                raise Failure(f"cannot print the response: {error}") from None
 
         made: Callable[..., None] = run
         for option in reversed(_OPTIONS):
@@ -200,7 +200,7 @@ def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Ask at the terminal whether to go on, unless `yes` says so.
+    """Ask for confirmation on the terminal, unless `yes`.
 
     Raises:
         click.UsageError: There is no terminal.
@@ -231,7 +231,7 @@ def _token(file: Path) -> str:
 
 
 def _operator_token(text: str) -> str:
-    """Read the operator's token out of what the first start wrote."""
+    """Read the operator token from the output of the first start."""
     try:
         found = json.loads(text)["operator_token"]
     except (KeyError, ValueError):

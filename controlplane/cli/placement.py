@@ -1,4 +1,4 @@
-"""The operators' command that explains placement: a call of the API."""
+"""The operator command that explains placement. It calls the API."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ _PORT = re.compile(r"([1-9][0-9]{0,4}/(?:tcp|udp))=([1-9][0-9]{0,4})\Z", re.ASCI
 
 
 def _why_not(row: Row) -> str:
-    """Show what keeps the session from a host, or has it avoided."""
+    """Show the obstacles on a host, or why it is avoided."""
     reasons = [obstacle["details"] for obstacle in row["obstacles"]]
     pull = row["pull"]
     if pull is not None:
@@ -61,21 +61,21 @@ def _pins(_: object, __: object, texts: tuple[str, ...]) -> dict[str, str]:
 @click.command()
 @click.argument("image")
 @click.argument("location")
-@click.option("--account", default="default", show_default=True, help="Whose application it is.")
-@click.option("--version", help="The tag; else the one that a start would run.")
+@click.option("--account", default="default", show_default=True, help="Its account.")
+@click.option("--version", help="The tag; default: the one that a start would use.")
 @click.option(
     "--port",
     "pins",
     multiple=True,
     callback=_pins,
     metavar="7777/udp=25000",
-    help="Pin a host port; repeatable.",
+    help="Request a host port; repeatable.",
 )
 @calls("explain placement")
 def placement(
     api: Api, image: str, location: str, *, account: str, version: str | None, pins: dict[str, str]
 ) -> None:
-    """Explain host by host where a session of an application would go now, or why not."""
+    """Explain for each host why a session would be placed there now, or why not."""
     query: dict[str, object] = {"account": account, "image": image, "location": location}
     reply = api.get("operator", "placement", **query, version=version, **pins)
     api.print(reply, _lines)

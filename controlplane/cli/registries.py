@@ -1,4 +1,4 @@
-"""Operators' commands on registries. Each is a call of the API."""
+"""Operator commands for registries. Each calls the API."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ REGISTRIES: dict[str, Column] = {
 
 @click.group()
 def registry() -> None:
-    """Registries that images come from."""
+    """Image registries."""
 
 
 @registry.command("list")
@@ -39,24 +39,24 @@ def list_registries(api: Api) -> None:
 @_NAME
 @click.argument("address", metavar="HOST[:PORT]")
 @click.option("--alias", "aliases", multiple=True, help="Another name for it; repeatable.")
-@click.option("--username", help="User to log in as; anonymous without it.")
+@click.option("--username", help="User name; default: anonymous.")
 @click.option(
     "--password-file",
     type=click.Path(path_type=Path, allow_dash=True),
-    help="A file with the password; - is standard input. Without it the password stays.",
+    help="File with the password; - is standard input. Default: keep the password.",
 )
 @click.option(
     "--auth-host",
     "auth_hosts",
     multiple=True,
     metavar="HOST[:PORT]",
-    help="Another host where its tokens are made; repeatable.",
+    help="Another host that may issue its tokens; repeatable.",
 )
-@click.option("--private", is_flag=True, help="Its name may have addresses that are not public.")
+@click.option("--private", is_flag=True, help="Allow addresses that are not public.")
 @click.option(
     "--registry-ca-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Certificates (PEM) to trust the registry by, instead of the system's.",
+    help="Certificates (PEM) to trust for the registry instead of the system's.",
 )
 @calls("set the registry")
 def set_registry(
@@ -70,7 +70,7 @@ def set_registry(
 ) -> None:
     """Create or replace a registry."""
     if password_file == _STDIN == click.get_current_context().params["token_file"]:
-        raise _unusable("--password-file", "standard input is the token's")
+        raise _unusable("--password-file", "standard input has the token")
     password = _read("--password-file", password_file, MAX_PASSWORD)
     body = {
         **more,
@@ -90,7 +90,7 @@ def delete_registry(api: Api, name: str) -> None:
 
 
 def _read(option: str, file: Path | None, most: int) -> str | None:
-    """Read a file, or so much of it that the API refuses it for its size."""
+    """Read a file, or more of it than the API accepts."""
     if file is None:
         return None
     try:

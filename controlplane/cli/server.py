@@ -1,4 +1,4 @@
-"""What `serve` and `init` do with the whole program: run it, or make what its first start needs.
+"""`serve` and `init`: run the program, or create what its first start needs.
 
 It is apart from `cli`, which imports it for these two commands only: an operator's command needs
 neither the database nor gRPC, and importing them takes longer than its call.
@@ -28,7 +28,7 @@ from tiltyard.runtime.systemd import Notifier
 log = get_logger(__name__)
 
 LIMITED = frozenset({REFUSED, NOT_STARTED})
-"""Events that are no warnings, and that callers make as often as they like."""
+"""Events below warning level that callers can cause at any rate."""
 
 COLLECT_AFTER = 50_000
 """Objects more than were freed until garbage is looked for. What is made of a fleet stays, so that
@@ -36,7 +36,7 @@ with Python's 700 taking in 100,000 sessions is looked through some hundred time
 
 
 def serve(config: Config) -> None:
-    """Serve until SIGTERM or SIGINT, after a first start where there was none.
+    """Serve until SIGTERM or SIGINT; initialise the state first if there is none.
 
     A restore that was interrupted is finished first.
 
@@ -52,7 +52,7 @@ def serve(config: Config) -> None:
 
 
 def first_start(config: Config) -> None:
-    """Make what `init` makes, and leave the tokens where only the owner can read them.
+    """Initialise the state, and write the tokens to a file that only the owner can read.
 
     They are in a draft before the database has them. A draft that is still there is of a first
     start that broke off: it is taken up again with the same tokens.
@@ -73,7 +73,7 @@ def first_start(config: Config) -> None:
         raise StoreError(f"cannot open {draft}: {error}") from error
     if asyncio.run(ControlPlane(config).initialise_with(tokens)):
         draft.replace(path)
-        log.info("made the database, and the first tokens", path=str(path))
+        log.info("created the database and the first tokens", path=str(path))
     else:
         draft.unlink()
 
@@ -81,7 +81,7 @@ def first_start(config: Config) -> None:
 def initialise(
     config: Config, accounts: tuple[str, ...], *, new_operator_token: bool
 ) -> InitialTokens:
-    """Make the database, and the accounts and the operator's token that it lacks.
+    """Create the database, and missing accounts and operator tokens.
 
     No account that is named means the default one, or none with `new_operator_token`, which makes
     an operator's token in any case.
@@ -97,7 +97,7 @@ def initialise(
 
 
 def print_tokens(config: Config, tokens: InitialTokens, *, as_json: bool) -> None:
-    """Print tokens that the database has; keep them for the owner when that fails.
+    """Print stored tokens; if that fails, write them to a file for the owner.
 
     Raises:
         click.ClickException: They are in a file that it names.
@@ -132,4 +132,4 @@ def _for_people(tokens: InitialTokens) -> str:
     lines = [f"account {name}: {token}" for name, token in tokens.accounts.items()]
     if tokens.operator_token is not None:
         lines.append(f"operator: {tokens.operator_token}")
-    return "\n".join(lines or ["nothing to make: everything is there"])
+    return "\n".join(lines or ["nothing to create: everything exists"])

@@ -1,4 +1,4 @@
-"""What commands do with the settings: load them, and check them. Mistakes end a command."""
+"""Commands' access to the settings: load and check them. Mistakes end a command."""
 
 from pathlib import Path
 from typing import NoReturn
@@ -9,7 +9,7 @@ from tiltyard.runtime.settings.mistakes import SettingsError
 from tiltyard.runtime.settings.report import refuse, report
 
 _SECRET = {"registries": {"__all__": {"password", "ca"}}}
-"""What the files hold that keys of a registry name."""
+"""Contents of the files named in a registry's settings."""
 
 
 def load(path: Path) -> Config:
@@ -21,7 +21,7 @@ def load(path: Path) -> Config:
 
 
 def check(path: Path, *, as_json: bool, strict: bool) -> NoReturn:
-    """Look at the settings of a file and at all that they point to, and end the command."""
+    """Check the settings of a file and what they refer to, and end the command."""
     try:
         reading = read_config(path)
     except SettingsError as error:

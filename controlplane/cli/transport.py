@@ -22,7 +22,7 @@ def exchange(
     tls: ssl.SSLContext,
     timeout: float,
 ) -> tuple[int, bytes]:
-    """Send a request and wait for its whole answer: status and body.
+    """Send a request and wait for its complete response: status and body.
 
     Raises:
         TimeoutError: It did not come in time.

@@ -309,7 +309,7 @@ class Edge:
         if not peer or caller == peer:
             return await self._handle(request)
         if not self._gate.take(caller):
-            return _refuse(request, 503, "too many requests of this address are under way")
+            return _refuse(request, 503, "too many requests from this address are in progress")
         try:
             return await self._handle(request)
         finally:

@@ -79,7 +79,7 @@ async def test_accounts(system: Operated) -> None:
     made = await system.run("account", "create", "studio", "--sessions", "4", "--ram", "2048")
     assert made.exit_code == 0
     assert TOKEN.fullmatch(made.stdout.strip())
-    assert "only now" in made.stderr
+    assert "cannot be shown again" in made.stderr
     assert not TOKEN.search(made.stderr)
     answer = await system.call("GET", "/session", token=made.stdout.strip())
     assert answer.status == 200

@@ -190,6 +190,6 @@ async def test_an_answer_that_cannot_be_printed(
     status, _, errors = await finished("bash", "-c", line, env=environment(api, tmp_path))
     assert status == 1
     why = os.strerror(errno.ENOSPC) if "full" in redirection else "the standard output is closed"
-    assert errors.startswith("cannot print the answer: ")
+    assert errors.startswith("cannot print the response: ")
     assert errors.endswith(f"{why}\n")
     assert errors.count("\n") == 1

@@ -227,7 +227,7 @@ def test_sessions_reach_the_world_but_neither_their_host_nor_its_cloud(
         before = reached(session, everything)
         assert before >= {*for_all, *of_host, *of_cloud, *not_allowed}
         assert site.firewall("check", agent.config).returncode == 1
-        assert site.firewall("apply", agent.config).stdout == "the rules are in\n"
+        assert site.firewall("apply", agent.config).stdout == "rules added\n"
         assert reached(session, everything) == for_all
         assert reached(engine.inside(), private) == set(private)  # the host reaches its sessions
     for player_address in ("192.0.2.2", MANAGEMENT[0]):  # what is blocked may still come in
@@ -243,13 +243,13 @@ def test_the_rules_are_the_same_however_often_and_outlive_the_engine(
     site: Site, agent: Agent
 ) -> None:
     agent.play()
-    assert site.firewall("apply", agent.config).stdout == "the rules are in\n"
+    assert site.firewall("apply", agent.config).stdout == "rules added\n"
     rules = site.rules()
-    assert site.firewall("apply", agent.config).stdout == "the rules were in\n"
+    assert site.firewall("apply", agent.config).stdout == "the rules are in place\n"
     assert site.rules() == rules
     site.machine.engine.kill()
     site.machine.engine.start()
-    assert site.firewall("check", agent.config).stdout == "the rules are in\n"
+    assert site.firewall("check", agent.config).stdout == "the rules are in place\n"
 
 
 def tools_within(command: list[str], variant: str, folder: Path) -> Path:

@@ -85,7 +85,7 @@ _HUNG_UP = "the control plane has hung up on the agent"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A signing request as PEM text, of an agent that can be told whom to trust, or cannot."""
+    """A signing request as PEM text, and whether its agent takes new trust anchors."""
 
     request: bytes
     takes_authorities: bool
@@ -183,7 +183,7 @@ class AgentClient:
     async def stop_session(self, internal_id: str, timeout: float, *, discard: bool) -> Answer:
         """Stop a session and wait for its end, at most `timeout` seconds. Raises as `watch`.
 
-        `discard` has the host remove all that is left of it: nobody will ask for it again.
+        `discard` has the host remove all that is left of it: it is not needed again.
         """
         request = agent_pb2.StopSessionRequest(
             internal_id=internal_id, reason=agent_pb2.END_REASON_STOPPED, discard=discard
@@ -359,7 +359,7 @@ def _translated() -> Iterator[None]:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        # Nobody cancelled the caller: `close` has ended its call.
+        # The caller was not cancelled: `close` has ended its call.
         raise AgentSilentError(_HUNG_UP) from None
     except grpc.aio.UsageError as error:
         raise AgentSilentError(_HUNG_UP) from error

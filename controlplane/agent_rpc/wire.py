@@ -63,7 +63,7 @@ _NETWORK_MODES = {
 
 
 class NewerFormatError(ValueError):
-    """A newer agent has sent it, so that nobody can tell here what it says."""
+    """A newer agent has sent it, so that it cannot be read here."""
 
     def __init__(self, what: str, number: int) -> None:
         super().__init__(
@@ -115,7 +115,7 @@ def claim_out(claim: Claim) -> agent_pb2.ClaimSessionRequest:
 
 
 def standby_order_out(order: StandbyOrder) -> agent_pb2.SetWarmPoolRequest:
-    """Write what a host is told of a warm pool."""
+    """Write what a host is sent of a warm pool."""
     return agent_pb2.SetWarmPoolRequest(
         revision=order.revision,
         pool_id=order.pool_id,
@@ -331,7 +331,7 @@ def _drain_in(host: agent_pb2.Host) -> Drain:
 
 def _revision_in(revision: int) -> int:
     if revision > MAX_REVISION:
-        raise ValueError("a revision that nobody gave")
+        raise ValueError("a revision that was never given")
     return revision
 
 

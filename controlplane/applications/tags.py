@@ -58,7 +58,7 @@ class Tags:
             NotFoundError: The application is unknown or the registry has no such tag.
             ConflictError: The account has too many enabled tags.
             RegistryUnavailableError: The registry fails.
-            RegistryTimeoutError: The registry is silent.
+            RegistryTimeoutError: The registry does not answer.
         """
         if not TAG.match(tag):
             raise InvalidRequestError((Violation("tag", "cannot be a tag"),))
@@ -84,7 +84,7 @@ class Tags:
         Raises:
             NotFoundError: The application is unknown.
             RegistryUnavailableError: The registry fails.
-            RegistryTimeoutError: The registry is silent.
+            RegistryTimeoutError: The registry does not answer.
         """
         application, registry = await self._source(caller, application_name)
         tags = await self._resolver.tags(registry, application.repository)

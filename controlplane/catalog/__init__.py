@@ -1,1 +1,1 @@
-"""Accounts and tokens: who is calling, and what they may do."""
+"""Accounts and tokens: callers, and what they may do."""

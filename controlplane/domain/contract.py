@@ -169,7 +169,7 @@ class HostSession:
 
     @property
     def is_standby(self) -> bool:
-        """Return whether it waits in a warm pool, so that it is nobody's session."""
+        """Return whether it waits in a warm pool, so that it is no session yet."""
         return bool(self.warm_pool)
 
     @property
@@ -193,7 +193,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class PoolOnHost:
-    """How many standbys of a pool a host was told to keep, and by which revision."""
+    """How many standbys of a pool a host is to keep, and by which revision."""
 
     revision: int
     size: int
@@ -201,7 +201,7 @@ class PoolOnHost:
 
 @dataclass(frozen=True, slots=True)
 class StandbyOrder:
-    """What a host is told of a warm pool. `revision` grows with every order to one host.
+    """What a host is sent of a warm pool. `revision` grows with every order to one host.
 
     The spec is that of every standby; None only with size 0, which ends the pool there. The signal
     is what the process of a standby gets once it was claimed, "" for none.
@@ -235,7 +235,7 @@ class Host:
 
     Those are reported apart from the rest, see `ImagesReported`.
     `draining` is true also while the host is still to hear that it takes no new sessions; `drain`
-    is what it has heard.
+    is what it has received.
     """
 
     agent_id: str

@@ -95,7 +95,7 @@ _TEXTS = {
     ObstacleKind.CONNECTING: "has not reported what runs there yet",
     ObstacleKind.NEWER: "speaks a newer format than this control plane reads",
     ObstacleKind.HOST_NETWORK: "the node pool does not allow the host's network",
-    ObstacleKind.SILENT: "not heard for {free:.1f} s, {wanted:g} s are allowed",
+    ObstacleKind.SILENT: "no report for {free:.1f} s, {wanted:g} s are allowed",
     ObstacleKind.ENGINE_UNAVAILABLE: "its Docker Engine is away",
     ObstacleKind.DRAINING: "is drained: it takes no new sessions",
     ObstacleKind.DISK_FULL: "a disk that sessions need lacks room",

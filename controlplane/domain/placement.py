@@ -42,7 +42,7 @@ class HostView:
     `in_flight` counts the starts that the host's own numbers do not show yet and `held` is what
     they hold; `starting` counts those of them that the agent has not answered. `used_ports` gives
     the host ports known to be taken: it is called only for who pins one, within the same step of
-    the event loop, and reckoned once. `silent_seconds` is the time since the agent was last heard;
+    the event loop, and reckoned once. `silent_seconds` is the time since the agent last reported;
     it is `in_doubt` when a start there had no answer since then. `failure` is that of a start
     because of which the host is avoided.
     """
@@ -96,8 +96,8 @@ class Obstacle(NamedTuple):
     """One thing that keeps a session from a host, with the figures that show it.
 
     `wanted` is more than `free`; `held` is how much more would be free without the starts that
-    are under way. Cores are billionths, memory is bytes. Of a silent host: the seconds that it may
-    be silent, and that it is. Of a busy host: the starts at a time, and those under way.
+    are under way. Cores are billionths, memory is bytes. For a silent host these are the seconds
+    allowed and passed without a report, for a busy one the starts at a time and those under way.
     """
 
     kind: ObstacleKind
@@ -146,7 +146,7 @@ def rank_key(view: HostView, strategy: Strategy) -> tuple[bool, bool, float, flo
 
 
 def fullness(view: HostView) -> float:
-    """Tell how much of a host is taken, from 0 to 1: of its cores or its memory, the greater."""
+    """Return how much of a host is taken, from 0 to 1: of its cores or its memory, the greater."""
     capacity, reserved, held = view.host.capacity, view.host.reserved, view.held
     return max(
         (reserved.nano_cpus + held.nano_cpus) / max(capacity.nano_cpus, 1),

@@ -1,4 +1,4 @@
-"""Quotas of an account. Pure: the store counts, this module judges."""
+"""Quotas of an account. Pure: the store counts, this module decides."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a host tells of a session that has ended, as values of our own.
+"""What a host reports of a session that has ended.
 
 Points in time are milliseconds since the epoch; what is None, the host does not know.
 """

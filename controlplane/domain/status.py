@@ -3,7 +3,7 @@
     created → running → (restarting → running)* → shuttingdown → exited | dead
 
 `draining` lies over `running` while the host is drained, `server_unreachable` over every live
-state while the host is silent.
+state while the host is unreachable.
 """
 
 from enum import StrEnum

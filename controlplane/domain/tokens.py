@@ -2,7 +2,7 @@
 
 A token reads `ty_<id>_<secret><checksum>`. The id is public and finds the row; the row holds only
 the SHA-256 of the secret, whose 256 random bits need no slow hash. Prefix and checksum let leak
-scanners find a token and tell it from a look-alike.
+scanners find a token and distinguish it from a look-alike.
 """
 
 import hashlib

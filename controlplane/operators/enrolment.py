@@ -1,7 +1,7 @@
 """Enrolling hosts: tokens for one host each, and certificates for those that bring one.
 
 The text of a token goes on with the fingerprint of the authority, by which the host knows to whom
-it may tell the rest.
+it may send the rest.
 """
 
 import uuid

@@ -154,7 +154,7 @@ class Rotation:
     def _hang_up(self, links: list[HostLink]) -> None:
         """End what goes on with hosts that are no longer believed to be who they were.
 
-        In the step in which that is so: a thief who is the host would be signed for by the next.
+        In the same step of the event loop: else an impostor could be signed for by the next one.
         """
         if links:
             log.warning("hosts are not trusted any more, and must enrol again", count=len(links))

@@ -79,8 +79,8 @@ class Issuer:
     async def trust(self, authorities: Authorities) -> None:
         """Use other authorities from now on, to sign, to trust and to call. Durable on return.
 
-        It ends with the change: nothing else runs before the caller goes on, who has those called
-        again that were called with the others, and then the listener `show_current`.
+        Nothing else runs between the change and the return: the caller then reconnects to hosts
+        that the former authority signed, and calls `show_current` for the listener.
 
         Raises:
             StoreError: They cannot be kept; nothing has changed.

@@ -38,7 +38,7 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 """Of a manifest, or of one page of a list of tags."""
 
 PAGE_SIZE, MAX_PAGES = 1000, 20
-"""Tags asked for at once, and pages read at most: a list of 20,000 tags is of no use."""
+"""Tags asked for at once, and pages read at most: nobody reads a list of 20,000 tags."""
 
 MAX_LIST_BYTES = 8 * 1024 * 1024
 """Of all pages of a list of tags together."""

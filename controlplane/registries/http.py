@@ -148,7 +148,7 @@ class RegistryHttp:
         return reply
 
     async def _log_in(self, endpoint: Endpoint, scope: str, refusal: Reply) -> str | None:
-        """Give the header that the registry asks for; None when nobody without a name gets one."""
+        """Give the header that the registry asks for; None when anonymous callers get none."""
         self._tokens.pop((endpoint, scope), None)
         wanted = read_challenges(refusal.headers.getall("WWW-Authenticate", []))
         if "bearer" in wanted:

@@ -91,7 +91,7 @@ async def _send(
     """Wait for the first chunk, at most `first_wait` seconds, then send the header and the rest.
 
     A failure after the header, or the end of the caller's token, breaks the connection off, so
-    that nobody takes a part for all.
+    so that no reader takes a part for all.
     """
     leave_turn()
     try:

@@ -15,7 +15,7 @@ TEXTS = {
     Obstacle(Kind.CONNECTING): "has not reported what runs there yet",
     Obstacle(Kind.NEWER): "speaks a newer format than this control plane reads",
     Obstacle(Kind.HOST_NETWORK): "the node pool does not allow the host's network",
-    Obstacle(Kind.SILENT, 5.0, 7.25): "not heard for 7.2 s, 5 s are allowed",
+    Obstacle(Kind.SILENT, 5.0, 7.25): "no report for 7.2 s, 5 s are allowed",
     Obstacle(Kind.ENGINE_UNAVAILABLE): "its Docker Engine is away",
     Obstacle(Kind.DRAINING): "is drained: it takes no new sessions",
     Obstacle(Kind.DISK_FULL): "a disk that sessions need lacks room",

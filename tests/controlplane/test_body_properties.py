@@ -29,7 +29,7 @@ from tests.controlplane.body_models import (
     take,
     without,
 )
-from tests.fuzz.shapes import NotJsonError, read
+from tests.support.strict_json import NotJsonError, read
 
 # What a schema does not say: the model, the path and what is refused there.
 RULES: list[tuple[str, Path, Any]] = [

@@ -1,33 +1,13 @@
 """A valid request for every route of the table: what the generator mutates.
 
 A route without a template fails `test_every_route_has_a_template`. A new one takes one line: the
-status of its success, and its body if it has one. The shape of a body is taken from the example
-unless a stricter one is given.
+status of its success, and its body if it has one.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fuzz.shapes import (
-    QueryShape,
-    Shape,
-    boolean,
-    closed,
-    digits,
-    duration,
-    each,
-    flag,
-    integer,
-    like,
-    number,
-    one_of,
-    plain,
-    port,
-    record,
-    text,
-    unix_path,
-)
 from tests.support.authority import AUTHORITY
 from tests.support.controlplane.system import APPLICATION
 
@@ -67,73 +47,15 @@ class Template:
 
     status: int
     body: Any = None
-    shape: Shape | None = None
     query: str = ""
-    query_shape: QueryShape | None = None
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    misfit: int = 422
     max_bytes: int = MIB
     unreached: bool = False
     """What it asks for cannot succeed in the fuzzer's world."""
     varied: tuple[str, ...] = ()
     """Properties of the body that get a number appended, so that not all requests collide."""
 
-    def accepts(self, value: Any) -> bool:
-        """Return whether a body may be accepted."""
-        return (self.shape or like(self.body))(value)
 
-
-_ID = plain(256)
-_PORT = integer(1, 65535)
-_STARTED_WITH = {
-    "env": record(text(), text(1, form="[^=]+")),
-    "args": each(text(), most=1000),
-    "labels": record(text(0)),
-}
-_START = closed(
-    {"location": text(1, 256), "image": text(1, 256)},
-    _STARTED_WITH
-    | {
-        "id": _ID,
-        "restart": boolean,
-        "version": text(0, 256),
-        "ttl": duration,
-        "external_id": text(0, 256),
-        "ports": each(
-            closed({"container": _PORT, "host": _PORT}, {"type": one_of("tcp", "udp")}), most=32
-        ),
-    },
-)
-_PLAYERS = each(text(1, 256), 1, 1000)
-_RESOURCES = closed({"cpu": number(1e-9, 1e6), "ram": number(1e-9, 1e9)}, {"gpu": number(0, 1000)})
-_LIMITS = closed(
-    {"cpu": number(1e-9, 1e6), "ram": number(1e-9, 1e9)},
-    {"gpu": number(0, 1000), "disk": number(1, 1e9)},
-)
-_APPLICATION = {
-    "registry": text(1, 256),
-    "repository": text(1, 512),
-    "tagKeep": integer(1, 100),
-    "networkMode": one_of("bridge", "host"),
-    "limits": _LIMITS,
-    "reservation": _RESOURCES,
-    "nodePool": text(1, 256),
-    "regions": each(text(1, 256), 1, 256),
-    "ports": each(
-        closed({"requested": _PORT, "protocol": one_of("tcp", "udp"), "tls": boolean}, {}), most=32
-    ),
-}
-_TOKEN = closed(
-    {"name": plain(128), "scopes": each(text(1, form="[a-z]+:[a-z]+"), most=100)},
-    {"expires_after": duration},
-)
-_SESSIONS = QueryShape(
-    {},
-    {"all": flag, "playerCount[lt]": digits, "playerCount[gt]": digits}
-    | dict.fromkeys(("location", "image", "tag", "host"), text(0)),
-    ("filter",),
-    ("filterNot",),
-)
 _BODY = {
     "location": "local",
     "image": "game",
@@ -150,7 +72,6 @@ _BODY = {
 _POOL = {"size": 5, "enabled": True, "claimSignal": "SIGUSR1"} | {
     key: _BODY[key] for key in ("env", "args", "labels")
 }
-_SIGNALS = ("SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 _NEW_TOKEN = {"name": "token-", "scopes": ["session:read"], "expires_after": "1h"}
 _QUOTA = {"sessions": 5, "cpu": 2.5, "ram": 512}
 _LIST = "all=true&location=local&playerCount[lt]=9&playerCount[gt]=-1&filter[stage]=final"
@@ -159,46 +80,29 @@ _GAME = APPLICATION | {"limits": _GPU | {"disk": 1024}, "reservation": dict(_GPU
 
 # fmt: off
 TEMPLATES: dict[tuple[str, str], Template] = {
-    ("POST", "/session"): Template(201, _BODY, _START, varied=("id",)),
-    ("GET", "/session"): Template(200, query=_LIST, query_shape=_SESSIONS),
+    ("POST", "/session"): Template(201, _BODY, varied=("id",)),
+    ("GET", "/session"): Template(200, query=_LIST),
     ("GET", "/session/{id}"): Template(200),
     ("DELETE", "/session/{id}"): Template(204, parameters={"id": (*DOOMED[:8], *SOME[:4])}),
     ("GET", "/session/{id}/report"): Template(200, parameters={"id": (ENDED,)}),
-    ("PUT", "/session/player/join"): Template(
-        200, {"session": LIVE[0], "players": ["p"]},
-        closed({"session": _ID, "players": _PLAYERS}, {})),
-    ("DELETE", "/session/player/leave"): Template(
-        200, {"session": LIVE[0], "players": ["p"]},
-        closed({"players": _PLAYERS}, {"session": _ID})),
-    ("GET", "/logs"): Template(
-        200, query=f"id={LIVE[0]}&follow=false",
-        query_shape=QueryShape({"id": text()}, {"follow": flag})),
-    ("GET", "/artifacts"): Template(
-        200, query=f"session={ENDED}&path=/data",
-        query_shape=QueryShape({"session": text(), "path": unix_path}, {})),
-    ("POST", "/application"): Template(
-        201, _GAME | {"name": "app-"},
-        closed({"name": text(1, 128, "[A-Za-z0-9._-]+")} | _APPLICATION, {}), varied=("name",)),
+    ("PUT", "/session/player/join"): Template(200, {"session": LIVE[0], "players": ["p"]}),
+    ("DELETE", "/session/player/leave"): Template(200, {"session": LIVE[0], "players": ["p"]}),
+    ("GET", "/logs"): Template(200, query=f"id={LIVE[0]}&follow=false"),
+    ("GET", "/artifacts"): Template(200, query=f"session={ENDED}&path=/data"),
+    ("POST", "/application"): Template(201, _GAME | {"name": "app-"}, varied=("name",)),
     ("GET", "/application"): Template(200),
     ("PUT", "/application/{name}"): Template(
-        204, {k: v for k, v in _GAME.items() if k != "name"}, closed({}, _APPLICATION),
+        204, {k: v for k, v in _GAME.items() if k != "name"},
         parameters={"name": (EDITED,)}),
-    ("POST", "/application/{name}/tags"): Template(
-        204, {"tag": "v1"}, closed({"tag": text(1, 128, "[A-Za-z0-9_][A-Za-z0-9._-]*")}, {})),
-    ("GET", "/application/{name}/tags/available"): Template(
-        200, query="page=1&pageSize=20",
-        query_shape=QueryShape({}, {"page": digits, "pageSize": digits})),
+    ("POST", "/application/{name}/tags"): Template(204, {"tag": "v1"}),
+    ("GET", "/application/{name}/tags/available"): Template(200, query="page=1&pageSize=20"),
     ("GET", "/warm-pool"): Template(200),
-    ("PUT", "/warm-pool/{image}/{location}"): Template(
-        204, _POOL,
-        closed({"size": integer(0, 1000)},
-               _STARTED_WITH | {"enabled": boolean, "claimSignal": one_of(*_SIGNALS)})),
+    ("PUT", "/warm-pool/{image}/{location}"): Template(204, _POOL),
     ("DELETE", "/warm-pool/{image}/{location}"): Template(204),
     ("GET", "/available-location/{image}"): Template(200),
     ("GET", "/tag/{region}/{image}/{version}"): Template(200),
     ("GET", "/region"): Template(200),
-    ("POST", "/token"): Template(
-        201, _NEW_TOKEN, _TOKEN, misfit=400, max_bytes=64 * 1024, varied=("name",)),
+    ("POST", "/token"): Template(201, _NEW_TOKEN, max_bytes=64 * 1024, varied=("name",)),
     ("GET", "/healthz"): Template(200),
     ("GET", "/readyz"): Template(200),
     ("GET", "/operator/region"): Template(200),
@@ -219,27 +123,21 @@ TEMPLATES: dict[tuple[str, str], Template] = {
     ("DELETE", "/operator/registry/{registry}"): Template(204),
     ("GET", "/operator/placement"): Template(
         200,
-        query="account=alice&image=game&location=local&version=v1&ports[7777/udp]=25000",
-        query_shape=QueryShape(
-            {"account": text(), "image": text(), "location": text()},
-            {"version": text(0), "ports[7777/udp]": port, "ports[7778/tcp]": port})),
+        query="account=alice&image=game&location=local&version=v1&ports[7777/udp]=25000"),
     ("GET", "/operator/agent"): Template(200),
     ("POST", "/operator/enrolment-token"): Template(
-        201, {"region": "local", "nodePool": "default"},
-        closed({"region": text()}, {"nodePool": text()})),
+        201, {"region": "local", "nodePool": "default"}),
     ("GET", "/operator/agent/{agent}"): Template(200),
     ("DELETE", "/operator/agent/{agent}"): Template(204, unreached=True),
     ("POST", "/operator/agent/{agent}/token"): Template(201, unreached=True),
     ("POST", "/operator/agent/{agent}/drain"): Template(
-        200, {"deadline": "2h"}, closed({}, {"deadline": duration}),
+        200, {"deadline": "2h"},
         parameters={"agent": ("nobody",)}, unreached=True),
     ("DELETE", "/operator/agent/{agent}/drain"): Template(200),
     ("POST", "/operator/agent/{agent}/revoke"): Template(204, unreached=True),
     ("GET", "/operator/authority"): Template(200),
-    ("POST", "/operator/authority/rotate"): Template(
-        200, {"compromised": False}, closed({}, {"compromised": boolean})),
-    ("POST", "/operator/authority/finish"): Template(
-        200, {"force": False}, closed({}, {"force": boolean})),
+    ("POST", "/operator/authority/rotate"): Template(200, {"compromised": False}),
+    ("POST", "/operator/authority/finish"): Template(200, {"force": False}),
     ("GET", "/operator/account"): Template(200),
     ("POST", "/operator/account"): Template(
         201, {"name": "made-", "quota": _QUOTA}, varied=("name",)),
@@ -248,7 +146,7 @@ TEMPLATES: dict[tuple[str, str], Template] = {
     ("GET", "/operator/token"): Template(200, query="account=alice&all=true"),
     ("POST", "/operator/token"): Template(
         201, {"account": "alice"} | _NEW_TOKEN,
-        misfit=400, max_bytes=64 * 1024, varied=("name",)),
+        max_bytes=64 * 1024, varied=("name",)),
     ("DELETE", "/operator/token/{id}"): Template(
         200, parameters={"id": ("{{spare:3:19}}", "0123456789abcdef")}),
     ("GET", "/operator/session"): Template(200, query="account=alice&limit=10"),

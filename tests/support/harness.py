@@ -402,23 +402,13 @@ class ControlPlaneProcess(_Part):
         self.settings["api_listen"] = self.base_url.removeprefix("http://")
 
     def _init(self) -> None:
-        command = [sys.executable, "-m", self.program, "init", "--config", str(self.config)]
-        for account in self.ACCOUNTS:
-            command += ["--account", account]
-        done = subprocess.run(
-            [*command, "--json"],
-            cwd=ROOT,
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_START_TIMEOUT,
-            check=False,
-        )
-        if done.returncode != 0:
-            reason = done.stderr.decode(errors="replace").strip()
-            raise RuntimeError(f"controlplane init ended with {done.returncode}:\n{reason}")
-        made = json.loads(done.stdout)
-        self.tokens, self.operator_token = made["accounts"], made["operator_token"]
+        """Do what `init` does, without a process of its own: it would import for a second."""
+        from controlplane.cli.server import initialise  # noqa: PLC0415 (few need it)
+        from controlplane.settings.model import load_config  # noqa: PLC0415
+
+        config = load_config(self.config, {})
+        made = initialise(config, self.ACCOUNTS, new_operator_token=False)
+        self.tokens, self.operator_token = made.accounts, made.operator_token or ""
 
     def _is_ready(self, begin: int) -> bool:
         """Return whether it serves; what was logged before byte `begin` was an earlier process."""

@@ -144,6 +144,7 @@ def test_unknown_properties_are_refused_at_every_level(model: type[Body]) -> Non
     body = EXAMPLES[model]
     for path in (path for path in objects(body) if is_closed(model, path)):
         for name in ("x", " ", "Id", "__proto__", "a.b", "[0]", "\n", "\u202e", "x" * 200):
+            value: Any
             for value in (None, {}, "x"):
                 found = give(model, put(body, (*path, name), value))
                 assert found == Refused((field_of((*path, name)),)), name

@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from agent.app.daemon import Daemon
@@ -97,12 +96,7 @@ class Whole(System):
         self.host = WholeAgent(folder, "host-1", **(agent or {}))
         self.agents = [self.host]  # type: ignore[list-item]  # it has what System asks of one
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             if error is None and ledger.wants_checks:
                 await self._no_violation_is_left()

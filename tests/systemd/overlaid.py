@@ -6,7 +6,6 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 FOLDERS = ("etc", "opt", "usr/local", "var/lib")
@@ -43,12 +42,7 @@ class Overlaid:
         (self.folder / "ping_group_range").write_text("1\t0\n")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.folder)
 
     def attempt(

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-from types import TracebackType
 from typing import Self
 
 from tests.docker.stack import eventually
@@ -37,12 +36,7 @@ class SteadyPlayer:
         self._reader.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._sender.join()
         self._reader.join()

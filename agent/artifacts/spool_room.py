@@ -76,7 +76,7 @@ class SpoolRoom:
         self._freed = asyncio.Event()
 
     def _obstacle(self, container: str, account: str) -> str:
-        """What stands in the way of one more; nothing when there is room."""
+        """Why there is no space for another one; empty if there is."""
         limits, shares = self._limits, self._shares
         packing = [share.container for share in shares if share.packing]
         of_this = sum(share.container == container for share in shares)

@@ -1,8 +1,8 @@
 """The engine's tar of a path, made safe to unpack: a pure filter over its bytes.
 
 The program in a container makes the tree, the engine reads it. Docker writes USTAR and PAX by Go's
-`archive/tar`, folders before what is in them; whatever else comes is refused rather than guessed
-at, so that nothing which two readers of tar understand differently is passed on. Every header is
+`archive/tar`, folders before their content; anything else is rejected, so that no entry is passed
+on which two readers of tar understand differently. Every header is
 rewritten from the few fields that are kept:
 
 - names are relative, begin with the path's last component (`./` for `/`) and keep their bytes
@@ -63,10 +63,10 @@ class TarFilter:
         self._passed_on = False
         self._pax_bytes = 0
         self._pax: bytearray | None = None
-        """A PAX header under way, to its padding."""
+        """The rest of a PAX header, with its padding."""
         self._attributes: dict[bytes, bytes] = {}
         self._kinds: dict[int, bytes] = {}
-        """What each entry is, by the hash of its name, which nobody outside can foresee."""
+        """The kind of each entry, by a keyed hash of its name, which is unpredictable."""
         self._entries = self._taken = 0
         self._given = len(_END)
         self._ended = False
@@ -99,7 +99,7 @@ class TarFilter:
     def close(self) -> bytes:
         """Give back the end of the archive; UnreadableTar when the engine's has none."""
         if not self._ended or self._pending:
-            raise UnreadableTar("it breaks off")
+            raise UnreadableTar("it is truncated")
         return _END
 
     def _count(self, taken: int) -> None:
@@ -146,7 +146,7 @@ class TarFilter:
         self._pax_bytes = size
 
     def _keeps(self, header: Header) -> bool:
-        """Take note of an entry, put its names right, and tell whether it is passed on."""
+        """Record an entry, correct its names, and return whether it is passed on."""
         header.name = self._named(header.name)
         parent, _, _ = header.name.rpartition(b"/")
         if header.name != self._root and self._kinds.get(hash(parent)) != FOLDER:

@@ -12,13 +12,13 @@ from agent.docker.errors import Call
 from agent.domain.errors import EngineTimeout
 
 GENERAL_THREADS = 24
-"""Calls under way at once; the engine itself does starts nearly one after the other."""
+"""Concurrent calls; the engine itself processes starts almost serially."""
 KEPT_THREADS = 8
 """More, for kill and inspect only: starts that hang must not keep a session from being ended."""
 
 _KEPT_FOR = frozenset({"kill", "inspect"})
 _QUEUE_FACTOR = 2
-"""A call may wait for its turn and a thread as long again as for the engine."""
+"""A call may wait for its slot and a thread as long again as for the engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class EngineCalls:
         self._under_way: set[asyncio.Future[object]] = set()
 
     async def run(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
-        """Return what `work` returns; EngineTimeout when it has not ended in good time.
+        """Return what `work` returns; EngineTimeout if it has not ended in time.
 
         `seconds` is what the engine is given by `work` itself.
         """
@@ -73,7 +73,7 @@ class EngineCalls:
             raise EngineTimeout(call.name) from error
 
     async def close(self) -> None:
-        """Wait for the calls under way, each of which has its deadline, and end the threads."""
+        """Wait for the calls in progress, each of which has a deadline, and end the threads."""
         for pool in (self._general, self._kept):
             pool.shutdown(wait=False, cancel_futures=True)
         while self._under_way:

@@ -1,6 +1,6 @@
 """What the agent asks an engine to create: the whole body of `POST /containers/create`. Pure.
 
-Everything that isolates a container stands here; a test
+Everything that isolates a container is defined here; a test
 compares the body with a golden value, so that no key changes unseen.
 """
 

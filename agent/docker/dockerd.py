@@ -26,7 +26,7 @@ _OPEN_FILES = re.compile(r"^Max open files +\S+ +(\S+)", re.MULTILINE)
 
 
 def daemon_pid(socket_path: str) -> int | None:
-    """The daemon behind a socket; None when it cannot be told.
+    """The daemon behind a socket; None if it cannot be determined.
 
     Under systemd the socket's peer may be systemd itself, which made it; the pid file speaks only
     for the daemon of the default socket.
@@ -42,7 +42,7 @@ def daemon_pid(socket_path: str) -> int | None:
 
 
 def peer_pid(socket_path: str) -> int | None:
-    """The process that made a unix socket listen; None when nobody does, or we may not connect."""
+    """The process that listens on a unix socket; None without one, or without permission."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_CONNECT_SECONDS)
         connection.connect(socket_path)

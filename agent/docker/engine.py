@@ -150,7 +150,7 @@ class DockerEngine:
     @_measured("written-bytes")
     async def written_bytes(self, container: str) -> int:
         """Bytes that a container wrote: its own layer, and the volumes that its image declares."""
-        # Without the container's turn: no other call waits for the walk, least of all a kill.
+        # Without the container's slot: no other call waits for the walk, least of all a kill.
         return await self._ask(
             Call("written-bytes"),
             self._timeouts.walk,
@@ -182,7 +182,7 @@ class DockerEngine:
             raise EngineError("kill", "the agent lacks CAP_KILL") from error
 
     async def wait_end(self, process: Process) -> None:
-        """Return when the process is gone; seen at the process, not asked of the engine."""
+        """Return when the process is gone, without asking the engine."""
         await wait_end(process, self._read_process)
 
     async def has_bound(
@@ -247,7 +247,7 @@ class DockerEngine:
         return self._streams.events(agent_id)
 
     async def close(self) -> None:
-        """Let go of threads and connections; calls under way run to their deadlines."""
+        """Release threads and connections; calls in progress run to their deadlines."""
         await self._streams.close()
         await self._bindings.close()
         await self._calls.close()
@@ -266,7 +266,7 @@ class DockerEngine:
             )
         except EngineError as error:
             if docker_sdk.OWN_NETWORK in error.cause:
-                self._forget()  # somebody removed our network: it is made again
+                self._forget()  # the network was removed: recreate it
             raise
 
     async def _run(self, call: Call, seconds: float, work: Callable[[], T]) -> T:

@@ -29,7 +29,7 @@ from agent.domain.errors import (
 )
 
 STORAGE = "the engine's storage"
-"""Stands for the path in DiskFull: the engine names one of its own or none."""
+"""In place of the path in DiskFull, since the engine names one of its own or none."""
 
 _MAX_CAUSE = 300
 """Characters of the engine's text in an error: it may quote a whole request."""
@@ -66,7 +66,7 @@ def error_of_answer(call: Call, status: int, message: str) -> AgentError:
 
 
 def error_of_pull(image: str, message: str) -> AgentError:
-    """The error that a failed pull means, told by status or within the stream."""
+    """Convert the error of a failed pull, from the status or the stream."""
     text = message.strip()
     lower = _without_names(image, text).lower()
     if _disk_full(lower):
@@ -78,9 +78,9 @@ def error_of_pull(image: str, message: str) -> AgentError:
 
 
 def error_of_connection(call: Call, error: BaseException) -> AgentError:
-    """The error that a broken or silent connection means.
+    """Convert the error of a broken or stalled connection.
 
-    A change that breaks off once it was asked for may take place all the same.
+    A change that was requested may take place even if the connection breaks.
     """
     causes = list(_causes(error))
     never_sent = any(isinstance(cause, _NEVER_SENT) for cause in causes)
@@ -91,12 +91,12 @@ def error_of_connection(call: Call, error: BaseException) -> AgentError:
 
 
 def timed_out(error: BaseException) -> bool:
-    """True when a connection failed by its time-out, whatever that is wrapped in."""
+    """True when a connection timed out, even if the error is wrapped."""
     return any(isinstance(cause, TimeoutError) for cause in _causes(error))
 
 
 def already_so(call: Call, status: int, message: str) -> bool:
-    """True when an error only says that what was asked for is already the case."""
+    """True when an error only means that the desired state is reached already."""
     lower = message.lower()
     if call.name == "kill":
         return any(part in lower for part in _NOT_RUNNING)
@@ -105,7 +105,7 @@ def already_so(call: Call, status: int, message: str) -> bool:
 
 
 def being_removed(status: int, message: str) -> bool:
-    """True when somebody else's removal of the same container is under way."""
+    """True when another removal of the same container is in progress."""
     return status == 409 and "already in progress" in message.lower()
 
 

@@ -24,7 +24,7 @@ _MAX_WORDS = 4096
 
 
 class Demultiplexer:
-    """Takes the frames of stdout and stderr apart, whatever the pieces they arrive in.
+    """Splits the frames of stdout and stderr, which may arrive in arbitrary pieces.
 
     A frame is a kind, three zero bytes, a big-endian length and that many bytes: a time, a
     space, and a line or a piece of one.
@@ -36,7 +36,7 @@ class Demultiplexer:
     def __init__(self) -> None:
         self._rest = b""
         self._within_line: set[int] = set()
-        """Streams whose line goes on in their next piece."""
+        """Streams whose line continues in their next piece."""
         self._words = bytearray()
 
     @property
@@ -78,7 +78,7 @@ class Demultiplexer:
         return pieces
 
     def _of_long_line(self, piece: LogPiece) -> LogPiece:
-        """Tell which part of its line a piece is, unless it is all of it with its newline."""
+        """Return which part of its line a piece is; None for a complete line with its newline."""
         stream, time, data, *_ = piece
         begins_line = stream not in self._within_line
         ends_line = data.endswith(b"\n") or len(data) < LONGEST_PIECE_BYTES
@@ -111,14 +111,14 @@ class JsonLines:
 
 
 class PullSteps:
-    """Adds up what a pull tells of its layers."""
+    """Adds up the progress of a pull's layers."""
 
     def __init__(self) -> None:
         self._received: dict[str, int] = {}
         self._done: set[str] = set()
 
     def add(self, step: Mapping[str, Any]) -> PullProgress:
-        """Take one step into account and tell how far the pull has come."""
+        """Add one event and return the progress of the pull."""
         layer, status = step.get("id"), str(step.get("status", ""))
         if layer and not status.startswith("Pulling from"):
             received = self._received.setdefault(layer, 0)

@@ -20,11 +20,11 @@ MAX_VOLUMES = 32
 """Each is a folder to make and copy, and a mount."""
 
 _TAKEN = ("/proc", "/sys", "/dev", PUBLIC_DIR)
-"""Folders that are the kernel's or ours: nothing can be mounted there, on any host."""
+"""Folders of the kernel or the agent, where no volume can be mounted."""
 
 
 def why_refused(settings: Mapping[str, Any]) -> str | None:
-    """Tell why no container is made of an image with these settings; None when it may be."""
+    """Return why no container is created from an image with these settings; None if it can be."""
     size = len(json.dumps(settings))
     if size > MAX_BYTES:
         return f"its ports, labels, variables and other settings take {size} bytes of {MAX_BYTES}"

@@ -1,4 +1,4 @@
-"""All containers of an agent in full, whatever one of them does to the engine."""
+"""All containers of an agent in full, even if one of them hangs the engine."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from agent.kernel.processes import first_process, live_process
 from tiltyard.runtime.logging.events import get_logger
 
 _INSPECTS_AT_ONCE = 8
-"""Of the threads, for one listing: the others go on starting and removing meanwhile."""
+"""Threads for one listing: the others continue to start and remove meanwhile."""
 
 log = get_logger(__name__)
 

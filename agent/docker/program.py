@@ -24,7 +24,7 @@ _EXEC_FAILED = re.compile(rb"\[FATAL tini \(\d+\)\] exec (?P<cause>[^\r\n]+)")
 def why_not_run(
     init: int | None, inspect: Callable[[], Container], log_end: Callable[[], bytes]
 ) -> str | None:
-    """Tell why a container's program could not be started; None when it was.
+    """Return why a container's program could not be started; None if it was.
 
     `init` is the process that the engine started, None when it has ended. Blocks until init has
     become two processes, which takes a moment, or has ended.

@@ -69,7 +69,7 @@ class EngineFacts:
 
 
 class _Connection(UnixHTTPConnection):
-    """Closes its socket when nobody answers; the SDK leaves that to the garbage collector."""
+    """Closes its socket after an error; the SDK leaves that to the garbage collector."""
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
@@ -271,7 +271,7 @@ def unless_so(call: Call, act: Callable[..., object], *args: str) -> None:
 
 
 def remove(api: docker.APIClient, call: Call, seconds: float) -> None:
-    """Remove a container, or wait for the end of somebody else's removal."""
+    """Remove a container, or wait for the end of a concurrent removal."""
     try:
         unless_so(call, partial(api.remove_container, v=True, force=True), call.container)
     except docker.errors.APIError as error:
@@ -283,7 +283,7 @@ def remove(api: docker.APIClient, call: Call, seconds: float) -> None:
 
 @contextlib.contextmanager
 def translated(call: Call, forget: Callable[[], None]) -> Iterator[None]:
-    """Turn whatever the SDK raises into our errors; `forget` what is known of a lost engine."""
+    """Convert the SDK's exceptions to our errors; `forget` what is known of a lost engine."""
     try:
         yield
     except docker.errors.APIError as error:

@@ -32,17 +32,17 @@ for most messages on its way cost the same however long they are."""
 _READ_AHEAD = 2**18
 """Bytes read ahead of the reader; the size of a chunk to callers."""
 _ARCHIVE_AHEAD = 2**19
-"""More of an archive: it goes on coming in while the last of it is packed."""
+"""Prefetched data of an archive, received while earlier data is packed."""
 _MAX_ERROR_BODY = 2**16
 _CHANGES = ["create", "start", "die", "destroy"]
-"""Events that tell of a change of a container, among those that tell of a look at it."""
+"""Events about changes of a container, as opposed to inspections."""
 
 
 class DockerStreams:
     """Streams from the daemon at a unix socket, each on a connection of its own.
 
-    A body that the engine has at hand may be silent for `silence` seconds, a pull for
-    `pull_silence`; what waits for a container or for events may be silent for ever.
+    Timeouts between reads: `silence` seconds for a body that the engine has ready,
+    `pull_silence` for a pull; none for streams that wait for a container or for events.
     """
 
     def __init__(self, socket_path: str, *, silence: float, pull_silence: float) -> None:
@@ -91,9 +91,9 @@ class DockerStreams:
     async def pull(
         self, image: str, credentials: Credentials | None
     ) -> AsyncIterator[AsyncIterator[PullProgress]]:
-        """Begin a pull; closing the context before its end breaks it off."""
+        """Start a pull; closing the context earlier cancels it."""
         if "@" not in image:
-            # The engine would take it as a wish for every tag of the repository.
+            # The engine would pull all tags of the repository.
             raise InvalidArgument("image", "it is not a reference by digest")
         call = Call("pull", image=image)
         headers = {} if credentials is None else {"X-Registry-Auth": _auth(image, credentials)}
@@ -128,7 +128,7 @@ class DockerStreams:
             yield sessions
 
     async def close(self) -> None:
-        """Break off the streams under way."""
+        """Close the open streams."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -273,7 +273,7 @@ def _translated(call: Call) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _closed_after(seconds: float | None, response: aiohttp.ClientResponse) -> Iterator[None]:
-    """Let go of the engine in time, whether or not somebody reads; the reader learns of it."""
+    """Close the engine's stream in time, with or without a reader; the reader gets an error."""
     if seconds is None:
         yield
         return

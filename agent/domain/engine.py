@@ -237,7 +237,7 @@ class Engine(Interface):
         ...
 
     async def wait_end(self, process: Process) -> None:
-        """Return when the process is gone; seen at the process, not asked of the engine."""
+        """Return when the process is gone, without asking the engine."""
         ...
 
     async def has_bound(

@@ -51,7 +51,7 @@ def checked_reference(image: str) -> str:
 
 
 class _Pull:
-    """A pull under way: its newest progress, and who waits for more."""
+    """A pull in progress: its latest progress, and its waiters."""
 
     def __init__(self) -> None:
         self.progress = PullProgress()
@@ -96,11 +96,11 @@ class Images:
 
     @property
     def pulls(self) -> dict[str, PullProgress]:
-        """How far each pull under way has come."""
+        """The progress of each pull."""
         return {image: pull.progress for image, pull in self._pulls.items()}
 
     async def sizes(self) -> Mapping[str, int]:
-        """Bytes that each image takes, by reference; empty while the engine does not tell."""
+        """Sizes of images in bytes, by reference; empty if the engine does not report them."""
         try:
             return await self._engine.image_sizes()
         except (EngineError, EngineTimeout, EngineUnavailable) as error:
@@ -117,9 +117,9 @@ class Images:
     async def pull(
         self, image: str, credentials: Credentials | None = None
     ) -> AsyncGenerator[PullProgress]:
-        """Yield progress until the image is on the host; joins a pull under way.
+        """Yield progress until the image is on the host; joins a pull in progress.
 
-        The pull goes on when the reader goes away. Raises what PullImage of agent.proto names.
+        The pull continues without a reader. Raises the errors of PullImage in agent.proto.
         """
         self._policy.check_image(checked_reference(image))
         if image in self._here:
@@ -155,7 +155,7 @@ class Images:
         await self.refresh()
 
     async def close(self) -> None:
-        """Give up the pulls under way."""
+        """Cancel the pulls in progress."""
         await self._tasks.close()
 
     async def _run(self, image: str, credentials: Credentials | None, pull: _Pull) -> None:

@@ -12,7 +12,7 @@ _UNSYNCHRONISED = 0x0040
 """STA_UNSYNC of adjtimex(2)."""
 
 SUSPEND_CHECK_SECONDS = 1.0
-"""Timers run on CLOCK_MONOTONIC, which stands still while a machine sleeps: look this often."""
+"""Check interval: timers run on CLOCK_MONOTONIC, which stops while a machine is suspended."""
 
 
 class SystemHostClock(SystemClock):

@@ -29,7 +29,7 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 class Disk:
     """A file system, by a folder on it; `reserve_bytes` of it are kept free.
 
-    `device` tells whether two folders are on one, `is_read_only` whether nothing can be written.
+    `device` identifies the disk of a folder; `is_read_only` means that it is not writable.
     `free_inodes` is None on a file system that has no fixed number of them, such as btrfs.
     """
 
@@ -178,7 +178,7 @@ class Disks:
         self._without_room.discard(internal_id)
 
     def take_shortage(self) -> Shortage:
-        """Where room is to be made, as of the last look and what was asked for since."""
+        """Disks on which space must be freed, by the last check and later requests."""
         state = self._seen.get(self._state_dir)
         engine = self._engine_disks()
         shared = state is not None and any(disk.device == state.device for disk in engine)

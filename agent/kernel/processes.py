@@ -1,4 +1,4 @@
-"""Processes of this host as the kernel tells of them: which lives, and when it has ended."""
+"""Processes of this host: whether they are alive, and when they end."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ def live_process(pid: int) -> Process | None:
 def first_process(container: str) -> Process | None:
     """The first process of a container by its full id, found by control group. Reads all of /proc.
 
-    For the one case that the engine does not tell: a container that it cannot inspect.
+    Needed in one case: a container that the engine cannot inspect.
     """
     found: list[Process] = []
     for folder in _PROC.iterdir():
@@ -73,7 +73,7 @@ async def send_signal(
 async def _held(
     process: Process, read: Callable[[int], Awaitable[Process | None]]
 ) -> AsyncIterator[int | None]:
-    """A descriptor that stands for this process and no later one of its id; None when it is gone.
+    """A descriptor of this process, not of a later one with its id; None when it is gone.
 
     What is read once the descriptor is open is about it, or it has ended and the descriptor
     says so.

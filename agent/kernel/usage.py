@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Counter(NamedTuple):
-    """A number in a file of a control group: all of it, or what stands behind a key."""
+    """A number in a file of a control group: the whole file, or the value of a key."""
 
     path: Path
     key: str = ""
@@ -113,7 +113,7 @@ class _Run(NamedTuple):
 
 
 class UsageMeter:
-    """Reads what the runs that it was told to watch use, on threads of its own.
+    """Reads resource usage of watched runs, on its own threads.
 
     A run is named by its container's first process.
     """
@@ -142,7 +142,7 @@ class UsageMeter:
                     self._note(process, usage)
 
     async def watch(self, process: Process) -> None:
-        """Read what this run uses from now on; nothing happens when it has ended already."""
+        """Start reading the usage of this run; do nothing if it has ended already."""
         if process in self._watched:
             return
         found = await self._threads.run(self._find_and_read, process)
@@ -162,7 +162,7 @@ class UsageMeter:
         return usage if run is None else run.usage
 
     async def close(self) -> None:
-        """Wait for a reading under way."""
+        """Wait for a read in progress."""
         await self._threads.close()
 
     def _find_and_read(self, process: Process) -> tuple[Counters, Usage] | None:

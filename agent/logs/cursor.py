@@ -4,7 +4,7 @@ An engine cannot be asked for what comes behind a place, does not tell when it d
 file, and what it streams while it begins a new one is wrong (`Engine.logs`). What holds is the
 order of pieces within one answer. So a place is a mark, the last piece that ended a line, which no
 other piece of the log equals in stream and time, and how many pieces came behind it. An answer
-that has the mark goes on without a gap; where one has it not, what was between has been dropped.
+that has the mark continues without a gap; if the mark is missing, lines have been dropped.
 """
 
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ class Cursor:
         self._behind = 0
 
     def take(self, pieces: Sequence[LogPiece]) -> Sequence[LogPiece]:
-        """Go on to the end of these pieces of the answer and return those that are new."""
+        """Advance to the end of these pieces and return the new ones."""
         if self._goes_on(pieces):
             return pieces
         new = []

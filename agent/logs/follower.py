@@ -35,11 +35,11 @@ READ_TRIES = 5
 begins a new file at that moment may fail (26.1), and reads it a second later."""
 
 MISSING = b"[tiltyard: what was written here was dropped before it could be read]\n"
-"""The line that stands for what a follower came too late for."""
+"""The line in place of output that a follower was too slow for."""
 
 
 class Follower:
-    """The place of one reader in one log, and how it goes on from there."""
+    """The position of a reader in a log."""
 
     def __init__(self, engine: Engine, session: Session) -> None:
         self._engine = engine
@@ -74,7 +74,7 @@ class Follower:
             if not self._begun or self._failures >= READ_TRIES:
                 raise
             log.info(
-                "the log is asked for again",
+                "the log is requested again",
                 session=self._session.internal_id,
                 error=str(error),
             )
@@ -93,7 +93,7 @@ class Follower:
                     return
 
     async def _catch_up(self) -> AsyncGenerator[bytes]:
-        """Go on in what the engine has by now, or behind what it has dropped."""
+        """Continue in the engine's current log, or after what it has dropped."""
         for tail in self._tails():
             self._cursor.seek(whole=tail is None)
             async with aclosing(self._ask(tail)) as chunks:
@@ -113,7 +113,7 @@ class Follower:
         """How much of the log to look for the place in, one after the other."""
         if self._cursor.has_mark:
             return [self._tail, None]
-        # Of a line that is longer than this, nobody can tell whether its beginning was dropped.
+        # For a longer line it is unknown whether its beginning was dropped.
         return [None] if self._cursor.read_bytes < LIVE_BYTES else []
 
     async def _ask(self, tail: int | None) -> AsyncGenerator[bytes]:

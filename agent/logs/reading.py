@@ -22,7 +22,7 @@ CHUNK_BYTES = 256 * 1024
 """What one message carries: 860 MB/s measured, against 200 with 16 KiB."""
 
 STEP_SECONDS = 1.0
-"""How long a follower that is not told of new output waits before it asks for it."""
+"""How long a follower without notifications waits before it polls."""
 
 UNREADABLE = b"\n[tiltyard: the rest of this log was lost: %s]\n"
 """The last line of a log that the engine could not read to its end."""
@@ -33,7 +33,7 @@ class Followed(Protocol):
 
     @property
     def session(self) -> Session:
-        """The session as it stands."""
+        """The current session."""
         ...
 
     async def wait_started(self) -> None:

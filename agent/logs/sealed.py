@@ -70,7 +70,7 @@ class SealedLog:
             self._closed = True
             if self._file is not None:
                 self._beside.unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # what it could not write has been told
+                with contextlib.suppress(OSError):  # write errors have been reported
                     self._file.close()
 
     def _opened(self) -> IO[bytes]:

@@ -22,7 +22,7 @@ log = get_logger(__name__)
 TAIL_BYTES = 2**17
 """What a report has of the log: in an answer of the API, of 1 MiB at most, a byte may take six."""
 SEAL_WAIT_SECONDS = 5.0
-"""How long a report that is asked for right after the end waits for the log to be sealed."""
+"""How long a report right after the end waits for the log to be sealed."""
 
 
 class Tail(NamedTuple):
@@ -104,5 +104,5 @@ def _read(path: Path) -> Report | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        log.error("cannot read a report: the record is told", path=str(path), error=str(error))  # noqa: TRY400 - the text says it all
+        log.error("cannot read a report, using the record", path=str(path), error=str(error))  # noqa: TRY400 - the text says it all
         return None

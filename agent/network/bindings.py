@@ -1,6 +1,6 @@
 """Whether a session's processes have bound its ports: seen from outside, no game has to say so.
 
-The cost of a look is bounded, whatever a game does. For each page of /proc/<pid>/net/udp the
+The cost of a check is bounded for any game. For each page of /proc/<pid>/net/udp the
 kernel starts again at its first socket, so reading a whole table takes time quadratic in its
 sockets. sock_diag would list a single port, but its socket must be opened within the container's
 network, which takes CAP_SYS_ADMIN; the agent does not have that. So a table is read page by page
@@ -68,7 +68,7 @@ class Bindings:
             return await self._long.run(_look, look, LONG_LOOK_SOCKETS, process)
 
     async def close(self) -> None:
-        """Wait for the looks under way."""
+        """Wait for the checks in progress."""
         await self._short.close()
         await self._long.close()
 
@@ -109,7 +109,7 @@ def _all_in(net: Path, protocol: Protocol, wanted: Iterable[int], most: int) -> 
 
 
 def _bound_on_host(pid: int, ports: Sequence[Port], most: int) -> bool:
-    """Look for the ports that the process was told; before TLS ports the agent is, by loopback."""
+    """Check the ports of the process's environment; TLS ports on loopback."""
     group = group_of(pid)
     return all(
         is_bound_by(group, port.protocol, port.told, loopback=port.tls, most=most)

@@ -26,7 +26,7 @@ from tiltyard.runtime.threads import Threads
 log = get_logger(__name__)
 
 WAIT_SECONDS = 2.0
-"""How long a start may be held up; 0.15 s for a port in a table of 220,000 entries."""
+"""The longest delay of a start; a port in a table of 220,000 entries takes 0.15 s."""
 
 _NETLINK_NETFILTER = 12
 _CONNTRACK = 1 << 8
@@ -71,7 +71,7 @@ class Conntrack:
             self._succeeded()
 
     async def close(self) -> None:
-        """Wait for what is under way, each request of which has its deadline."""
+        """Wait for the work in progress, each request of which has a deadline."""
         await self._threads.close()
 
     def _failed(self, cause: str) -> None:

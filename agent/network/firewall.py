@@ -19,9 +19,9 @@ TOOL_SECONDS = 15.0
 _TOOLS = {4: "iptables", 6: "ip6tables"}
 _NAMES = {4: "IPv4", 6: "IPv6"}
 _IPV6 = Path("/proc/net/if_inet6")
-"""Not there where the kernel was told to do without IPv6."""
+"""Missing if IPv6 is disabled in the kernel."""
 _TRIES = 3
-"""Of a change: somebody else may have changed the rules since they were read."""
+"""Attempts to change rules, since other programs may change them concurrently."""
 
 
 class FirewallError(Exception):
@@ -35,7 +35,7 @@ class Firewall:
         self._plan = plan
 
     def apply(self) -> bool:
-        """Put the rules in; False when they were there. Nobody else's are touched."""
+        """Add the rules; False if they were in place. Other rules are not changed."""
         return self._change(
             lambda filters, version: firewall_rules.to_apply(
                 filters, firewall_rules.rules(self._plan, version)
@@ -43,11 +43,11 @@ class Firewall:
         )
 
     def remove(self) -> bool:
-        """Take out all that is ours; False when nothing was there."""
+        """Remove all of our rules; False if there were none."""
         return self._change(lambda filters, _: firewall_rules.to_remove(filters))
 
     def problems(self) -> list[str]:
-        """What is missing, a clause each; raises FirewallError when that cannot be told."""
+        """Missing rules, a clause each; raises FirewallError if that cannot be determined."""
         return [
             f"{_NAMES[version]}: {problem}"
             for version in _versions()

@@ -1,6 +1,6 @@
 """The firewall rules that keep sessions from their host and its network. Pure.
 
-Sessions are told by the bridge that their packets come from. DOCKER-USER alone would not do: it
+Packets of sessions are identified by their bridge. DOCKER-USER alone is not sufficient: it
 sees what is forwarded, and what goes to an address of the host passes INPUT.
 Both chains accept replies to flows from outside and what the settings allow, reject what sessions
 must not reach, and leave everything else to the rules after them. Traffic between sessions is
@@ -25,7 +25,7 @@ Table = Mapping[str, Sequence[str]]
 
 FORWARD_CHAIN, INPUT_CHAIN = "TILTYARD-FORWARD", "TILTYARD-INPUT"
 METADATA: tuple[Network, ...] = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::254/128"))
-"""Where clouds tell a machine its secrets."""
+"""Metadata services of clouds, which contain credentials."""
 
 _USER_CHAIN = "DOCKER-USER"
 """What Docker Engine asks first of all, and leaves to others to fill."""
@@ -56,7 +56,7 @@ class Plan:
     """What sessions on `bridges` may reach beyond the public networks.
 
     `blocked` comes on top of METADATA. `ports`, first and last, are those of sessions: on
-    `public_address` they are open to everybody, sessions of the same host included.
+    `public_address` they are public, also for sessions of the same host.
     """
 
     bridges: tuple[str, ...]
@@ -209,7 +209,7 @@ def _marks(chain: Sequence[str]) -> list[str]:
 
 
 def _parents(table: Table, chain: str) -> tuple[str, ...]:
-    """The chains that must ask ours: DOCKER-USER where there is one, and what leads past it."""
+    """The chains that must jump to ours: DOCKER-USER if it exists, and chains that bypass it."""
     if chain == INPUT_CHAIN:
         return ("INPUT",)
     user = (_USER_CHAIN,) if _USER_CHAIN in table else ()
@@ -218,7 +218,7 @@ def _parents(table: Table, chain: str) -> tuple[str, ...]:
 
 
 def _asks_first(parent: Sequence[str], chain: str) -> bool:
-    """Return whether a chain is asked once, before anything is let pass."""
+    """Return whether a chain is called once, before any rule that accepts."""
     jump = f"-j {chain}"
     if parent.count(jump) != 1:
         return False

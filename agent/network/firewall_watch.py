@@ -48,7 +48,7 @@ class FirewallWatch:
         self._looking: asyncio.Future[tuple[str, ...]] | None = None
         self._unled: frozenset[HostPort] = frozenset()
         self.warnings: tuple[str, ...] = ()
-        """What the host's report says while something is amiss."""
+        """Warnings for the host's report."""
 
     async def run(self) -> None:
         """Look, for ever."""
@@ -72,7 +72,7 @@ class FirewallWatch:
             self._tell()
 
     async def close(self) -> None:
-        """Wait for a look that is under way, each step of which has its deadline."""
+        """Wait for a check in progress, each step of which has a deadline."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self._looking is not None:
             await asyncio.gather(self._looking, return_exceptions=True)

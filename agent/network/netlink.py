@@ -46,7 +46,7 @@ def attribute(kind: int, value: bytes) -> bytes:
 
 
 def attributes(data: bytes) -> dict[int, bytes]:
-    """The attributes by kind, as bytes; nested ones are attributes in turn."""
+    """The attributes by kind, as bytes; nested ones consist of attributes."""
     found = {}
     while data:
         length, kind = _ATTRIBUTE.unpack_from(data)

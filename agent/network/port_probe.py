@@ -28,7 +28,7 @@ class PortProbe:
         self._addresses = _WILDCARDS if address.is_unspecified else (str(address),)
 
     def is_free(self, protocol: Protocol, port: int) -> bool:
-        """False when a process has the port; what cannot be told is left to the engine."""
+        """False when a process uses the port; if that is unknown, the engine decides."""
         for address in self._addresses:
             if _in_use(protocol, address, port):
                 log.warning(
@@ -43,7 +43,7 @@ def _in_use(protocol: Protocol, address: str, port: int) -> bool:
     try:
         with socket.socket(family, _KINDS[protocol]) as probe:
             if protocol is Protocol.TCP:
-                # Closed connections that the kernel keeps for a minute are in nobody's way. For
+                # Closed connections that the kernel keeps for a minute do not block the port. For
                 # UDP the option means another thing: two sockets could have the port.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:

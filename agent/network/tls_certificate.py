@@ -1,4 +1,4 @@
-"""The certificate that a host ends TLS with: two files that somebody else renews.
+"""The certificate with which a host terminates TLS: two files that are renewed externally.
 
 They are replaced one after the other, so that they may not match for a moment: the last valid pair
 stays in use until the next one is valid.
@@ -28,7 +28,7 @@ class UnfitCertificate(ValueError):
 class Pair:
     """A certificate and its key, ready for handshakes; times in Unix time.
 
-    `signature` tells its files from any that take their place.
+    `signature` distinguishes its files from replacements.
     """
 
     context: ssl.SSLContext
@@ -59,7 +59,7 @@ class CertificateFiles:
             with self.certificate.open("rb") as file:
                 leaf = x509.load_pem_x509_certificate(file.read(MAX_BYTES))
             context = _context()
-            # Not asked for at a terminal: a key that needs a password is refused.
+            # No prompt on a terminal: a key that needs a password is rejected.
             context.load_cert_chain(self.certificate, self.key, password="")
             begin, end = leaf.not_valid_before_utc, leaf.not_valid_after_utc
         except ssl.SSLError as error:
@@ -125,7 +125,7 @@ class HostCertificate:
 
 
 def beginning(begin_time: float, now: float) -> str:
-    """When a certificate begins, as part of a sentence; empty once it has."""
+    """When a certificate becomes valid, as part of a sentence; empty once it is."""
     return f"begins on {_day(begin_time)}" if begin_time > now else ""
 
 

@@ -1,8 +1,7 @@
 """How many connections the TLS ports of a host may have. Pure.
 
-What is over a bound is closed before a handshake is paid for. Handshakes under way have a bound of
-their own: one more than that takes the place of the oldest, so that those who connect and say
-nothing keep nobody out.
+Connections beyond a limit are closed before their handshake. Handshakes in progress have a limit
+of their own, at which a new one replaces the oldest, so that idle clients block nobody.
 """
 
 import ipaddress

@@ -20,9 +20,9 @@ log = get_logger(__name__)
 
 BACKLOG = 1024
 ACCEPTED_AT_ONCE = 16
-"""Before others of the agent have their turn."""
+"""Connections accepted before the event loop runs other tasks."""
 PAUSE_SECONDS = 1.0
-"""Of a port when the process or the kernel has no open files left."""
+"""Pause of a port when the process or the kernel has no open files left."""
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
@@ -30,9 +30,9 @@ _KEEPALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
 )
-"""Games may be silent for hours; who is gone without a word is found after two minutes."""
+"""Connections may be idle for hours; a vanished peer is detected after two minutes."""
 _UNSENT_BYTES = 128 * 1024
-"""That wait in the kernel for a slow player, which would take 4 MiB by itself."""
+"""Send buffer in the kernel for a slow player; the default is up to 4 MiB."""
 _NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -55,7 +55,7 @@ class Shared:
     """That of the certificate in use."""
     lives: Callable[[Process], Awaitable[bool]]
     handshakes: dict[asyncio.Task[None], None] = field(default_factory=dict)
-    """Those under way, the oldest first."""
+    """Handshakes in progress, oldest first."""
 
 
 def bind(address: str, port: int) -> socket.socket:
@@ -64,7 +64,7 @@ def bind(address: str, port: int) -> socket.socket:
     listener = None
     try:
         listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        # Connections of before, as of an agent that ended, are in nobody's way.
+        # Earlier connections, as of a former agent, do not block the port.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -162,7 +162,7 @@ class TlsListener:
                 return
             with contextlib.closing(game):
                 await Relay(player, game, limits.half_closed).run()
-        except* OSError as broken:  # a time-out and whatever TLS refuses are, too
+        except* OSError as broken:  # includes timeouts and TLS errors
             log.debug("connection broke", port=self._port, error=str(broken.exceptions[0]))
 
     async def _dialled(self) -> socket.socket | None:

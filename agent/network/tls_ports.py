@@ -131,7 +131,7 @@ class TlsPorts:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the host's report says while something is amiss."""
+        """Warnings for the host's report."""
         found = self._certificate.warnings(self._clock.time()) if self._certificate else ()
         lacking = f"TLS ports of {len(self._missing)} sessions are in use by others"
         return (*found, lacking) if self._missing else found

@@ -28,7 +28,7 @@ class TlsStream:
         self._sending = asyncio.Lock()
         self._ended = False
         self._heard = b""
-        """What has come and nobody has received yet."""
+        """Received data that has not been read."""
 
     async def handshake(self) -> None:
         """Shake hands."""
@@ -57,12 +57,12 @@ class TlsStream:
             await self._feed()
 
     async def send(self, data: bytes) -> None:
-        """Send, and return when the kernel has taken it."""
+        """Send, and return when the kernel has accepted the data."""
         self._tls.write(data)
         await self._flush()
 
     async def end(self) -> None:
-        """Tell the player that nothing more comes; what the player sends still does."""
+        """Send the end of the stream to the player; data from the player is still received."""
         self._heard += self._decrypted()  # an end that finds records is taken for a failure
         with contextlib.suppress(ssl.SSLWantReadError):  # the player has yet to end its side
             self._tls.unwrap()
@@ -97,7 +97,7 @@ class TlsStream:
 class Relay:
     """Passes on between a player and a game until both have ended, or one is gone.
 
-    After the game's end the player may be silent for `half_closed` seconds at most.
+    After the game's end the player may be idle for at most `half_closed` seconds.
     """
 
     def __init__(self, player: TlsStream, game: socket.socket, half_closed: float) -> None:
@@ -123,7 +123,7 @@ class Relay:
         while data := await self._player.receive():
             self._pieces += 1
             await self._loop.sock_sendall(self._game, data)
-            await asyncio.sleep(0)  # others' turn: neither call waits while there is more
+            await asyncio.sleep(0)  # yield: neither call waits while there is more
         self._game.shutdown(socket.SHUT_WR)
 
     async def _to_player(self) -> None:

@@ -19,7 +19,7 @@ def write(
 ) -> None:
     """Write a file beside its place and put it there; `durable` also after a power cut.
 
-    It is its `owner`'s, a user's and a group's number, before anybody can find it. Only one may
+    It belongs to `owner`, a user and group id, before it is visible. Only one may
     write a file at a time.
 
     Raises:

@@ -7,10 +7,10 @@ between two scrapes.
 from collections.abc import Set as AbstractSet
 
 OTHER = "other"
-"""Stands in the labels of all names that have none of their own."""
+"""The label of all names without one of their own."""
 
 MAX_NAMES = 100
-"""Names with labels of their own at one time."""
+"""Names with their own labels at a time."""
 
 LONGEST = 128
 """Characters of a part of a name that can be a label."""

@@ -8,7 +8,7 @@ from typing import Any
 async def comes_first(
     work: Coroutine[Any, Any, object], other: Coroutine[Any, Any, object], name: str
 ) -> bool:
-    """Wait for either and let go of both; True, or what it failed with, when `work` has ended.
+    """Wait for the first of both and cancel the other; True, or the error, when `work` has ended.
 
     The two are tasks of their own named after `name`. A cancel ends both.
     """

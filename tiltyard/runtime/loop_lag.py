@@ -1,4 +1,4 @@
-"""How late the event loop is: what holds it up holds up everybody whom the program serves."""
+"""The lag of the event loop, which delays everything in the program."""
 
 import asyncio
 from collections.abc import Callable

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Supervision(NamedTuple):
-    """Where a service manager wants to be told how the program is; nowhere without a `socket`.
+    """The notification socket of a service manager; none without a `socket`.
 
-    `watchdog` is after how many seconds of silence it takes the program for hung.
+    `watchdog` is the interval in seconds after which it considers the program hung.
     `journal_stream` names the file that leads to its journal, as `device:inode`.
     """
 
@@ -18,7 +18,7 @@ class Supervision(NamedTuple):
 
 
 def read_supervision(environment: Mapping[str, str] = os.environ) -> Supervision:
-    """Read what systemd tells a service: sd_notify(3), sd_watchdog_enabled(3), systemd.exec(5)."""
+    """Read systemd's variables: sd_notify(3), sd_watchdog_enabled(3), systemd.exec(5)."""
     asked = environment.get("WATCHDOG_USEC", "")
     microseconds = int(asked) if asked.isdecimal() else 0
     is_for_us = environment.get("WATCHDOG_PID") in {None, str(os.getpid())}

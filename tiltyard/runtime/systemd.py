@@ -1,4 +1,4 @@
-"""What the service manager is told of a program, by the protocol of sd_notify(3).
+"""Notifications to the service manager, by the protocol of sd_notify(3).
 
 That it serves, that its event loop runs (`WatchdogSec=`), and that it stops. Without systemd
 nothing is sent.
@@ -15,7 +15,7 @@ log = get_logger(__name__)
 
 
 class Notifier:
-    """Sends datagrams that are never waited for: a service manager that hangs holds up nothing."""
+    """Sends datagrams without waiting: a service manager that hangs blocks nothing."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Notifier:
         self._sleep = sleep
 
     async def follow(self, serving: asyncio.Event, stopping: asyncio.Event) -> None:
-        """Tell when it serves, when it stops, and from the one on that its event loop turns."""
+        """Notify when the program is ready and when it stops; keepalives in between."""
         await serving.wait()
         self.ready()
         async with asyncio.TaskGroup() as group:
@@ -42,11 +42,11 @@ class Notifier:
         self._tell("READY=1")
 
     def stopping(self) -> None:
-        """Tell that it has begun to stop."""
+        """Notify that the program is stopping."""
         self._tell("STOPPING=1")
 
     async def beat(self) -> None:
-        """Tell twice in each of the watchdog's spans that the event loop turns, for ever."""
+        """Send watchdog keepalives twice per interval, for ever."""
         while self._watchdog is not None:
             self._tell("WATCHDOG=1")
             await self._sleep(self._watchdog / 2)
@@ -59,4 +59,4 @@ class Notifier:
                 sender.setblocking(False)
                 sender.sendto(state.encode(), self._address)
         except OSError as error:
-            log.warning("cannot tell the service manager", state=state, error=str(error))
+            log.warning("cannot notify the service manager", state=state, error=str(error))

@@ -16,7 +16,7 @@ T = TypeVar("T")
 class TaskOwner(Generic[T]):
     """Owns the tasks of one part of a program, at most one per key.
 
-    A failure that nobody waits for is logged, unless it is one of the `expected` errors.
+    A failure without a waiter is logged, unless it is one of the `expected` errors.
     """
 
     def __init__(self, expected: type[Exception] | tuple[type[Exception], ...] = ()) -> None:
@@ -41,7 +41,7 @@ class TaskOwner(Generic[T]):
         key: Hashable = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        """Begin work that nobody has to wait for; a key stands for it until it has ended."""
+        """Start background work; a key identifies it until it has ended."""
         task = self._own(work, name, key, context)
         task.add_done_callback(self._report, context=context)
         return task

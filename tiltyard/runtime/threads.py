@@ -26,10 +26,10 @@ class Threads:
         return await asyncio.shield(running)
 
     async def finish(self) -> None:
-        """Wait for the work that has been asked for so far."""
+        """Wait for the work that has been submitted so far."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def close(self) -> None:
-        """Begin no more work, and wait for what is under way."""
+        """Accept no more work, and wait for the work in progress."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         await self.finish()

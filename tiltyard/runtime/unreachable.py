@@ -1,4 +1,4 @@
-"""Why nobody could be reached by HTTP, in the words of the system."""
+"""Why an HTTP connection failed, in the words of the system."""
 
 import os
 import socket

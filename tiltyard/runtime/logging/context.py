@@ -21,12 +21,12 @@ def task_context(*kept: str, **fields: str) -> Context:
 
 
 def bind(**fields: str) -> None:
-    """Have what is logged from now on in this context carry these fields, too."""
+    """Add fields to subsequent log lines of this context."""
     bind_contextvars(**fields)
 
 
 def unbind(name: str) -> None:
-    """Have what is logged from now on in this context carry a field no more."""
+    """Remove a field from subsequent log lines of this context."""
     unbind_contextvars(name)
 
 

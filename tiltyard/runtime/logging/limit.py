@@ -21,8 +21,8 @@ class _Event:
 class Limit(logging.Filter):
     """Lets a few of each warning through, then one a minute that has `left_out` of them.
 
-    What counts as one event is its constant text, whatever its fields, and with them a status; of
-    foreign loggers it is the line of code. So nobody outside chooses how many are remembered. What
+    Events are identified by their constant text and a status, regardless of other fields; those of
+    libraries by the line of code. So clients cannot control how many are remembered. What
     is no warning passes, unless `limited` names it, and at level debug everything does.
     """
 

@@ -1,7 +1,7 @@
 """One event as one line: logfmt or JSON. Pure.
 
 What callers sent and hosts answered is only ever inside a quoted value. Nothing in a value ends a
-line, moves a cursor or turns the direction of the text: whatever is not printable is an escape of
+line, moves a cursor or changes the direction of the text: unprintable characters are escapes of
 JSON, in both forms. A value is bounded, and secrets are cut out of it before it is cut off.
 """
 
@@ -22,7 +22,7 @@ MOST_OF_A_TRACEBACK = 8_000
 EXCEPTION = "exception"
 """The field of a traceback."""
 CUT = "…"
-"""Stands where a value was cut off."""
+"""Marks a truncated value."""
 
 _BARE = re.compile(r'[^\s"=\\]+')
 
@@ -67,7 +67,7 @@ def _logfmt(value: str | float | bool | None) -> str:
 
 
 def _printable(text: str) -> str:
-    """Escape what JSON leaves as it is and a terminal does not: it stands in strings alone."""
+    """Escape characters that JSON leaves and a terminal interprets; they occur in strings only."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)

@@ -1,4 +1,4 @@
-"""Writes what is logged, by events or by libraries, as one line each on standard error.
+"""Writes log records, of events and of libraries, as one line each to standard error.
 
 A thread does the writing: who reads standard error may stand still, and the program must not.
 """
@@ -55,7 +55,7 @@ class LineFormatter(logging.Formatter):
 
 
 class LineWriter(logging.Handler):
-    """Writes lines from a thread of its own, so that no logger waits for who reads them."""
+    """Writes lines on its own thread, so that a slow reader blocks no logger."""
 
     def __init__(self, descriptor: int, formatter: logging.Formatter) -> None:
         super().__init__()
@@ -98,9 +98,9 @@ class LineWriter(logging.Handler):
             while rest:
                 try:
                     rest = rest[os.write(self._descriptor, rest) :]
-                except BlockingIOError:  # somebody who has the file, too, has asked for that
+                except BlockingIOError:  # another user of the file has set that
                     self._until_taken()
-        except OSError:  # nobody reads any more
+        except OSError:  # the reader has closed it
             self._left_out += 1
 
     def _until_taken(self) -> None:

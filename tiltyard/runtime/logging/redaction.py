@@ -19,5 +19,5 @@ _CREDENTIALS = re.compile(
 
 
 def redact(text: str) -> str:
-    """Cut out the secrets of tokens, and whatever follows the names of headers for credentials."""
+    """Redact secrets of tokens, and everything after the names of credential headers."""
     return _CREDENTIALS.sub(rf"\1{REDACTED}", _SECRET.sub(rf"\1{REDACTED}", text))

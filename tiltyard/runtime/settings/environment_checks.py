@@ -32,13 +32,13 @@ def folder(key: str, path: Path) -> Iterator[Mistake]:
 
 
 def private_key(key: str, path: Path) -> Iterator[Mistake]:
-    """Look whether everybody on the machine may read a private key."""
+    """Check whether all users of the machine can read a private key."""
     try:
         mode = path.stat().st_mode
     except OSError:
         return  # who loads it says so
     if mode & _OTHERS:
-        told = f"everybody may read {path}, which has mode {stat.S_IMODE(mode):04o}"
+        told = f"all users can read {path}, which has mode {stat.S_IMODE(mode):04o}"
         yield Mistake((key,), told, f"chmod 0640 {path}, and have another issued", is_warning=True)
 
 

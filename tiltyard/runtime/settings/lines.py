@@ -1,7 +1,7 @@
-"""On which line of a TOML file each key stands, which tomllib does not tell. Pure.
+"""The line of each key in a TOML file, which tomllib does not report. Pure.
 
 tomllib itself says where a statement ends: at the first line up to which it can be read alone,
-since a string or a list that goes on in the next line is not closed yet.
+since a string or a list that continues in the next line is not closed yet.
 """
 
 import tomllib
@@ -14,7 +14,7 @@ from tiltyard.runtime.settings.mistakes import Key
 def lines_of(text: str) -> dict[Key, int]:
     """Number the line, from 1, on which each key of a valid file is set first.
 
-    A table stands where its first header or key is, an entry of a list where the list begins.
+    A table has the line of its first header or key, an entry of a list that of the list.
     """
     found: dict[Key, int] = {}
     newest: dict[Key, int] = {}  # of each array of tables, which entry headers speak of
@@ -59,7 +59,7 @@ def _entered(header: dict[str, Any], newest: dict[Key, int]) -> Key:
 
 
 def _keys(content: Any, before: Key) -> Iterator[Key]:
-    """Give all keys in a value, which stands behind the key `before`."""
+    """Return all keys in a value, which follows the key `before`."""
     inner: Iterable[tuple[str | int, Any]] = ()
     if isinstance(content, dict):
         inner = content.items()

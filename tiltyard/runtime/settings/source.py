@@ -1,4 +1,4 @@
-"""Settings as they were written, in a file and in the environment, and what stands where."""
+"""Settings as written in a file and in the environment, with the position of each."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ from tiltyard.runtime.settings.lines import lines_of
 from tiltyard.runtime.settings.mistakes import Key, Mistake, SettingsError, unknown
 
 DEFAULT = "default"
-"""Where a setting comes from that nobody set."""
+"""The origin of a setting that is not set."""
 MAX_BYTES = 1 << 20
 """A file has some thousands; what is larger is another file."""
 
@@ -84,7 +84,7 @@ def read_source(
 def unknown_variables(
     environment: Mapping[str, str], prefix: str, keys: Collection[str]
 ) -> Iterator[Mistake]:
-    """Tell of variables that begin with `prefix` and end with none of `keys`."""
+    """Report variables that begin with `prefix` and do not end with one of `keys`."""
     known = {prefix + key.upper() for key in keys}
     for variable in sorted(environment.keys() - known):
         if variable.startswith(prefix):

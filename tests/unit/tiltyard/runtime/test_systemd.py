@@ -70,7 +70,7 @@ def test_a_service_manager_that_is_gone_or_reads_nothing_holds_up_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Notifier(Supervision(str(tmp_path / "none"))).ready()
-    assert "cannot tell the service manager state=READY=1 error=[Errno 2]" in caplog.text
+    assert "cannot notify the service manager state=READY=1 error=[Errno 2]" in caplog.text
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:
         deaf.bind(str(tmp_path / "deaf"))
         notifier = Notifier(Supervision(str(tmp_path / "deaf")))

@@ -144,10 +144,10 @@ class Sessions:
             if found.state.ended:
                 raise ConflictError("the session has ended")
             # One under way all the same, that was named by an id which nobody asked for.
-            name, start = found.id, self._starts.under_way.of_row(caller.account, found.id)
+            name, start = found.id, self._starts.under_way.get(caller.account, found.id)
         session = await (
             self._mark(caller, name)
-            if start is None
+            if start is None or not start.has_row
             else self._stop_start(caller, start, deadline)
         )
         if session is None:

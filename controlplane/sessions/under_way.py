@@ -77,11 +77,6 @@ class StartsUnderWay:
         """Return the start of an id."""
         return self._starts.get((account, session_id))
 
-    def of_row(self, account: str, session_id: str) -> Start | None:
-        """Return the start whose row has an id."""
-        start = self.get(account, session_id)
-        return start if start is not None and start.has_row else None
-
     def add(self, start: Start) -> None:
         """Take in a start whose request has arrived.
 

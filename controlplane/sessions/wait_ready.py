@@ -24,7 +24,7 @@ from controlplane.sessions.service import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.start_request import StartRequest
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.sessions import Session, SessionStore
+from controlplane.storage.tables.sessions import SessionStore
 from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.tasks import TaskOwner
 
@@ -104,20 +104,22 @@ class ReadyStarts:
         result = "not_ready" if why_not else "ready"
         self._metrics.ready_wait.labels(result).observe(self._clock.monotonic() - began)
         if why_not:
-            await self._end(caller, session)
+            with suppress(ConflictError, NotFoundError, HostUnavailableError):
+                # Not by its id, which may be another's by now.
+                await self._sessions.stop(caller, session.internal_id)
             raise SessionNotReadyError(session.identity.session_id, why_not)
         return session
 
     async def _wait(self, caller: Caller, started: HostSession, deadline: float) -> str:
         """Wait until a session is ready; return why it is not, or nothing."""
-        row = await self._row(caller, started)
+        row = await self._store.get(caller.account, started.internal_id)
         agent = (row and row.agent) or ""
         while True:
             reported = self._reported.setdefault(agent, asyncio.Event())
             session = self._fleet.session(agent, started.internal_id)
             # Of a host that is dialled anew nothing is known for a moment: the database decides.
             if session is None:
-                row = await self._row(caller, started)
+                row = await self._store.get(caller.account, started.internal_id)
                 may_become_ready = row is not None and not row.state.ended
             else:
                 may_become_ready = session.state in _MAY_BECOME_READY
@@ -133,17 +135,6 @@ class ReadyStarts:
             with suppress(TimeoutError):
                 async with timeout(left, self._clock):
                     await reported.wait()
-
-    async def _end(self, caller: Caller, session: HostSession) -> None:
-        """Stop a session as its caller would, unless its id has become another's."""
-        if await self._row(caller, session) is not None:
-            with suppress(ConflictError, NotFoundError, HostUnavailableError):
-                await self._sessions.stop(caller, session.identity.session_id)
-
-    async def _row(self, caller: Caller, session: HostSession) -> Session | None:
-        """Read a session as it is stored; None when its id has become another's, or nobody's."""
-        row = await self._store.get(caller.account, session.identity.session_id)
-        return row if row is not None and row.internal_id == session.internal_id else None
 
     def _wake(self, link: HostLink) -> None:
         reported = self._reported.pop(link.row.name, None)

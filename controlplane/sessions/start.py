@@ -29,7 +29,7 @@ from functools import partial
 
 from controlplane.applications.applications import Applications
 from controlplane.applications.tags import Tags
-from controlplane.domain.contract import HostSession, SessionSpec
+from controlplane.domain.contract import HostSession, Identity, SessionSpec
 from controlplane.domain.errors import (
     AgentRefusedError,
     NoCapacityCause,
@@ -51,7 +51,7 @@ from controlplane.sessions.start_request import Plan, StartRequest, pinned_ports
 from controlplane.sessions.unanswered import Unanswered
 from controlplane.sessions.under_way import Start, StartsUnderWay, Trial
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.claims import FailedClaim, StandbyTakenError
+from controlplane.storage.tables.claims import FailedClaim, NewClaim, StandbyTakenError
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import NewSession, SessionStore
@@ -149,7 +149,6 @@ class Starts:
             account=caller.account,
             request=request,
             deadline=self._clock.monotonic() + self.start_timeout,
-            patience=self.start_timeout,
             timing=StartTiming(self._clock.monotonic),
             id=request.id or "",
         )
@@ -223,16 +222,26 @@ class Starts:
         self.under_way.end(start)
         return confirmed.session
 
-    async def _reserve(self, start: Start, new: NewSession, trial: Trial | None = None) -> None:
+    async def _reserve(
+        self,
+        start: Start,
+        plan: Plan,
+        identity: Identity,
+        trial: Trial | None = None,
+        claim: NewClaim | None = None,
+    ) -> None:
         """Commit a row, in place of that of a failed claim if there is one."""
-        before = start.trial
+        now_ms, before = unix_ms(self._clock), start.trial
+        new = NewSession(identity, plan.application.reservation, now_ms, claim)
         failed = None
         if before is not None:
             failed = FailedClaim(start.id, before.attempt, before.is_unanswered)
         await self._sessions.reserve_session(new, failed)
-        start.is_recorded = trial is not None or (start.is_recorded and start.id == new.id)
+        start.is_recorded = trial is not None or (
+            start.is_recorded and start.id == identity.session_id
+        )
         start.trial = trial
-        self.under_way.note_row(start, new.id)
+        self.under_way.note_row(start, identity.session_id)
         if before is not None:
             self._unanswered.drop(before)
 
@@ -266,10 +275,9 @@ class Starts:
     async def _claim_held(self, start: Start, plan: Plan, held: HeldStandby) -> Outcome | None:
         """Claim one standby; None when no session can have it. A failed one is still the row's."""
         new = claim_of(plan, held, start.actor)
-        row = plan.row(new.claim.identity, unix_ms(self._clock), new)
         trial = Trial(new.attempt, partial(self._claims.keep, held), is_unanswered=True)
         try:
-            await self._reserve(start, row, trial)
+            await self._reserve(start, plan, new.claim.identity, trial, new)
         except StandbyTakenError:
             self._claims.keep(held)
             return None
@@ -299,7 +307,7 @@ class Starts:
             raise plan.no_tag
         spec = plan.spec(start.request.id or str(uuid.uuid4()))
         with start.timing.phase(Phase.RESERVE):
-            await self._reserve(start, plan.row(spec.identity, unix_ms(self._clock)))
+            await self._reserve(start, plan, spec.identity)
         await self._reach("start.reserved")
         if retry_after is not None:
             why = "too many sessions were started"
@@ -375,7 +383,7 @@ class Starts:
         return outcome
 
     def _timeout(self, start: Start, share: float) -> float:
-        return max(MIN_CALL, min(share * start.patience, self._time_left(start)))
+        return max(MIN_CALL, min(share * self.start_timeout, self._time_left(start)))
 
     def _time_left(self, start: Start) -> float:
         return start.deadline - RESERVE - self._clock.monotonic()

@@ -8,8 +8,6 @@ from controlplane.domain.contract import Identity, PortRequest, Protocol, Sessio
 from controlplane.domain.errors import InvalidRequestError, TiltyardError, Violation
 from controlplane.domain.placement import Wanted
 from controlplane.storage.tables.applications import Application
-from controlplane.storage.tables.claims import NewClaim
-from controlplane.storage.tables.sessions import NewSession
 from controlplane.storage.tables.tags import Tag
 
 
@@ -107,21 +105,6 @@ class Plan:
         application = self.application
         owner = application.account, application.name
         return Wanted(self.tag.image, application.reservation, self.ports, owner)
-
-    def row(self, identity: Identity, now_ms: int, claim: NewClaim | None = None) -> NewSession:
-        """Make what the database keeps of the session from its beginning, which is now."""
-        return NewSession(
-            account=identity.account,
-            id=identity.session_id,
-            application=identity.application,
-            tag=identity.tag,
-            location=identity.location,
-            labels=identity.labels,
-            external_id=identity.external_id,
-            reservation=self.application.reservation,
-            created_ms=now_ms,
-            claim=claim,
-        )
 
     def spec(self, session_id: str) -> SessionSpec:
         """Make the spec that the host is given."""

@@ -37,8 +37,6 @@ class Start:
     account: str
     request: StartRequest
     deadline: float
-    patience: float
-    """Seconds that its caller waits in all."""
     timing: StartTiming
     id: str
     """The id that was asked for; without one the id of its row, "" before it has a row."""

@@ -42,7 +42,12 @@ from controlplane.storage.tables.sessions import (
 from tests.support.controlplane.system import System, assert_error
 from tests.unit.controlplane.fleet.host.test_link import SESSION
 
-NEW = NewSession("alice", "", "game", "v1", "local", {}, "", Resources(1, 1), 0)
+IDENTITY = Identity("alice", "", "game", "v1", "local", {})
+
+
+def new_session(session_id: str, created_ms: int = 0, **fields: Any) -> NewSession:
+    identity = replace(IDENTITY, session_id=session_id, **fields)
+    return NewSession(identity, Resources(1, 1), created_ms)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +126,7 @@ def test_what_a_quota_sums_up_is_in_an_index(db: Database) -> None:
     db.execute("UPDATE account SET quota_sessions=9 WHERE name='alice'")
     db.conn.set_trace_callback(traced.append)
     db.execute("SAVEPOINT one")
-    _reserve(db, replace(NEW, id="x"))
+    _reserve(db, new_session("x"))
     db.execute("ROLLBACK TO one")
     db.conn.set_trace_callback(None)
     db.execute("UPDATE account SET quota_sessions=NULL")
@@ -195,7 +200,7 @@ def _check(db: Database, rows: list[_Row], wanted: SessionFilter) -> None:
     db.execute("SAVEPOINT example")
     try:
         for number, (new, more) in enumerate(rows):
-            _reserve(db, replace(NEW, id=str(number), **new))
+            _reserve(db, new_session(str(number), **new))
             db.execute(
                 "UPDATE session SET host=:host, player_count=:player_count, ended_ms=:ended_ms"
                 " WHERE id=:id",
@@ -229,17 +234,17 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
         assert {session_id for *_, session_id in kept} == set(names)
 
     for session_id in ("a", "b", "c", "d"):
-        await sessions.reserve_session(replace(NEW, id=session_id, labels={"mode": "duel"}))
+        await sessions.reserve_session(new_session(session_id, labels={"mode": "duel"}))
     await found("a", "b", "c", "d")
 
     # A claim has the labels of the pool; what takes its place has those of the caller.
     standby = Attempt("standby", "h", "")
     taken = Identity("alice", "x", "game", "v1", "local", {"pool": "1", "é": ""})
     claim = NewClaim(standby, (), Claim("standby", taken, None, "{}"), Actor("x"))
-    await sessions.reserve_session(replace(NEW, id="x", labels=taken.labels, claim=claim))
+    await sessions.reserve_session(replace(new_session("x", labels=taken.labels), claim=claim))
     await found("a", "b", "c", "d", "x")
     failed = FailedClaim("x", standby, unanswered=False)
-    await sessions.reserve_session(replace(NEW, id="x", labels={"mode": "duel"}), failed)
+    await sessions.reserve_session(new_session("x", labels={"mode": "duel"}), failed)
     await found("a", "b", "c", "d", "x")
     await sessions.free("alice", "x", "", 1, attempt=None, unanswered=False, is_recorded=False)
     await found("a", "b", "c", "d")
@@ -272,7 +277,7 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
 
 def test_labels_that_only_a_host_can_make_up_fail_nothing(db: Database) -> None:
     db.execute("SAVEPOINT one")
-    _reserve(db, replace(NEW, id="x", labels={"a\0b": "", "a\0c": "", "d": "e"}))
+    _reserve(db, new_session("x", labels={"a\0b": "", "a\0c": "", "d": "e"}))
     assert ("alice", "d", "e", "x") in _kept_labels(db)
     db.execute("ROLLBACK TO one")
 
@@ -357,7 +362,7 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
         await store.run(lambda db: db.execute(sql, (chance.randrange(9), session_id)))
 
     async def reserve(session_id: str) -> None:
-        new = replace(NEW, id=session_id, created_ms=chance.randrange(9))
+        new = new_session(session_id, created_ms=chance.randrange(9))
         await sessions.reserve_session(new)
 
     async def one() -> None:
@@ -374,7 +379,7 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
             await chance.choices(deeds, weights=(1, 1, 2, 1, 3, 4))[0]()
 
     for session_id in ids:
-        await sessions.reserve_session(replace(NEW, id=session_id))
+        await sessions.reserve_session(new_session(session_id))
     for _ in range(10):
         await asyncio.gather(*(one() for _ in range(40)))
         assert await store.run(lambda db: db.execute(WRONG).fetchall()) == []
@@ -391,7 +396,7 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
 async def test_what_leaves_answer_is_what_is_left(store: Store) -> None:
     sessions, players = SessionStore(store), PlayerStore(store)
     for session_id in ('a"b', "c"):
-        await sessions.reserve_session(replace(NEW, id=session_id))
+        await sessions.reserve_session(new_session(session_id))
         await players.join("alice", session_id, ["p", "q", "r"])
     assert await players.leave("alice", 'a"b', ["p", "x"]) == 2
     assert await players.leave("alice", 'a"b', ["p"]) == 2
@@ -415,7 +420,7 @@ async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         for number in range(40):
             labels = {"fifth": str(number % 5)}
             for account in ("alice", "bob"):
-                new = replace(NEW, account=account, id=f"s{number}", labels=labels)
+                new = new_session(f"s{number}", account=account, labels=labels)
                 await sessions.reserve_session(new)
         await system.rows("UPDATE session SET confirmed=1, state='running', agent='a0'")
         await system.rows("UPDATE session SET state='exited', ended_ms=1 WHERE rowid % 6 < 2")

@@ -857,8 +857,7 @@ async def claim_and_die(system: System, internal_id: str) -> None:
     asked = Claim(internal_id, identity, 7200, '{"version": "v0"}')
     attempt = Attempt(internal_id, system.agent.name, "192.0.2.1")
     claim = NewClaim(attempt, (), asked, Actor("x"))
-    new = NewSession("alice", "match", "game", "v1", "local", labels, "lobby", mebi, 1, claim)
-    await SessionStore(store).reserve_session(new)
+    await SessionStore(store).reserve_session(NewSession(identity, mebi, 1, claim))
     await store.close()
     await system.serve()
 

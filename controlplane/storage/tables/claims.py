@@ -59,13 +59,13 @@ def check_standby(db: Database, account: str, standby: Attempt) -> None:
         raise StandbyTakenError
 
 
-def undo_claim(db: Database, account: str, new_id: str, failed: FailedClaim, now_ms: int) -> bool:
+def undo_claim(db: Database, new: Identity, failed: FailedClaim, now_ms: int) -> bool:
     """Undo a claim; True when its row is still there, since the next session has its id.
 
     Raises:
         StoppedDuringStartError: The session is to be stopped.
     """
-    attempt = failed.attempt
+    account, attempt = new.account, failed.attempt
     if failed.unanswered:
         note_unanswered(db, attempt.agent, attempt.internal_id, now_ms)
     values = {"account": account, "id": failed.session_id, "standby": attempt.internal_id}
@@ -78,8 +78,8 @@ def undo_claim(db: Database, account: str, new_id: str, failed: FailedClaim, now
         return False
     if row[0] is not None:
         raise StoppedDuringStartError
-    if failed.session_id == new_id:
-        remove_labels(db, account, new_id)
+    if failed.session_id == new.session_id:
+        remove_labels(db, account, new.session_id)
         return True
     db.execute("DELETE FROM session WHERE account=:account AND id=:id", values)
     event = Event(now_ms, "session.not_started", account, ITSELF, failed.session_id)

@@ -1,13 +1,12 @@
 """Sessions in the database, as callers ask for them. What agents report is `settling.py`."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlite_utils import Database
 
-from controlplane.domain.contract import Port, Protocol, Resources, State
+from controlplane.domain.contract import Identity, Port, Protocol, Resources, State
 from controlplane.domain.errors import (
     AgentReason,
     AgentRefusedError,
@@ -40,13 +39,7 @@ COLUMNS = (
 class NewSession:
     """What is known of a session when its id is taken."""
 
-    account: str
-    id: str
-    application: str
-    tag: str
-    location: str
-    labels: Mapping[str, str]
-    external_id: str
+    identity: Identity
     reservation: Resources
     created_ms: int
     claim: NewClaim | None = None
@@ -247,66 +240,57 @@ def _is_to_stop(db: Database, account: str, session_id: str) -> bool:
     return db.execute(sql, {"account": account, "id": session_id}).fetchone() is not None
 
 
-_INSERT = (
-    "INSERT INTO session(account, id, internal_id, agent, host, ports, state, application, tag,"
-    " location, labels, external_id, claim, nano_cpus, memory_bytes, created_ms)"
-    " VALUES (:account, :id, :internal_id, :agent, :host, :ports, :state, :application, :tag,"
-    " :location, :labels, :external_id, :claim, :nano_cpus, :memory_bytes, :created)"
-    " ON CONFLICT (account, id) DO UPDATE SET internal_id=excluded.internal_id,"
-    " agent=excluded.agent, host=excluded.host, ports=excluded.ports, state=excluded.state,"
-    " tag=excluded.tag, labels=excluded.labels, claim=excluded.claim,"
-    " created_ms=excluded.created_ms"
-)
-
-
 def _reserve(db: Database, new: NewSession, failed: FailedClaim | None = None) -> None:
-    is_ours = failed is not None and undo_claim(db, new.account, new.id, failed, new.created_ms)
-    quota = quota_of(db, new.account)
+    account, session_id, claim = new.identity.account, new.identity.session_id, new.claim
+    is_ours = failed is not None and undo_claim(db, new.identity, failed, new.created_ms)
+    quota = quota_of(db, account)
     if quota is None:
         raise UnauthorizedError
-    claim = new.claim
     if claim is not None:
-        check_standby(db, new.account, claim.attempt)
-    if not is_ours and id_of(db, new.account, new.id) is not None:
+        check_standby(db, account, claim.attempt)
+    if not is_ours and id_of(db, account, session_id) is not None:
         raise ConflictError("the session id is in use")
-    db.execute(_INSERT, _row(new))
-    limit = passed_limit(db, new.account, quota)
+    row = _row(new)
+    columns, values = ", ".join(row), ", ".join(f":{column}" for column in row)
+    changes = ", ".join(f"{column}=excluded.{column}" for column in row)
+    db.execute(
+        f"INSERT INTO session({columns}) VALUES ({values})"  # noqa: S608
+        f" ON CONFLICT (account, id) DO UPDATE SET {changes}",
+        row,
+    )
+    limit = passed_limit(db, account, quota)
     if limit is not None:
         raise QuotaExceededError(limit)
-    add_labels(db, new.account, new.id, new.labels)
+    add_labels(db, account, session_id, new.identity.labels)
     if claim is not None and not is_ours:
-        event = Event(new.created_ms, "session.reserved", new.account, claim.actor, new.id)
+        event = Event(new.created_ms, "session.reserved", account, claim.actor, session_id)
         record_event(db, event)
 
 
 def _row(new: NewSession) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "account": new.account,
-        "id": new.id,
-        "internal_id": None,
-        "agent": None,
-        "host": "",
-        "ports": "[]",
-        "state": State.CREATED,
-        "application": new.application,
-        "tag": new.tag,
-        "location": new.location,
-        "labels": json.dumps(dict(new.labels)),
-        "external_id": new.external_id,
-        "claim": None,
+    """Give the columns of a new row; where it takes the place of another, none of that stays."""
+    identity, claim = new.identity, new.claim
+    names: dict[str, str | None] = {"internal_id": None, "agent": None, "host": ""}
+    asked = None
+    if claim is not None:
+        names = asdict(claim.attempt)
+        asked = json.dumps({"ttl": claim.claim.ttl, "request": claim.claim.request})
+    return {
+        "account": identity.account,
+        "id": identity.session_id,
+        **names,
+        "ports": ports_json(() if claim is None else claim.ports),
+        "state": State.CREATED if claim is None else State.RUNNING,
+        "application": identity.application,
+        "tag": identity.tag,
+        "location": identity.location,
+        "labels": json.dumps(dict(identity.labels)),
+        "external_id": identity.external_id,
+        "claim": asked,
         "nano_cpus": new.reservation.nano_cpus,
         "memory_bytes": new.reservation.memory_bytes,
-        "created": new.created_ms,
+        "created_ms": new.created_ms,
     }
-    if new.claim is not None:
-        asked = new.claim.claim
-        row |= {
-            **asdict(new.claim.attempt),
-            "ports": ports_json(new.claim.ports),
-            "state": State.RUNNING,
-            "claim": json.dumps({"ttl": asked.ttl, "request": asked.request}),
-        }
-    return row
 
 
 def session_of(row: tuple[Any, ...]) -> Session:

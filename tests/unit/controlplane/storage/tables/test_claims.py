@@ -39,14 +39,14 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 def cold(session_id: str) -> NewSession:
-    return NewSession("alice", session_id, "game", "v1", "local", {}, "", Resources(), 1)
+    return NewSession(Identity("alice", session_id, "game", "v1", "local", {}), Resources(), 1)
 
 
 def warm(session_id: str, standby: Attempt = STANDBY) -> NewSession:
     """Give the row of a session that claims a standby."""
-    identity = Identity("alice", session_id, "game", "v1", "local", {})
-    claim = Claim(standby.internal_id, identity, None, "{}")
-    return replace(cold(session_id), claim=NewClaim(standby, (), claim, ACTOR))
+    new = cold(session_id)
+    claim = Claim(standby.internal_id, new.identity, None, "{}")
+    return replace(new, claim=NewClaim(standby, (), claim, ACTOR))
 
 
 async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:

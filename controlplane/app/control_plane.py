@@ -284,7 +284,7 @@ class ControlPlane:
             await self._ticket_key.open()
             return await self._accounts.initialise(names, new_operator_token=new_operator_token)
         finally:
-            self._issuer.close()
+            await self._issuer.close()
             await self._store.close()
 
     async def initialise_with(self, tokens: InitialTokens) -> bool:
@@ -374,10 +374,10 @@ class ControlPlane:
 
     async def _close(self) -> None:
         await self._listeners.close()
-        self._certificate.close()
+        await self._certificate.close()
         self._exposition.close()
         await self.fleet.close()
         await self._registry.stop()
-        self._logins.close()
-        self._issuer.close()
+        await self._logins.close()
+        await self._issuer.close()
         await self._store.close()

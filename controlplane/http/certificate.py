@@ -3,9 +3,7 @@
 Connections that are open keep theirs; handshakes that begin have the newest.
 """
 
-import asyncio
 import ssl
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from controlplane.settings.model import Config
@@ -13,6 +11,7 @@ from tiltyard.runtime.atomic_file import Signature, signature
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.settings.mistakes import SettingsError
+from tiltyard.runtime.threads import Threads
 
 log = get_logger(__name__)
 
@@ -34,7 +33,7 @@ class ServedCertificate:
         self._context: ssl.SSLContext | None = None
         self._signature: Signature = ()
         self._problem = ""
-        self._thread = ThreadPoolExecutor(1, "api-certificate")
+        self._threads = Threads(1, "api-certificate")
 
     async def open(self) -> ssl.SSLContext | None:
         """Load it, and return what the listener is opened with; None without TLS.
@@ -43,7 +42,7 @@ class ServedCertificate:
             SettingsError: It cannot be used.
         """
         if self._config.tls_certificate:
-            await self._loaded()
+            await self._threads.run(self._load)
         listener = self._context
         if listener is not None:
             # Called for each handshake, also when the client names no host.
@@ -61,7 +60,7 @@ class ServedCertificate:
         if self._context is None:
             return
         try:
-            await self._loaded()
+            await self._threads.run(self._load)
         except SettingsError as error:
             if str(error) != self._problem:
                 self._problem = str(error)
@@ -69,12 +68,9 @@ class ServedCertificate:
         else:
             self._problem = ""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let the thread end once what it reads has come."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    async def _loaded(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
+        await self._threads.close()
 
     def _load(self) -> None:
         # First: files that come in between are others at the next look.

@@ -1,13 +1,9 @@
 """The authorities of this deployment at work: kept in a file, used by the program that serves."""
 
-import asyncio
 import os
 import ssl
 import tempfile
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 from controlplane.domain.errors import StoreError
 from controlplane.pki.authorities import Authorities
@@ -15,9 +11,9 @@ from controlplane.pki.authority import Authority, Identity, Issued
 from controlplane.state_dir.private_files import read_or_create, write_private
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.threads import Threads
 
 log = get_logger(__name__)
-_T = TypeVar("_T")
 
 MAX_FILE_BYTES = 16384
 """More than two keys and certificates have."""
@@ -34,7 +30,7 @@ class Issuer:
         """Name the authorities' file; nothing is read before `open`."""
         self._path = path
         self._clock = clock
-        self._pool = ThreadPoolExecutor(1, "authority")
+        self._threads = Threads(1, "authority")
         self._listener: Identity
         self._former_caller: Identity | None = None
         self._tls: ssl.SSLContext | None = None
@@ -56,12 +52,12 @@ class Issuer:
         Raises:
             StoreError: It can be neither read nor made, or was lost.
         """
-        self.authorities = await self._run(lambda: self._open(enrolled))
+        self.authorities = await self._threads.run(self._open, enrolled)
         self._make_own(self._clock.time())
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let the thread end. Idempotent."""
-        self._pool.shutdown(wait=False)  # what it does takes milliseconds
+        await self._threads.close()
 
     def sign_agent(self, request: bytes, agent_id: str, authority: str | None = None) -> Issued:
         """Sign for an agent, by the authority of a fingerprint where that one is still trusted.
@@ -86,7 +82,7 @@ class Issuer:
             StoreError: They cannot be kept; nothing has changed.
         """
         try:
-            await self._run(lambda: write_private(self._path, authorities.to_pem()))
+            await self._threads.run(write_private, self._path, authorities.to_pem())
         except OSError as error:
             raise StoreError(f"cannot write {self._path}: {error.strerror}") from error
         self.authorities = authorities
@@ -136,7 +132,7 @@ class Issuer:
 
     async def _show_listener(self, context: ssl.SSLContext) -> None:
         listener = self._listener
-        await self._run(lambda: _load(context, listener, self._path.parent))
+        await self._threads.run(_load, context, listener, self._path.parent)
         self._shown = listener
 
     def _open(self, enrolled: int) -> Authorities:
@@ -158,9 +154,6 @@ class Issuer:
                 " enrol every host again"
             )
         return Authority.create(self._clock.time()).to_pem()
-
-    async def _run(self, work: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
 
 def _load(context: ssl.SSLContext, identity: Identity, folder: Path) -> None:

@@ -1,10 +1,7 @@
 """How the registries that operators configured are logged in to, by us and by hosts' engines."""
 
-import asyncio
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeVar
 
 from controlplane.domain.contract import RegistryLogin
 from controlplane.domain.errors import InvalidRequestError, StoreError, Violation
@@ -14,8 +11,7 @@ from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.vault import Vault
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.tables.registries import Registry, RegistryStore
-
-_T = TypeVar("_T")
+from tiltyard.runtime.threads import Threads
 
 
 class Logins:
@@ -24,7 +20,7 @@ class Logins:
     def __init__(self, store: RegistryStore, vault: Vault) -> None:
         self._store = store
         self._vault = vault
-        self._pool = ThreadPoolExecutor(1, "registry logins")
+        self._threads = Threads(1, "registry logins")
 
     async def start(self, declared: Iterable[RegistryConfig]) -> dict[str, bytes]:
         """Read the key, and seal the passwords of the settings file: give them by registry.
@@ -41,11 +37,11 @@ class Logins:
                 for entry in entries
             }
 
-        return await self._run(work)
+        return await self._threads.run(work)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let the thread end. Idempotent."""
-        self._pool.shutdown(wait=False)  # what it does takes milliseconds
+        await self._threads.close()
 
     async def ready(self, wanted: Registry, password: str | None) -> Registry:
         """Check a registry's certificates, and give it with its password sealed.
@@ -64,7 +60,7 @@ class Logins:
             return replace(wanted, sealed=sealed)
 
         try:
-            return await self._run(work)
+            return await self._threads.run(work)
         except ValueError as error:
             raise InvalidRequestError((Violation("ca", str(error)),)) from None
 
@@ -105,6 +101,3 @@ class Logins:
         if not registry.username:
             return ""
         return self._vault.unseal(registry.address, registry.username, registry.sealed)
-
-    async def _run(self, work: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)

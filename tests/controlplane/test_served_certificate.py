@@ -77,7 +77,7 @@ async def test_the_files_are_read_again_by_themselves(files: Files) -> None:
     await clock.advance(LOOK_SECONDS)
     assert served._context is not listener
     running.cancel()
-    served.close()
+    await served.close()
 
 
 async def test_new_connections_have_a_renewed_certificate(system: Tls, files: Files) -> None:
@@ -133,4 +133,4 @@ async def test_a_certificate_that_comes_while_one_is_read_is_loaded_next(
     after = served._context
     await served.look()
     assert served._context is after
-    served.close()
+    await served.close()

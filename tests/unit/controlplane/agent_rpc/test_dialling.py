@@ -51,7 +51,7 @@ async def deployment(tmp_path: Path) -> AsyncIterator[Deployment]:
     issuer = Issuer(tmp_path / "authority.pem", SystemClock())
     await issuer.open()
     yield Deployment(issuer)
-    issuer.close()
+    await issuer.close()
 
 
 @asynccontextmanager

@@ -86,7 +86,7 @@ async def issuer(tmp_path: Path) -> AsyncIterator[Issuer]:
     made = Issuer(tmp_path / "authority.pem", SystemClock())
     await made.open()
     yield made
-    made.close()
+    await made.close()
 
 
 async def test_each_host_is_called_and_renewed_by_the_authority_that_it_has(
@@ -135,7 +135,7 @@ async def test_what_is_trusted_is_kept_or_has_not_changed(issuer: Issuer, tmp_pa
     again = Issuer(tmp_path / "authority.pem", SystemClock())
     await again.open()
     assert fingerprints(again.authorities) == fingerprints(made)
-    again.close()
+    await again.close()
     caller = issuer.caller
     issuer._path = tmp_path / "authority.pem" / "no folder"
     with pytest.raises(StoreError, match="cannot write"):
@@ -155,7 +155,7 @@ async def test_a_former_authority_that_has_ended_stops_nothing(tmp_path: Path) -
     clock.jump(25 * 24 * 3600)
     assert await issuer.renew_own()
     assert is_signed_by(issuer.caller_of(both.current.fingerprint).certificate, both.current)
-    issuer.close()
+    await issuer.close()
 
 
 async def test_no_key_is_left_behind_of_what_could_not_be_kept(

@@ -216,7 +216,7 @@ async def opened(path: Path, enrolled: int = 0) -> Issuer:
     try:
         await issuer.open(enrolled=enrolled)
     finally:
-        issuer.close()
+        await issuer.close()
     return issuer
 
 
@@ -234,8 +234,6 @@ def test_two_that_make_it_at_once_have_the_same(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         issuers = [Issuer(path, SystemClock()) for _ in range(8)]
         made = list(pool.map(lambda issuer: issuer._open(0).current.fingerprint, issuers))
-    for issuer in issuers:
-        issuer.close()
     assert len(set(made)) == 1
 
 
@@ -286,7 +284,7 @@ async def test_our_own_certificates_are_renewed_in_time(tmp_path: Path) -> None:
         assert issuer.caller.expire > first.expire
         assert issuer.caller.key != first.key
     finally:
-        issuer.close()
+        await issuer.close()
 
 
 def test_an_authority_that_others_could_read_is_taken_from_them(
@@ -298,6 +296,5 @@ def test_an_authority_that_others_could_read_is_taken_from_them(
     issuer = Issuer(path, SystemClock())
     with caplog.at_level(logging.WARNING):
         issuer._open(0)
-    issuer.close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "others could read" in caplog.text

@@ -44,7 +44,7 @@ from controlplane.domain.errors import (
     AgentSilentError,
 )
 from controlplane.domain.session_report import SessionReport
-from controlplane.http.turns import leave_turn
+from controlplane.http.request_slots import release_slot
 from controlplane.metrics.agents import AgentCalls
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 from tiltyard.runtime.logging.context import bound
@@ -287,7 +287,7 @@ class AgentClient:
 
     @contextmanager
     def _calling(self, method: str, *, is_stream: bool = False) -> Iterator[None]:
-        leave_turn()
+        release_slot()
         channel = self._channel
         self._under_way[channel] += 1
         try:

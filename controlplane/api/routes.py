@@ -83,7 +83,7 @@ from controlplane.domain.errors import ForbiddenError
 from controlplane.domain.tokens import Scope, grants
 from controlplane.http.errors import Handler, add_headers, answer_errors
 from controlplane.http.measuring import measured
-from controlplane.http.turns import Turn, Turns
+from controlplane.http.request_slots import RequestSlot, RequestSlots
 from tiltyard.runtime.logging.context import bind
 
 # fmt: off
@@ -206,7 +206,9 @@ def make_web_app(services: Services, routes: tuple[Route, ...] = ROUTES) -> web.
     for route in routes:
         route.check(_OPEN)
         # HEAD is not in the interface, so GET does not bring it along: 405.
-        app.router.add_route(route.method, _pattern(route.path), _guarded(route, services.turns))
+        app.router.add_route(
+            route.method, _pattern(route.path), _guarded(route, services.request_slots)
+        )
     app.middlewares.insert(0, measured(services.http))
     return app
 
@@ -223,26 +225,26 @@ def _pattern(path: str) -> str:
     return _PARAMETER.sub(r"{\1:[^/]+}", path)
 
 
-def _guarded(route: Route, turns: Turns) -> Handler:
-    """Put the token, a turn of its account and the scope before the handler."""
+def _guarded(route: Route, slots: RequestSlots) -> Handler:
+    """Put the token, a slot of its account and the scope before the handler."""
     scope = route.scope
     if scope is None:
         return _unguarded(route)
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        turn = await _take_turn(request, turns)
+        slot = await _take_slot(request, slots)
         try:
             _check_scope(request, scope)
             if not request.content.is_eof():
                 # A body may take its time: its account goes on meanwhile, and its token may end.
-                turn.end()
+                slot.release()
                 await route.handler.receive(request)
-                turn = await _take_turn(request, turns)
+                slot = await _take_slot(request, slots)
                 _check_scope(request, scope)
             taken = await route.handler.read(request)
             return await route.handler.run(request, taken)
         finally:
-            turn.end()
+            slot.release()
 
     return handle
 
@@ -254,14 +256,14 @@ def _unguarded(route: Route) -> Handler:
     return handle
 
 
-async def _take_turn(request: web.Request, turns: Turns) -> Turn:
-    """Authenticate the caller, and wait for a turn of the account."""
+async def _take_slot(request: web.Request, slots: RequestSlots) -> RequestSlot:
+    """Authenticate the caller, and wait for a slot of the account."""
     token, address = _bearer(request), request.remote or ""
     caller = await services_of(request).accounts.authenticate(token, address)
     request[CALLER] = caller
     if caller.account:
         bind(account=caller.account)
-    return await turns.take(caller.account)
+    return await slots.take(caller.account)
 
 
 def _check_scope(request: web.Request, scope: Scope) -> None:

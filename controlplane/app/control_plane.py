@@ -29,7 +29,7 @@ from controlplane.http.certificate import ServedCertificate
 from controlplane.http.edge import Limits
 from controlplane.http.gate import Bounds
 from controlplane.http.listeners import Listeners
-from controlplane.http.turns import Turns
+from controlplane.http.request_slots import RequestSlots
 from controlplane.metrics.registry import Metrics
 from controlplane.metrics_endpoint import listener as metrics_listener
 from controlplane.metrics_endpoint.live import LiveCollector, LiveParts
@@ -78,7 +78,7 @@ class ControlPlane:
         config: Config,
         clock: Clock | None = None,
         limits: Limits | None = None,
-        turns: Turns | None = None,
+        request_slots: RequestSlots | None = None,
     ) -> None:
         """Make the parts; nothing is opened before `start`."""
         self._config = config
@@ -252,7 +252,7 @@ class ControlPlane:
                 clock=clock,
                 reach=reach,
             ),
-            turns=turns or Turns(clock),
+            request_slots=request_slots or RequestSlots(clock),
         )
         self._exposition = metrics_listener.Exposition(
             metrics,

@@ -17,7 +17,7 @@ from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.room_forecast import RETRY_AFTER, RoomForecast
-from controlplane.http.turns import leave_turn
+from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.fair_queue import FairQueue
 
@@ -96,7 +96,7 @@ class HostQueue:
             NoCapacityError: No host has room, or none could begin it in time.
             HostsNotReportedError: Only hosts that have not reported yet may have room.
         """
-        leave_turn()
+        release_slot()
         link = self._fleet.take_host(*ask.place, ask.wanted, ask.internal_id, ask.refused)
         if link is not None:
             return link

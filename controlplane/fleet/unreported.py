@@ -15,7 +15,7 @@ from typing import TypeVar
 from controlplane.domain.errors import HostsNotReportedError
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.room_forecast import RETRY_AFTER
-from controlplane.http.turns import leave_turn
+from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock, timeout
 
 Place = tuple[str, str]
@@ -130,7 +130,7 @@ class UnreportedHosts:
                 await self._next(_Wait(at, images), min(left, self._seconds_left()))
 
     async def _next(self, wait: _Wait, seconds: float) -> None:
-        leave_turn()
+        release_slot()
         self._waits.add(wait)
         try:
             async with timeout(seconds, self._clock):

@@ -24,7 +24,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from controlplane.domain.redaction import cut_out
-from controlplane.http.turns import leave_turn
+from controlplane.http.request_slots import release_slot
 from controlplane.outbound.resolver import LookUps, Resolver
 from controlplane.registries.endpoint import Endpoint, UnusableError, base_url, is_address
 from controlplane.registries.login import checked_realm, read_challenges, read_token
@@ -121,7 +121,7 @@ class RegistryHttp:
                 log-in that we have not, that it refuses, or that leads elsewhere.
             TimeoutError: It does not answer in time.
         """
-        leave_turn()
+        release_slot()
         url = base_url(endpoint.address).with_path(path).with_query(params)
         headers = {"Accept": accept}
         known = self._token(endpoint, scope)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
-from controlplane.http.turns import leave_turn
+from controlplane.http.request_slots import release_slot
 from controlplane.storage.tables.registries import Registry
 
 KEPT_SECONDS = 10.0
@@ -50,7 +50,7 @@ class TagLists:
             self._reading[key] = asyncio.create_task(
                 self._read_and_keep(key), name=f"tags of {repository} in {registry.name}"
             )
-        leave_turn()  # the task leaves only that of the request which began it
+        release_slot()  # the task leaves only that of the request which began it
         # Shielded: a caller that hangs up must not take the list away from the others.
         return await asyncio.shield(self._reading[key])
 

@@ -21,7 +21,7 @@ from controlplane.domain.session_report import SessionReport
 from controlplane.domain.status import DEFAULT_LIST, SessionStatus, shown_status
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
-from controlplane.http.turns import leave_turn
+from controlplane.http.request_slots import release_slot
 from controlplane.sessions.start import Starts
 from controlplane.sessions.under_way import Start
 from controlplane.storage.tables.accounts import Caller
@@ -42,7 +42,7 @@ BUSY_RETRY_AFTER = 10
 """Seconds until it is worth to ask a busy host again: so long it had the caller wait already."""
 
 AT_ONCE = 500
-"""Sessions of a long list that are shown before others have their turn: some 10 ms."""
+"""Sessions of a long list that are shown before the loop is left to others: some 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class Sessions:
         Raises:
             HostUnavailableError: It was not reached by the deadline.
         """
-        leave_turn()
+        release_slot()
         try:
             async with timeout(deadline - self._clock.monotonic(), self._clock):
                 await reached.wait()
@@ -237,7 +237,7 @@ class Sessions:
         """Join the fleet's stop of a session; it goes on when nobody waits any more."""
         link, internal_id = self._where(self.shown(session), "host")
         stop = self._fleet.stop_session(link.row.name, internal_id)
-        leave_turn()
+        release_slot()
         with suppress(TimeoutError):
             async with timeout(deadline - self._clock.monotonic(), self._clock):
                 await asyncio.wait({stop})

@@ -12,7 +12,7 @@ import pytest
 
 from controlplane.app.control_plane import ControlPlane
 from controlplane.http.edge import Limits
-from controlplane.http.turns import Turns
+from controlplane.http.request_slots import RequestSlots
 from tests.flow import storm_callers
 from tests.flow.storm_callers import Outcome
 from tests.support.controlplane.fake_agent import FakeAgent, refuse
@@ -64,8 +64,8 @@ class Storm(System):
 
     def make_control_plane(self) -> ControlPlane:
         slow = Limits(header=300.0, body=300.0, idle=300.0)  # a connection waits for all others
-        turns = Turns(SystemClock(), most_waiting=CALLERS)
-        return ControlPlane(self.config, limits=slow, turns=turns)
+        turns = RequestSlots(SystemClock(), most_waiting=CALLERS)
+        return ControlPlane(self.config, limits=slow, request_slots=turns)
 
     async def start_all(self) -> list[Outcome]:
         """Have every caller start a session at the same time."""

@@ -22,7 +22,7 @@ from controlplane.api.operations.bodies import Body, read_body, receive_body
 from controlplane.api.operations.queries import Query, read_query
 from controlplane.domain.tokens import Scope
 from controlplane.http.errors import break_off
-from controlplane.http.turns import leave_turn
+from controlplane.http.request_slots import release_slot
 
 JSON = "application/json"
 ANYWHERE = frozenset({400, 503})
@@ -38,7 +38,7 @@ CHUNK = 64 * 1024
 """Bytes of a list that are sent at once, or more where its entries are large."""
 
 READER_WAIT = 1.0
-"""Seconds for which a list waits for its reader within its turn."""
+"""Seconds for which a list waits for its reader within its slot."""
 
 _Shape = TypeVar("_Shape")
 _Item = TypeVar("_Item")
@@ -180,8 +180,8 @@ async def _send(request: web.Request, listing: Listing[Any]) -> web.StreamRespon
 
 
 async def _write(response: web.StreamResponse, chunk: bytes) -> None:
-    """Send a part of a list; the turn of a request whose reader is slow goes to the next."""
-    leaving = asyncio.get_running_loop().call_later(READER_WAIT, leave_turn)
+    """Send a part of a list; the slot of a request whose reader is slow goes to the next."""
+    leaving = asyncio.get_running_loop().call_later(READER_WAIT, release_slot)
     try:
         await response.write(chunk)
     finally:

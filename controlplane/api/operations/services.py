@@ -12,7 +12,7 @@ from controlplane.catalog.accounts import Accounts
 from controlplane.catalog.delegation import Delegation
 from controlplane.catalog.open_streams import OpenStreams
 from controlplane.fleet.fleet import Fleet
-from controlplane.http.turns import Turns
+from controlplane.http.request_slots import RequestSlots
 from controlplane.metrics.http import HttpMetrics
 from controlplane.operators.accounts import AccountAdmin
 from controlplane.operators.agents import Agents
@@ -57,7 +57,7 @@ class Services:
     agents: Agents
     enrolment: Enrolment
     rotation: Rotation
-    turns: Turns
+    request_slots: RequestSlots
 
 
 SERVICES = web.AppKey("services", Services)

@@ -14,7 +14,7 @@ from controlplane.api.operations.operation import operation
 from controlplane.api.operations.queries import Flag, Query
 from controlplane.api.operations.services import SERVICES, caller_of, services_of
 from controlplane.http.errors import break_off
-from controlplane.http.turns import leave_turn
+from controlplane.http.request_slots import release_slot
 
 FIRST_BYTE_WAIT = 1.0
 """For how long the header of a followed log waits for its first bytes, or for a failure."""
@@ -93,7 +93,7 @@ async def _send(
     A failure after the header, or the end of the caller's token, breaks the connection off, so
     so that no reader takes a part for all.
     """
-    leave_turn()
+    release_slot()
     try:
         async with aclosing(chunks), services_of(request).streams.opened(caller_of(request)):
             await _pass_on(request, response, chunks, first_wait)

@@ -196,7 +196,7 @@ class AccountAdminStore:
         """Remove an account and all that is its own, but for its lines in the audit.
 
         It is gone for everybody at once; what was its own follows in portions, so that others
-        have their turn. When that breaks off, `finish_removals` goes on.
+        are not delayed. When that breaks off, `finish_removals` goes on.
 
         `then` is called with the ids of the tokens that ended, once they have, even when the
         caller is gone.

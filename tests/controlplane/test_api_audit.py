@@ -37,7 +37,7 @@ async def audit(system: System, query: str = "") -> list[Any]:
 
 async def page(system: System, query: str) -> Any:
     path = f"/operator/audit?{query}"
-    answer = await system.call("GET", path, token=system.operator_token)
+    answer = await system.call("GET", path)
     assert answer.status == 200, answer.text
     return answer.json
 
@@ -229,7 +229,7 @@ async def test_a_page_has_100_lines_unless_more_are_asked_for(system: System) ->
         *(("before=-1", "before"), (f"before={2**63}", "before"), ("kind=", "kind")),
     ):
         path = f"/operator/audit?{query}"
-        answer = await system.call("GET", path, token=system.operator_token)
+        answer = await system.call("GET", path)
         assert_error(answer, 422, field)
 
 

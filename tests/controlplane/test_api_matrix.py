@@ -79,7 +79,7 @@ class World(System):
     async def account(self, account: str) -> str:
         """Make an account that nothing keeps from being removed."""
         body = {"name": f"{account}s-account-{next(_numbers)}"}
-        made = await self.call("POST", "/operator/account", token=self.operator_token, json=body)
+        made = await self.call("POST", "/operator/account", json=body)
         assert made.status == 201, made.text
         return body["name"]
 
@@ -110,7 +110,7 @@ class World(System):
         """Make something that nothing keeps from being removed."""
         name = f"{account}s-{kind}-{next(_numbers)}"
         path = f"/operator/{kind}/{name}"
-        made = await self.call("PUT", path, token=self.operator_token, json=body)
+        made = await self.call("PUT", path, json=body)
         assert made.status == 204, made.text
         return name
 

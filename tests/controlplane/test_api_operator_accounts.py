@@ -28,7 +28,7 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
 async def ask(system: System, method: str, account: str = "", /, **body: Any) -> Answer:
     path = "/operator/account" + (f"/{account}" if account else "")
     more: dict[str, Any] = {"json": body} if method in {"POST", "PUT"} else {}
-    return await system.call(method, path, token=system.operator_token, **more)
+    return await system.call(method, path, **more)
 
 
 async def listed(system: System, name: str) -> Any:

@@ -41,7 +41,7 @@ UNKNOWN_YET = {
 
 class Operated(System):
     async def ask(self, method: str, path: str = "") -> Answer:
-        return await self.call(method, f"/operator/agent{path}", token=self.operator_token)
+        return await self.call(method, f"/operator/agent{path}")
 
     async def agents_by_name(self) -> dict[str, dict[str, Any]]:
         answer = await self.ask("GET")
@@ -213,7 +213,7 @@ async def test_a_removed_agent_gets_nothing_and_nobody_follows_it(system: Operat
     assert not gone.started
     await system.enable("v2")
     assert len(gone.pulled) == 1
-    regions = (await system.call("GET", "/operator/region", token=system.operator_token)).json
+    regions = (await system.call("GET", "/operator/region")).json
     assert {row["name"]: row["agents"] for row in regions["regions"]}["local"] == 1
     events = await system.rows("SELECT actor, object FROM event WHERE kind='agent.removed'")
     assert events == [(system.operator_token.split("_")[1], "a1")]

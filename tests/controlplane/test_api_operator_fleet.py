@@ -26,7 +26,7 @@ DECLARED = {"region": "local", "node-pool": "default", "registry": "local"}
 class Operated(System):
     async def ask(self, method: str, path: str, body: Any = None) -> Answer:
         more = {} if body is None else {"json": body}
-        return await self.call(method, f"/operator/{path}", token=self.operator_token, **more)
+        return await self.call(method, f"/operator/{path}", **more)
 
     async def put(self, thing: str, name: str, body: Any = None) -> Answer:
         if body is None and thing != "region":

@@ -213,7 +213,7 @@ async def test_hosts_of_other_regions_and_node_pools_are_not_of_it(system: Expla
     changed = await system.call("PUT", "/application/game", json={"regions": regions})
     assert changed.status == 204
     assert await system.hosts(location="elsewhere") == {}
-    await system.call("PUT", "/operator/node-pool/big", token=system.operator_token, json={})
+    await system.call("PUT", "/operator/node-pool/big", json={})
     changed = await system.call("PUT", "/application/game", json={"nodePool": "big"})
     assert changed.status == 204
     answer = (await system.ask()).json
@@ -311,7 +311,7 @@ async def test_addresses_that_do_not_answer_are_left_out_and_the_region_stays(
         for _ in range(MAX_MISSES):
             link.latency.note(address, None)
         await shown(*left)
-    answer = await system.call("GET", "/operator/agent/a0", token=system.operator_token)
+    answer = await system.call("GET", "/operator/agent/a0")
     assert answer.json["silentAddresses"] == ["192.0.2.1", "192.0.2.2"]
     assert answer.json["latency"] is None
     assert (await system.start()).status == 201

@@ -33,7 +33,7 @@ async def start(system: System, account: str, name: str) -> None:
 
 async def page(system: System, query: str = "") -> Any:
     path = f"/operator/session?{query}"
-    answer = await system.call("GET", path, token=system.operator_token)
+    answer = await system.call("GET", path)
     assert answer.status == 200, answer.text
     return answer.json
 
@@ -44,7 +44,7 @@ async def ids(system: System, query: str = "") -> list[str]:
 
 async def stop(system: System, account: str, name: str) -> Answer:
     path = f"/operator/session/{account}/{quote(name, safe='')}"
-    return await system.call("DELETE", path, token=system.operator_token)
+    return await system.call("DELETE", path)
 
 
 async def test_an_entry_is_that_of_the_accounts_own_list(system: System) -> None:
@@ -94,7 +94,7 @@ async def test_bad_queries(system: System) -> None:
         *(("all=x", "all"), ("account=", "account"), ("agent=a&agent=b", "agent")),
     ):
         path = f"/operator/session?{query}"
-        answer = await system.call("GET", path, token=system.operator_token)
+        answer = await system.call("GET", path)
         assert_error(answer, 422, field)
 
 

@@ -49,7 +49,7 @@ async def revoke(system: System, token_id: str, token: str | None = None) -> Ans
 
 async def listed(system: System, query: str = "") -> list[Any]:
     path = f"/operator/token{query}"
-    answer = await system.call("GET", path, token=system.operator_token)
+    answer = await system.call("GET", path)
     assert answer.status == 200, answer.text
     found: list[Any] = answer.json["tokens"]
     return found
@@ -93,7 +93,7 @@ async def test_tokens_are_listed_with_everything_but_their_secret(system: System
     assert by_id[id_of(child)]["expires"] is None
     operators = by_id[id_of(system.operator_token)]
     assert (operators["account"], operators["name"]) == (None, "initial")
-    answer = await system.call("GET", "/operator/token?all=1", token=system.operator_token)
+    answer = await system.call("GET", "/operator/token?all=1")
     hashes = await system.rows("SELECT hex(secret_hash) FROM token")
     for secret in [*(row[0] for row in hashes), token.split("_")[2]]:
         assert secret.lower() not in answer.text.lower()
@@ -115,7 +115,7 @@ async def test_the_list_is_of_good_tokens_unless_all_are_asked_for(system: Syste
     (operators,) = await listed(system, "?account=")
     assert operators["id"] == id_of(system.operator_token)
     assert await listed(system, "?account=nobody") == []
-    bad = await system.call("GET", "/operator/token?all=x", token=system.operator_token)
+    bad = await system.call("GET", "/operator/token?all=x")
     assert_error(bad, 422, "all")
 
 

@@ -23,9 +23,7 @@ class Draining(System):
     """The hosts are drained by what is asked here."""
 
     async def ask(self, method: str, path: str, **more: Any) -> Answer:
-        return await self.call(
-            method, f"/operator/agent/{path}", token=self.operator_token, **more
-        )
+        return await self.call(method, f"/operator/agent/{path}", **more)
 
     async def drain(self, name: str = "a0", **body: Any) -> dict[str, Any]:
         answer = await self.ask("POST", f"{name}/drain", json=body)

@@ -24,7 +24,7 @@ async def allow(system: System, *, host_network: bool | None, pool: str = "defau
 
 
 async def operator(system: System, method: str, path: str, **more: Any) -> Answer:
-    return await system.call(method, path, token=system.operator_token, **more)
+    return await system.call(method, path, **more)
 
 
 async def places(system: System) -> list[str]:

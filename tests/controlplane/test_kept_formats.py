@@ -108,7 +108,7 @@ async def test_operators_go_on_where_they_were(schema: str, tmp_path: Path) -> N
     async with Kept(tmp_path, schema) as system:
 
         async def read(path: str) -> Any:
-            answer = await system.call("GET", f"/operator/{path}", token=system.operator_token)
+            answer = await system.call("GET", f"/operator/{path}")
             assert answer.status == 200, answer.text
             return answer.json
 

@@ -327,7 +327,7 @@ async def test_agents_are_told_by_their_state(tmp_path: Path) -> None:
         idle.change_host(engine_available=True, disk_full=True)
         await system.shows(lambda s: s.sum("agents", state="disk_full") == 1)
         path = f"/operator/agent/{idle.name}/drain"
-        await system.call("POST", path, token=system.operator_token, json={})
+        await system.call("POST", path, json={})
         await system.shows(lambda s: s.sum("agents", state="draining") == 1)
         await busy.stop()
         await system.shows(

@@ -290,8 +290,8 @@ async def test_json_is_the_answer_as_it_is(system: Operated, command: str) -> No
     assert (await system.start(id="\u202e")).status == 201
     path = {"agent show a0": "agent/a0"}.get(command, command.partition(" ")[0])
     # The first call is noted as the token's last use, the list shows it.
-    await system.call("GET", "/operator/region", token=system.operator_token)
-    answer = await system.call("GET", f"/operator/{path}", token=system.operator_token)
+    await system.call("GET", "/operator/region")
+    answer = await system.call("GET", f"/operator/{path}")
     printed = await system.ok(*command.split(), "--json")
     hide = re.compile(r'"(heard|lastUsed)": \d+')
     assert hide.sub("", printed) == hide.sub("", f"{answer.text}\n")

@@ -20,14 +20,12 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
 
 
 async def quota(system: System, **limits: float) -> None:
-    answer = await system.call(
-        *("PUT", "/operator/account/alice"), token=system.operator_token, json={"quota": limits}
-    )
+    answer = await system.call(*("PUT", "/operator/account/alice"), json={"quota": limits})
     assert answer.status == 204
 
 
 async def usage(system: System) -> dict[str, float]:
-    answer = await system.call("GET", "/operator/account", token=system.operator_token)
+    answer = await system.call("GET", "/operator/account")
     (found,) = (each for each in answer.json["accounts"] if each["name"] == "alice")
     return dict(found["usage"])
 

@@ -21,7 +21,7 @@ async def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 async def _pulls(system: System, agent: str = "a0") -> list[dict[str, Any]]:
-    answer = await system.call("GET", f"/operator/agent/{agent}", token=system.operator_token)
+    answer = await system.call("GET", f"/operator/agent/{agent}")
     assert answer.status == 200, answer.text
     pulls = answer.json["pulls"]
     assert isinstance(pulls, list)

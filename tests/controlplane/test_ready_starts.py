@@ -236,7 +236,7 @@ async def test_operators_see_since_when_a_session_is_ready(system: System) -> No
     internal_id = await running(system, "match")
 
     async def shown() -> int | None:
-        answer = await system.call("GET", "/operator/session", token=system.operator_token)
+        answer = await system.call("GET", "/operator/session")
         (session,) = answer.json["sessions"]
         found: int | None = session["ready"]
         return found

@@ -49,7 +49,7 @@ class Configured(System):
         return await self.call("PUT", path, token=token, json=body)
 
     async def listed(self, name: str = "own") -> dict[str, Any]:
-        answer = await self.call("GET", "/operator/registry", token=self.operator_token)
+        answer = await self.call("GET", "/operator/registry")
         assert answer.status == 200, answer.text
         rows: dict[str, dict[str, Any]] = {r["name"]: r for r in answer.json["registries"]}
         return rows[name]

@@ -125,18 +125,16 @@ async def test_what_is_old_is_found_without_looking_at_what_is_young(system: Sys
 
 async def remove(system: System, account: str = "alice") -> Any:
     path = f"/operator/account/{account}"
-    return await system.call("DELETE", path, token=system.operator_token)
+    return await system.call("DELETE", path)
 
 
 async def accounts(system: System) -> set[str]:
-    answer = await system.call("GET", "/operator/account", token=system.operator_token)
+    answer = await system.call("GET", "/operator/account")
     return {account["name"] for account in answer.json["accounts"]}
 
 
 async def create(system: System) -> Any:
-    return await system.call(
-        "POST", "/operator/account", token=system.operator_token, json={"name": "alice"}
-    )
+    return await system.call("POST", "/operator/account", json={"name": "alice"})
 
 
 async def test_an_account_with_much_goes_in_portions(
@@ -176,14 +174,12 @@ async def test_an_account_that_is_being_removed_is_gone_for_everybody(
     system = broken_off
     assert await accounts(system) == {"bob"}
     assert_error(await remove(system), 404)
-    quota = await system.call(
-        "PUT", "/operator/account/alice", token=system.operator_token, json={"quota": {}}
-    )
+    quota = await system.call("PUT", "/operator/account/alice", json={"quota": {}})
     assert_error(quota, 404)
     for path in ("/session", "/application", "/region"):
         assert_error(await system.call("GET", path), 401)
     body = {"account": "alice", "name": "new", "scopes": []}
-    made = await system.call("POST", "/operator/token", token=system.operator_token, json=body)
+    made = await system.call("POST", "/operator/token", json=body)
     assert_error(made, 404)
 
 

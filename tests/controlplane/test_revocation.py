@@ -29,7 +29,7 @@ class Revoking(System):
         await eventually(lambda: link.host is not None and link.host.start_slots == 0)
 
     async def ask(self, method: str, path: str) -> Answer:
-        return await self.call(method, f"/operator/agent/{path}", token=self.operator_token)
+        return await self.call(method, f"/operator/agent/{path}")
 
     async def session(self, session_id: str) -> list[tuple[Any, ...]]:
         sql = "SELECT state, end_reason, agent FROM session WHERE id=?"

@@ -16,7 +16,7 @@ ERROR = AgentRefusedError(AgentReason.ENGINE_ERROR, CAUSE)
 
 
 async def ask(system: System, path: str) -> Any:
-    answer = await system.call("GET", f"/operator/{path}", token=system.operator_token)
+    answer = await system.call("GET", f"/operator/{path}")
     assert answer.status == 200, answer.text
     return answer.json
 

@@ -21,9 +21,7 @@ RATE, BURST, WAIT = 0.5, 7, 2
 
 
 async def _limit(system: System, **quota: float) -> None:
-    answer = await system.call(
-        "PUT", "/operator/account/alice", token=system.operator_token, json={"quota": quota}
-    )
+    answer = await system.call("PUT", "/operator/account/alice", json={"quota": quota})
     assert answer.status == 204, answer.text
 
 

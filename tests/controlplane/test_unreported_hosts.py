@@ -128,9 +128,7 @@ async def test_a_drained_host_that_has_not_reported_does_not_hold_up_starts(
         _, newer = system.agents
         await system.make_application()
         await add_newer_tag(system, newer)
-        drained = await system.call(
-            "POST", f"/operator/agent/{newer.name}/drain", token=system.operator_token, json={}
-        )
+        drained = await system.call("POST", f"/operator/agent/{newer.name}/drain", json={})
         assert drained.status == 200, drained.text
         await restart_without(system, newer)
         assert (await system.start()).status == 201

@@ -9,11 +9,12 @@ from agent.rpc.enrolment import Enrolled, Token, enrol
 from agent.rpc.identity import FILE, Identity
 from controlplane.settings.model import Config
 from tests.flow.whole import WholeAgent
-from tests.support.controlplane.system import System, eventually
+from tests.support.controlplane.enrolling import Tokens
+from tests.support.controlplane.system import eventually
 from tests.support.harness import free_port
 
 
-class Enrolling(System):
+class Enrolling(Tokens):
     """Both programs in one process; hosts join as they do for operators."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
@@ -24,20 +25,6 @@ class Enrolling(System):
     def config(self) -> Config:
         """The settings declare no agent: what `agents` has was enrolled."""
         return super().config.model_copy(update={"agents": ()})
-
-    async def token(self, **body: str) -> str:
-        """Have the operator make an enrolment token; of the region `local` by default."""
-        path, asked = "/operator/enrolment-token", body or {"region": "local"}
-        answer = await self.call("POST", path, token=self.operator_token, json=asked)
-        assert answer.status == 201, answer.text
-        return str(answer.json["token"])
-
-    async def token_again(self, agent: str) -> str:
-        """Have the operator make a token with which an agent enrols again."""
-        path = f"/operator/agent/{agent}/token"
-        answer = await self.call("POST", path, token=self.operator_token)
-        assert answer.status == 201, answer.text
-        return str(answer.json["token"])
 
     async def host(self, name: str) -> WholeAgent:
         """Start an agent that is not enrolled yet."""
@@ -69,13 +56,6 @@ class Enrolling(System):
         await self.reaches(name, "ready")
         self.agents.append(host)  # type: ignore[arg-type]  # it has what System asks of one
         return host
-
-    async def shown(self, name: str) -> dict[str, Any]:
-        """An agent as operators see it."""
-        path = f"/operator/agent/{name}"
-        answer = await self.call("GET", path, token=self.operator_token)
-        assert answer.status == 200, answer.text
-        return dict(answer.json)
 
     async def reaches(self, name: str, state: str) -> None:
         async def holds() -> bool:

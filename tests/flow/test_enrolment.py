@@ -181,7 +181,7 @@ async def test_a_revoked_agent_is_hung_up_on_at_once_and_the_others_play_on(
         begun = time.monotonic()
         system.control_plane.renewal.redial()  # the stream is on a connection of before
         path = "/operator/agent/host-1/revoke"
-        assert (await system.call("POST", path, token=system.operator_token)).status == 204
+        assert (await system.call("POST", path)).status == 204
         with pytest.raises(aiohttp.ClientError):
             await stream.read()
         await eventually(lambda: followers(first) == 0)
@@ -203,7 +203,7 @@ async def test_a_revoked_agent_is_hung_up_on_at_once_and_the_others_play_on(
     assert system.control_plane.fleet.link("host-1") is None
     # It may be removed although it never said what runs there; then its name is free.
     path = "/operator/agent/host-1"
-    assert (await system.call("DELETE", path, token=system.operator_token)).status == 204
+    assert (await system.call("DELETE", path)).status == 204
     await system.enrol(first, await system.token())
     await system.reaches("host-1", "ready")
     # What it still ran is not taken back.

@@ -25,7 +25,7 @@ from controlplane.storage.tables.accounts import Caller
 from tests.flow.enrolled import Enrolling
 from tests.flow.whole import WholeAgent
 from tests.support.certificates import CALLS, CONTROL_PLANE, Party, Signer
-from tests.support.controlplane.system import Answer, assert_error, eventually
+from tests.support.controlplane.system import assert_error, eventually
 from tests.support.fake_clock import AheadClock
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
@@ -44,20 +44,16 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
 class Rotating(Enrolling):
     """What an operator does about the authority, and what a thief of its key would do."""
 
-    async def operate(self, method: str, path: str = "", **more: Any) -> Answer:
-        url = f"/operator/authority{path}"
-        return await self.call(method, url, token=self.operator_token, **more)
-
     async def status(self) -> dict[str, Any]:
-        return dict((await self.operate("GET")).json)
+        return dict((await self.operate("GET", "/authority")).json)
 
     async def rotate(self, **body: bool) -> dict[str, Any]:
-        answer = await self.operate("POST", "/rotate", json=body)
+        answer = await self.operate("POST", "/authority/rotate", json=body)
         assert answer.status == 200, answer.text
         return dict(answer.json)
 
     async def finish(self, **body: bool) -> dict[str, Any]:
-        answer = await self.operate("POST", "/finish", json=body)
+        answer = await self.operate("POST", "/authority/finish", json=body)
         assert answer.status == 200, answer.text
         return dict(answer.json)
 
@@ -203,7 +199,7 @@ async def test_a_host_that_was_away_moves_when_it_is_back(system: Rotating) -> N
         return bool((await system.status())["waiting"] == [left])
 
     await eventually(only_it_is_left)
-    refused = await system.operate("POST", "/finish", json={})
+    refused = await system.operate("POST", "/authority/finish", json={})
     assert_error(refused, 409)
     assert "host-2" in refused.json["details"]
     await away.start()

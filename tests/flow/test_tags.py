@@ -18,7 +18,7 @@ async def test_a_host_with_very_many_images_is_followed_and_takes_sessions(
             system.engine.add_image(image)
         game = await system.make_game()
         assert (await system.start()).status == 201
-        answer = await system.call("GET", "/operator/agent", token=system.operator_token)
+        answer = await system.call("GET", "/operator/agent")
         [host] = answer.json["agents"]
         assert (host["state"], host["imageCount"]) == ("ready", len({game, *many}))
 

@@ -13,7 +13,33 @@ ENROLMENT_HOST = "enrolment.tiltyard.internal"
 BODY = {"name": "host-1", "address": "192.0.2.7:7444"}
 
 
-class Enrolling(System):
+class Tokens(System):
+    """What an operator does for hosts that enrol."""
+
+    async def operate(self, method: str, path: str, **more: Any) -> Answer:
+        return await self.call(method, f"/operator{path}", **more)
+
+    async def token(self, **body: str) -> str:
+        """Make an enrolment token; of the region `local` by default."""
+        answer = await self.operate("POST", "/enrolment-token", json=body or {"region": "local"})
+        assert answer.status == 201, answer.text
+        assert answer.headers["Cache-Control"] == "no-store"
+        return str(answer.json["token"])
+
+    async def token_again(self, agent: str) -> str:
+        """Make a token with which an agent enrols again."""
+        answer = await self.operate("POST", f"/agent/{agent}/token")
+        assert answer.status == 201, answer.text
+        return str(answer.json["token"])
+
+    async def shown(self, name: str = "host-1") -> dict[str, Any]:
+        """Return an agent as operators see it."""
+        answer = await self.operate("GET", f"/agent/{name}")
+        assert answer.status == 200, answer.text
+        return dict(answer.json)
+
+
+class Enrolling(Tokens):
     """A control plane with a wall clock that tests turn, and no agent but those that enrol."""
 
     clock: AheadClock
@@ -23,22 +49,6 @@ class Enrolling(System):
         super().__init__(folder, agents=0, **more)
         self.clock = AheadClock()
         self._trusting: dict[bytes, ssl.SSLContext] = {}
-
-    async def operate(self, method: str, path: str, **more: Any) -> Answer:
-        return await self.call(method, f"/operator{path}", token=self.operator_token, **more)
-
-    async def token(self, **body: str) -> str:
-        """Have the operator make an enrolment token; of the region `local` by default."""
-        answer = await self.operate("POST", "/enrolment-token", json=body or {"region": "local"})
-        assert answer.status == 201, answer.text
-        assert answer.headers["Cache-Control"] == "no-store"
-        return str(answer.json["token"])
-
-    async def token_again(self, agent: str) -> str:
-        """Have the operator make a token with which an agent enrols again."""
-        answer = await self.operate("POST", f"/agent/{agent}/token")
-        assert answer.status == 201, answer.text
-        return str(answer.json["token"])
 
     def trusting(self) -> ssl.SSLContext:
         """What a host trusts that has compared the fingerprint."""
@@ -61,11 +71,6 @@ class Enrolling(System):
         text = (await self.token()) if token is None else token
         body = {**BODY, "token": text, "request": a_request().decode(), **changes}
         return await self.ask(body)
-
-    async def shown(self, name: str = "host-1") -> dict[str, Any]:
-        answer = await self.operate("GET", f"/agent/{name}")
-        assert answer.status == 200, answer.text
-        return dict(answer.json)
 
     async def names(self) -> list[str]:
         answer = await self.operate("GET", "/agent")

@@ -159,8 +159,9 @@ class System:
         headers: dict[str, str] | None = None,
         **more: Any,
     ) -> Answer:
-        """Send a request and read its answer whole."""
-        sent = {"Authorization": f"Bearer {token or self.tokens[account]}", **(headers or {})}
+        """Send a request, an operator's to an operator's path, and read its answer whole."""
+        own = self.operator_token if path.startswith("/operator/") else self.tokens[account]
+        sent = {"Authorization": f"Bearer {token or own}", **(headers or {})}
         url = self.control_plane.base_url + path
         async with self.http.request(method, url, headers=sent, **more) as response:
             return Answer(response, await response.read())

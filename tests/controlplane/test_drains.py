@@ -125,7 +125,7 @@ async def test_who_can_be_drained_and_how(system: Draining) -> None:
 async def test_placement_leaves_a_host_before_it_has_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.operators.agents.TOLD_WAIT", 60.0)
+    monkeypatch.setattr("controlplane.operators.agents.ORDER_WAIT", 60.0)
     system = Draining(tmp_path, agents=2)
     system.prefer(system.agent)
     async with system:

@@ -198,7 +198,7 @@ def test_an_order_to_a_silent_host_counts_under_a_lost_database(fleet: Draining)
 async def test_over_mutual_tls_and_when_the_host_enrols_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.operators.agents.TOLD_WAIT", 20.0)
+    monkeypatch.setattr("controlplane.operators.agents.ORDER_WAIT", 20.0)
     async with Enrolling(tmp_path) as system:
         host, path = await system.joined("host-1"), "/operator/agent/host-1/drain"
         token = system.operator_token

@@ -18,7 +18,7 @@ from agent.domain.deadlines import Deadlines
 from agent.domain.engine import Engine, EngineInfo
 from agent.domain.host_report import HostReport
 from agent.domain.ports import PortPool
-from agent.domain.session import MEBIBYTE, Protocol, Resources
+from agent.domain.session import MEBIBYTE
 from agent.domain.steps import STEPS
 from agent.images.images import Images
 from agent.kernel.disks import Disks
@@ -50,6 +50,7 @@ from agent.state.drain import HostDrain
 from agent.state.record import Records
 from agent.state.retention import Rules
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.contract import Protocol, Resources
 from tiltyard.runtime import loop_lag
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.events import get_logger

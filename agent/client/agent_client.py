@@ -11,6 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from agent.client.session_choice import Message, NotChosen, choose
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.contract import ERROR_REASON_KEY
 
 CALL_SECONDS = 10.0
 PAGE_SIZE = 1000
@@ -138,4 +139,4 @@ def _plain(message: Any) -> dict[str, Any]:
 
 def _reason(error: grpc.RpcError) -> str:
     metadata: Any = error.trailing_metadata() or ()
-    return next((value for key, value in metadata if key == "tiltyard-error-reason"), "")
+    return next((value for key, value in metadata if key == ERROR_REASON_KEY), "")

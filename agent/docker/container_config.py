@@ -9,7 +9,8 @@ from typing import Any
 
 from agent.docker.layer_quota import layer_quota
 from agent.domain.engine import LOG_BYTES, ContainerSpec
-from agent.domain.session import NetworkMode, Port
+from agent.domain.session import Port
+from tiltyard.contract import NetworkMode
 
 PUBLIC_DIR = "/run/tiltyard"
 """Where a container reads about itself."""

@@ -25,14 +25,17 @@ from agent.domain.engine import (
     Credentials,
     EngineInfo,
     LogPiece,
-    PullProgress,
     container_name,
 )
 from agent.domain.errors import AgentError, EngineError
-from agent.domain.session import NetworkMode, Port, Process
+from agent.domain.session import (
+    Port,
+    Process,
+)
 from agent.kernel.processes import live_process, send_signal, wait_end
 from agent.metrics.instruments import Metrics
 from agent.network.bindings import Bindings
+from tiltyard.contract import NetworkMode, PullProgress
 from tiltyard.runtime.clock import Clock, SystemClock
 from tiltyard.runtime.tasks import TaskOwner
 

@@ -5,7 +5,11 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent.domain.engine import LONGEST_PIECE_BYTES, LogPiece, PullProgress
+from agent.domain.engine import (
+    LONGEST_PIECE_BYTES,
+    LogPiece,
+)
+from tiltyard.contract import PullProgress
 
 _HEADER = struct.Struct(">II")
 _KINDS = {kind << 24: kind for kind in range(4)}

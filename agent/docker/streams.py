@@ -12,7 +12,12 @@ import aiohttp
 
 from agent.docker.errors import Call, error_of_answer, error_of_pull
 from agent.docker.frames import Demultiplexer, JsonLines, PullSteps, error_in
-from agent.domain.engine import LABEL_AGENT, LABEL_SESSION, Credentials, LogPiece, PullProgress
+from agent.domain.engine import (
+    LABEL_AGENT,
+    LABEL_SESSION,
+    Credentials,
+    LogPiece,
+)
 from agent.domain.errors import (
     AgentError,
     EngineError,
@@ -21,6 +26,7 @@ from agent.domain.errors import (
     InvalidArgument,
     RegistryTimeout,
 )
+from tiltyard.contract import PullProgress
 
 CONNECT_SECONDS = 5.0
 """A connection to a unix socket is made at once, or the daemon's queue is full."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.domain.session import Protocol
 from agent.settings.model import AgentConfig
+from tiltyard.contract import Protocol
 
 HostPort = tuple[Protocol, int]
 

@@ -35,13 +35,13 @@ from agent.doctor.host_facts import (
 )
 from agent.domain.engine import LABEL_AGENT
 from agent.domain.errors import AgentError, EngineTimeout
-from agent.domain.session import Protocol
 from agent.network.firewall import Firewall, FirewallError
 from agent.network.tls_certificate import CertificateFiles, UnfitCertificate, beginning
 from agent.rpc.identity import FILE, Identity
 from agent.settings.model import AgentConfig
 from agent.settings.policy import PolicyError, load_policy
 from agent.state import state_format
+from tiltyard.contract import Protocol
 
 ANSWER_SECONDS = 5.0
 """Timeout of each call to the engine, all of which are cheap."""

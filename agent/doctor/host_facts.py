@@ -19,8 +19,8 @@ from agent.doctor.facts import (
     KernelFacts,
     ProcessFacts,
 )
-from agent.domain.session import Protocol
 from agent.kernel.clock import kernel_is_synchronised
+from tiltyard.contract import Protocol
 
 _PROC = Path("/proc")
 _SYSCTL = _PROC / "sys"

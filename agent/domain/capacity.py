@@ -7,7 +7,8 @@ admission which lets any number of control planes race.
 from collections.abc import Iterable
 
 from agent.domain.errors import NoCapacity
-from agent.domain.session import MEBIBYTE, Resources
+from agent.domain.session import MEBIBYTE
+from tiltyard.contract import Resources
 
 
 class Capacity:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from typing import Protocol as Interface
 
-from agent.domain.session import NetworkMode, Port, Process, Resources, Session
+from agent.domain.session import Port, Process, Session
+from tiltyard.contract import NetworkMode, PullProgress, Resources
 
 LABEL_AGENT = "io.tiltyard.agent"
 """Id of the agent that owns the container; nothing without it is ever touched."""
@@ -130,19 +131,6 @@ class EngineInfo:
     data_root: str = ""
     runc: str = ""
     kernel: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PullProgress:
-    """How far a pull has come: layers known, layers on the host, compressed bytes received.
-
-    A pull that is `waiting` has not begun, since others are under way.
-    """
-
-    layers: int = 0
-    layers_done: int = 0
-    received_bytes: int = 0
-    waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

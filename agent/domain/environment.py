@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 
 from agent.domain.errors import InvalidArgument
-from agent.domain.session import Port, PortRequest
+from agent.domain.session import Port
+from tiltyard.contract import PortRequest
 
 MAX_VARIABLE_BYTES = 128 * 1024 - 1
 """Of `NAME=value`: with its NUL the kernel takes 128 KiB, and starts no process with more."""

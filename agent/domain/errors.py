@@ -4,46 +4,10 @@ The classes know neither gRPC nor Docker. `docker_engine.py` translates the engi
 them once on the way in; `rpc.py` maps their reasons to gRPC once on the way out.
 """
 
-import enum
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-
-class ErrorReason(enum.Enum):
-    """Why a call failed; mirrors `ErrorReason` of agent.proto, number by number."""
-
-    INVALID_ARGUMENT = 1
-    SESSION_NOT_FOUND = 2
-    SPEC_CONFLICT = 3
-    SESSION_STOPPED = 4
-    SESSION_LIVE = 5
-    NO_CAPACITY = 6
-    NO_FREE_PORT = 7
-    PORT_TAKEN = 8
-    PORT_OUT_OF_RANGE = 9
-    START_QUEUE_FULL = 10
-    NOT_RECONCILED = 11
-    DRAINING = 12
-    IMAGE_MISSING = 13
-    IMAGE_CANNOT_RUN = 14
-    IMAGE_NOT_FOUND = 15
-    IMAGE_IN_USE = 16
-    REGISTRY_UNAVAILABLE = 17
-    REGISTRY_TIMEOUT = 18
-    ENGINE_UNAVAILABLE = 19
-    ENGINE_TIMEOUT = 20
-    ENGINE_ERROR = 21
-    CANNOT_KILL = 22
-    CONTAINER_GONE = 23
-    PATH_NOT_FOUND = 24
-    ARTIFACT_TOO_LARGE = 25
-    LOG_GONE = 26
-    DISK_FULL = 27
-    STANDBY_NOT_CLAIMABLE = 28
-    STALE_REVISION = 29
-    UNIMPLEMENTED = 30
-    INTERNAL = 31
-    NOT_ALLOWED = 32
+from tiltyard.contract import ErrorReason
 
 
 @dataclass(eq=False)

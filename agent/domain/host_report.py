@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from agent.domain.pools import WarmPool
-from agent.domain.session import Drain, Resources
+from agent.domain.session import Drain
+from tiltyard.contract import Resources
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 from signal import SIGKILL, SIGSTOP, Signals
 
 from agent.domain.errors import InvalidArgument
-from agent.domain.session import SessionSpec, Standby
+from agent.domain.session import Standby
+from tiltyard.contract import SessionSpec
 
 NO_SIGNALS = {SIGKILL.name, SIGSTOP.name}
 """Signals that no process can take as a message."""

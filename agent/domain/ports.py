@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agent.domain.errors import NoFreePort, PortOutOfRange, PortTaken
-from agent.domain.session import Port, PortRequest, Protocol
+from agent.domain.session import Port
+from tiltyard.contract import PortRequest, Protocol
 
 TRIES = 256
 """Ports in use that are skipped for one request; checking that number takes 20 ms."""

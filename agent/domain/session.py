@@ -12,28 +12,11 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.domain.history import Run, Usage
-
-
-class State(enum.Enum):
-    """Where a session stands; the names are those that callers see."""
-
-    CREATED = "created"
-    RUNNING = "running"
-    RESTARTING = "restarting"
-    SHUTTINGDOWN = "shuttingdown"
-    EXITED = "exited"
-    DEAD = "dead"
-
-    @property
-    def ended(self) -> bool:
-        """True once nothing runs and nothing will."""
-        return self in {State.EXITED, State.DEAD}
-
+from tiltyard.contract import EndReason, Protocol, SessionSpec, State
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.CREATED: frozenset({State.RUNNING, State.SHUTTINGDOWN, State.EXITED, State.DEAD}),
@@ -45,55 +28,8 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
 }
 
 
-class EndReason(enum.Enum):
-    """Why a session ended."""
-
-    STOPPED = "stopped"
-    TTL = "ttl"
-    EXITED = "exited"
-    OOM = "oom"
-    DRAIN = "drain"
-    HOST_RESTART = "host_restart"
-    HOST_LOST = "host_lost"
-    ENGINE_ERROR = "engine_error"
-    DISK = "disk"
-
-
-class Protocol(enum.Enum):
-    """Transport protocol of a port."""
-
-    TCP = "tcp"
-    UDP = "udp"
-
-
-class NetworkMode(enum.Enum):
-    """How a container is connected."""
-
-    BRIDGE = "bridge"
-    HOST = "host"
-
-
 MEBIBYTE = 1024**2
 LONGEST_TTL_SECONDS = 8760 * 3600
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """An amount of a host: billionths of a core, bytes of memory, whole GPUs."""
-
-    nano_cpus: int = 0
-    memory_bytes: int = 0
-    gpus: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PortRequest:
-    """A port that a session asks for; `pinned` is the host port to take, 0 for any."""
-
-    container: int
-    protocol: Protocol
-    tls: bool = False
-    pinned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,59 +55,6 @@ class Port:
     def taken(self) -> tuple[int, ...]:
         """The ports of the host that it takes."""
         return (self.host, self.inner) if self.inner else (self.host,)
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Whose a session is; kept and shown, never interpreted by the agent.
-
-    `ticket` is in hexadecimal digits.
-    """
-
-    account: str
-    session_id: str
-    application: str
-    tag: str
-    location: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-    external_id: str = ""
-    ticket: str = ""
-
-    def names_the_same(self, other: Identity) -> bool:
-        """True when both are of one session of one account."""
-        mine = (self.account, self.session_id, self.application)
-        return mine == (other.account, other.session_id, other.application)
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSpec:
-    """Everything that a start needs; two starts of one internal id must carry equal specs.
-
-    `image` is a reference by digest, `ttl` is in seconds from the start of the container.
-    `disk_bytes` is what its container may write, 0 for the host's own limit.
-    """
-
-    identity: Identity
-    image: str
-    network_mode: NetworkMode
-    reservation: Resources
-    limits: Resources
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    restart: bool = False
-    ttl: float | None = None
-    ports: tuple[PortRequest, ...] = ()
-    disk_bytes: int = 0
-
-    @property
-    def in_host(self) -> bool:
-        """True for one in the host's network."""
-        return self.network_mode is NetworkMode.HOST
-
-    @property
-    def tells_no_secrets(self) -> SessionSpec:
-        """The spec without the caller's arguments and environment, for labels."""
-        return replace(self, args=(), env={})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,10 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 
 from agent.changes.feed import Feed
-from agent.domain.engine import Credentials, Engine, PullProgress
+from agent.domain.engine import (
+    Credentials,
+    Engine,
+)
 from agent.domain.errors import (
     AgentError,
     EngineError,
@@ -18,6 +21,7 @@ from agent.domain.errors import (
 from agent.domain.registry_address import LONGEST_HOST, LONGEST_PORT, why_refused
 from agent.metrics.instruments import Metrics
 from agent.settings.policy import Policy
+from tiltyard.contract import PullProgress
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner
 

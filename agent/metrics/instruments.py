@@ -13,8 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 
 from agent.domain.clock import HostClock
 from agent.domain.deadlines import due_by
-from agent.domain.errors import AgentError, ErrorReason
-from agent.domain.session import EndReason, Session, State
+from agent.domain.errors import AgentError
+from agent.domain.session import Session
+from tiltyard.contract import EndReason, ErrorReason, State
 from tiltyard.runtime.clock import Clock
 
 # They would double the series, to say when each began.

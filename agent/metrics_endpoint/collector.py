@@ -12,10 +12,11 @@ from prometheus_client.registry import Collector
 
 from agent.changes.feed import Feed
 from agent.domain.host_report import HostReport
-from agent.domain.session import Protocol, Session, State
+from agent.domain.session import Session
 from agent.images.images import Images
 from agent.sessions.manager import SessionManager
 from agent.sessions.reservations import Reservations
+from tiltyard.contract import Protocol, State
 from tiltyard.runtime.bounded_names import BoundedNames
 
 _PREFIX = "tiltyard_agent_"

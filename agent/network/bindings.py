@@ -12,10 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from agent.domain.session import NetworkMode, Port, Process, Protocol
+from agent.domain.session import (
+    Port,
+    Process,
+)
 from agent.kernel.processes import live_process
 from agent.network.bound_ports import TooManySockets, bound_ports, sockets_in_use
 from agent.network.socket_diag import group_of, is_bound_by
+from tiltyard.contract import NetworkMode, Protocol
 from tiltyard.runtime.threads import Threads
 
 SHORT_LOOK_SOCKETS = 256

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Container
 
-from agent.domain.session import Protocol
+from tiltyard.contract import Protocol
 
 _STATES = {Protocol.TCP: "0A", Protocol.UDP: "07"}
 """TCP_LISTEN and TCP_CLOSE of the kernel's net/tcp_states.h."""

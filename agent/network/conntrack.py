@@ -17,9 +17,10 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from agent.domain.session import Port, Protocol
+from agent.domain.session import Port
 from agent.network import netlink
 from agent.network.netlink import NESTED, attribute, attributes
+from tiltyard.contract import Protocol
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.threads import Threads
 

@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from agent.domain.session import Protocol
 from agent.network import firewall_rules
 from agent.network.firewall_rules import Plan, Table, tables
+from tiltyard.contract import Protocol
 
 LOCK_SECONDS = 5
 """How long to wait for other programs that write rules."""

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
-from agent.domain.session import Protocol
+from tiltyard.contract import Protocol
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from agent.domain.session import NetworkMode, Protocol, Session, State
+from agent.domain.session import Session
 from agent.network.firewall import Firewall, FirewallError
+from tiltyard.contract import NetworkMode, Protocol, State
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 

@@ -8,7 +8,7 @@ import errno
 import ipaddress
 import socket
 
-from agent.domain.session import Protocol
+from tiltyard.contract import Protocol
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)

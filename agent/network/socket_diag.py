@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.domain.session import Protocol
 from agent.network import netlink
 from agent.network.bound_ports import TooManySockets, is_local, is_reachable
+from tiltyard.contract import Protocol
 
 ANSWER_SECONDS = 2.0
 _NETLINK_SOCK_DIAG = 4

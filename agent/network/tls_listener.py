@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from agent.domain.errors import PortTaken
-from agent.domain.session import Process, Protocol
+from agent.domain.session import Process
 from agent.network.tls_gate import Gate, Limits
 from agent.network.tls_relay import Relay, TlsStream
+from tiltyard.contract import Protocol
 from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
 

@@ -13,11 +13,16 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from agent.domain.errors import AgentError, NoCertificate
-from agent.domain.session import Port, Process, Session, SessionSpec, State
+from agent.domain.session import (
+    Port,
+    Process,
+    Session,
+)
 from agent.kernel.processes import live_process
 from agent.network.tls_certificate import CertificateFiles, HostCertificate
 from agent.network.tls_gate import Gate, Limits
 from agent.network.tls_listener import Destination, Shared, TlsListener, bind
+from tiltyard.contract import SessionSpec, State
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 

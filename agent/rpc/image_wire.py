@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping
 
-from agent.domain.engine import PullProgress
 from agent.rpc.wire import progress_to_proto
 from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.contract import PullProgress
 
 IMAGES_IN_MESSAGE = 2000
 """Of 330 bytes each at most, so less than a MiB: a message may have 4."""

@@ -13,7 +13,7 @@ from agent.changes.feed import Changes, Feed
 from agent.domain.engine import Credentials, Engine, name_of
 from agent.domain.errors import ContainerGone, ImageInUse, InvalidArgument, SessionLive
 from agent.domain.host_report import HostReport
-from agent.domain.session import EndReason, Session
+from agent.domain.session import Session
 from agent.images.images import Images
 from agent.logs import reading as logs
 from agent.logs import sealed_report
@@ -27,6 +27,7 @@ from agent.sessions.warm_pools import WarmPools
 from agent.state.record import Records
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.contract import EndReason
 from tiltyard.runtime.clock import Clock, rest_after
 
 HEARTBEAT_SECONDS = 2.0

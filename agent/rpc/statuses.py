@@ -8,15 +8,13 @@ from typing import Any, NoReturn
 
 import grpc
 
-from agent.domain.errors import AgentError, ErrorReason
+from agent.domain.errors import AgentError
+from tiltyard.contract import ERROR_REASON_KEY, REQUEST_KEY, ErrorReason
 from tiltyard.runtime.logging.context import bind
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-ERROR_REASON_KEY = "tiltyard-error-reason"
-REQUEST_KEY = "tiltyard-request"
-"""The UUID of the request that the control plane was sent, for the log alone."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 GRPC_CODES: dict[ErrorReason, grpc.StatusCode] = {

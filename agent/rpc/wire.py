@@ -3,26 +3,16 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from agent.domain.engine import PullProgress
 from agent.domain.errors import InvalidArgument
 from agent.domain.history import Run
 from agent.domain.host_report import HostReport
 from agent.domain.pools import WarmPool
 from agent.domain.session import (
     LONGEST_TTL_SECONDS,
-    EndReason,
-    Identity,
-    NetworkMode,
     Port,
-    PortRequest,
-    Protocol,
-    Resources,
     Session,
-    SessionSpec,
-    State,
 )
 from agent.images.images import checked_reference
 from agent.logs.sealed_report import Tail
@@ -31,9 +21,24 @@ from agent.sessions.life import ClaimRequest
 from agent.state.drain import DrainOrder
 from agent.state.report import Report
 from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.wire import (
+    END_REASONS,
+    NETWORK_MODES,
+    PROTOCOLS,
+    STATES,
+    duration_to_proto,
+    identity_to_proto,
+    resources_to_proto,
+)
+from tiltyard.contract import (
+    FORMAT,
+    Identity,
+    PortRequest,
+    PullProgress,
+    Resources,
+    SessionSpec,
+)
 
-FORMAT = 1
-"""Of the messages in agent.proto."""
 LONGEST_ID = 256
 LONGEST_DRAIN_SECONDS = 100 * LONGEST_TTL_SECONDS
 LAST_TIMESTAMP = 253_402_300_799
@@ -42,14 +47,8 @@ LARGEST_PORT = 65535
 MOST_PORTS = 32
 """Of a session: the engine publishes them one by one, under a lock."""
 
-_STATES = {state: pb.State.Value(f"STATE_{state.name}") for state in State}
-_REASONS = {reason: pb.EndReason.Value(f"END_REASON_{reason.name}") for reason in EndReason}
-_PROTOCOLS = {pb.PROTOCOL_TCP: Protocol.TCP, pb.PROTOCOL_UDP: Protocol.UDP}
-_TO_PROTOCOL = {protocol: number for number, protocol in _PROTOCOLS.items()}
-_MODES = {
-    pb.NETWORK_MODE_BRIDGE: NetworkMode.BRIDGE,
-    pb.NETWORK_MODE_HOST: NetworkMode.HOST,
-}
+_PROTOCOLS = {number: protocol for protocol, number in PROTOCOLS.items()}
+_MODES = {number: mode for mode, number in NETWORK_MODES.items()}
 
 
 def spec_from_proto(spec: pb.SessionSpec) -> SessionSpec:
@@ -117,7 +116,7 @@ def session_to_proto(session: Session) -> pb.Session:
         internal_id=session.internal_id,
         identity=identity_to_proto(session.spec.identity),
         image=session.spec.image,
-        state=_STATES[session.state],
+        state=STATES[session.state],
         ports=[_port_to_proto(port) for port in session.ports],
         reservation=resources_to_proto(session.spec.reservation),
         injected_env=session.injected_env,
@@ -139,7 +138,7 @@ def session_to_proto(session: Session) -> pb.Session:
         message.warm_pool_revision = session.standby.revision
         message.in_doubt = session.is_standby and session.standby.in_doubt
     if session.end_reason is not None:
-        message.end_reason = _REASONS[session.end_reason]
+        message.end_reason = END_REASONS[session.end_reason]
     return message
 
 
@@ -148,8 +147,8 @@ def report_to_proto(report: Report, tail: Tail | None) -> pb.GetReportResponse:
     message = pb.Report(
         format=FORMAT,
         internal_id=report.internal_id,
-        state=_STATES[report.state],
-        end_reason=_REASONS[report.end_reason],
+        state=STATES[report.state],
+        end_reason=END_REASONS[report.end_reason],
         detail=report.detail,
         create_time=_timestamp(report.create_time),
         end_time=_timestamp(report.end_time),
@@ -159,10 +158,10 @@ def report_to_proto(report: Report, tail: Tail | None) -> pb.GetReportResponse:
         restart_count=report.restart_count,
         failed_runs=[_failed_run_to_proto(run) for run in report.failed_runs],
         timeline=[
-            pb.Moment(state=_STATES[moment.state], time=_timestamp(moment.time))
+            pb.Moment(state=STATES[moment.state], time=_timestamp(moment.time))
             for moment in report.timeline
         ],
-        cpu_time=_duration(report.usage.cpu_seconds),
+        cpu_time=duration_to_proto(report.usage.cpu_seconds),
         peak_memory_bytes=report.usage.peak_memory_bytes,
     )
     if tail is None:
@@ -231,29 +230,6 @@ def host_to_proto(report: HostReport) -> pb.Host:
     )
 
 
-def identity_to_proto(identity: Identity) -> pb.Identity:
-    """Write an identity."""
-    return pb.Identity(
-        account=identity.account,
-        session_id=identity.session_id,
-        application=identity.application,
-        tag=identity.tag,
-        location=identity.location,
-        labels=identity.labels,
-        external_id=identity.external_id,
-        ticket=bytes.fromhex(identity.ticket),
-    )
-
-
-def resources_to_proto(resources: Resources) -> pb.Resources:
-    """Write an amount of a host."""
-    return pb.Resources(
-        nano_cpus=resources.nano_cpus,
-        memory_bytes=resources.memory_bytes,
-        gpus=resources.gpus,
-    )
-
-
 def batches(sessions: Iterable[Session], *, limit: int) -> Iterator[pb.SessionBatch]:
     """Sessions in messages of at most `limit` bytes, but for a single one that is larger."""
     batch, size = pb.SessionBatch(), 0
@@ -291,7 +267,7 @@ def _failed_run_to_proto(run: Run) -> pb.FailedRun:
         end_time=_timestamp(run.end_time),
         exit_code=run.exit_code,
         oom_killed=run.oom_killed,
-        restart_delay=_duration(run.delay),
+        restart_delay=duration_to_proto(run.delay),
     )
 
 
@@ -301,14 +277,6 @@ def _timestamp(seconds: float | None) -> Timestamp | None:
     time = Timestamp()
     time.FromNanoseconds(round(seconds * 1e9))
     return time
-
-
-def _duration(seconds: float | None) -> Duration | None:
-    if seconds is None:
-        return None
-    span = Duration()
-    span.FromNanoseconds(round(seconds * 1e9))
-    return span
 
 
 def _identity(identity: pb.Identity, field: str) -> Identity:
@@ -368,7 +336,7 @@ def _port_requests(ports: Sequence[pb.PortRequest]) -> tuple[PortRequest, ...]:
 def _port_to_proto(port: Port) -> pb.Port:
     return pb.Port(
         container_port=port.container,
-        protocol=_TO_PROTOCOL[port.protocol],
+        protocol=PROTOCOLS[port.protocol],
         host_port=port.host,
         tls=port.tls,
     )

@@ -19,10 +19,14 @@ from dataclasses import replace
 from agent.domain.deadlines import deadline_by
 from agent.domain.environment import injected_environment
 from agent.domain.errors import DiskFull, InvalidArgument, StandbyNotClaimable
-from agent.domain.session import Claim, Identity, Session, State
+from agent.domain.session import (
+    Claim,
+    Session,
+)
 from agent.sessions import ending
 from agent.sessions.life import ClaimRequest, Life
 from agent.sessions.runtime import Runtime
+from tiltyard.contract import Identity, State
 
 
 async def claim(life: Life, request: ClaimRequest) -> None:

@@ -13,10 +13,11 @@ import heapq
 from dataclasses import dataclass
 
 from agent.domain.errors import AgentError, ContainerGone
-from agent.domain.session import Session, State
+from agent.domain.session import Session
 from agent.kernel.disks import Disks
 from agent.sessions.manager import SessionManager
 from agent.sessions.runtime import Runtime
+from tiltyard.contract import State
 from tiltyard.runtime.clock import rest_after
 from tiltyard.runtime.logging.events import get_logger
 

@@ -6,10 +6,14 @@ from signal import SIGKILL
 from agent.domain.engine import Container, name_of
 from agent.domain.errors import AgentError, ContainerGone, DiskFull, EngineError
 from agent.domain.history import Run, signal_of, with_run
-from agent.domain.session import EndReason, Process, Session, State
+from agent.domain.session import (
+    Process,
+    Session,
+)
 from agent.kernel.disks import Disks
 from agent.logs import reading as logs
 from agent.sessions.runtime import Runtime
+from tiltyard.contract import EndReason, State
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS, BackOff
 from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.domain.errors import AgentError, DiskFull, StandbyNotClaimable
-from agent.domain.session import EndReason, Identity, Session, State
+from agent.domain.session import Session
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
+from tiltyard.contract import EndReason, Identity, State
 from tiltyard.runtime.logging.context import unbind
 from tiltyard.runtime.logging.events import get_logger
 

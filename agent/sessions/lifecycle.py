@@ -18,11 +18,15 @@ from agent.domain.errors import (
     PortTaken,
     SessionStopped,
 )
-from agent.domain.session import Drain, EndReason, Process, State
+from agent.domain.session import (
+    Drain,
+    Process,
+)
 from agent.sessions import claims, cleanup, ending, readiness, starting
 from agent.sessions.life import Life
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
+from tiltyard.contract import EndReason, State
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff
 from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger

@@ -17,7 +17,10 @@ from agent.domain.errors import (
 )
 from agent.domain.internal_id import checked_id
 from agent.domain.pools import WarmPool
-from agent.domain.session import EndReason, Session, SessionSpec, Standby
+from agent.domain.session import (
+    Session,
+    Standby,
+)
 from agent.metrics.instruments import Start
 from agent.sessions import cleanup, starting
 from agent.sessions.life import Life
@@ -26,6 +29,7 @@ from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from agent.state.drain import DRAIN, DrainOrder
 from agent.state.tombstones import Tombstones
+from tiltyard.contract import EndReason, SessionSpec
 from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner

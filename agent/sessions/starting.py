@@ -21,12 +21,16 @@ from agent.domain.errors import (
     FirewallFailed,
     PortTaken,
 )
-from agent.domain.session import Deadline, Session, SessionSpec, State
+from agent.domain.session import (
+    Deadline,
+    Session,
+)
 from agent.metrics.instruments import Phase, start_of
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import HostSettings, Runtime
 from agent.sessions.start_slots import StartSlots
 from agent.state.record import encode_label
+from tiltyard.contract import SessionSpec, State
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)

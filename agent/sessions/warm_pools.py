@@ -20,7 +20,7 @@ from agent.domain.errors import (
 )
 from agent.domain.internal_id import checked_id
 from agent.domain.pools import WarmPool
-from agent.domain.session import EndReason, Session
+from agent.domain.session import Session
 from agent.domain.standby_plan import Holding, Plan, Setback, plan, set_back
 from agent.metrics.instruments import Start
 from agent.sessions import claims
@@ -30,6 +30,7 @@ from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from agent.sessions.starting import check_spec
 from agent.state.pool_files import PoolFiles
+from tiltyard.contract import EndReason
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import rest_after
 from tiltyard.runtime.first_completed import comes_first

@@ -14,7 +14,8 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from agent.domain.errors import NotAllowed
 from agent.domain.registry_address import why_refused
-from agent.domain.session import MEBIBYTE, NetworkMode, SessionSpec
+from agent.domain.session import MEBIBYTE
+from tiltyard.contract import NetworkMode, SessionSpec
 from tiltyard.runtime.settings.mistakes import Mistake, SettingsError
 from tiltyard.runtime.settings.reading import Settings, mistakes_of
 from tiltyard.runtime.settings.source import read_source

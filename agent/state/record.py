@@ -34,11 +34,16 @@ from pathlib import Path
 from typing import IO, ParamSpec, Protocol, TypeVar
 
 from agent.domain.engine import FORMAT, LABEL_FORMAT, LABEL_RECORD
-from agent.domain.session import Deadline, Drain, EndReason, Session
+from agent.domain.session import (
+    Deadline,
+    Drain,
+    Session,
+)
 from agent.state import state_format
 from agent.state.disk import disk
 from agent.state.state_format import DRAINS, RECORDS
 from agent.state.versioned_json import NewerFormat
+from tiltyard.contract import EndReason
 from tiltyard.runtime.atomic_file import flush_folder, write
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.threads import Threads

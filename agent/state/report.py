@@ -7,8 +7,12 @@ end of the log, which stays where it is sealed, is read when somebody asks.
 from dataclasses import dataclass
 
 from agent.domain.history import Run, Usage, signal_of
-from agent.domain.session import EndReason, Moment, Session, State
+from agent.domain.session import (
+    Moment,
+    Session,
+)
 from agent.state.versioned_json import Envelope
+from tiltyard.contract import EndReason, State
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,16 +30,12 @@ from controlplane.domain.contract import (
     Answer,
     Claim,
     Drain,
-    Identity,
-    PullProgress,
     RegistryLogin,
-    SessionSpec,
     StandbyOrder,
     WatchMessage,
 )
 from controlplane.domain.errors import (
     AgentNewerError,
-    AgentReason,
     AgentRefusedError,
     AgentSilentError,
 )
@@ -47,11 +43,17 @@ from controlplane.domain.session_report import SessionReport
 from controlplane.http.request_slots import release_slot
 from controlplane.metrics.agents import AgentCalls
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
+from tiltyard.contract import (
+    ERROR_REASON_KEY,
+    REQUEST_KEY,
+    ErrorReason,
+    Identity,
+    PullProgress,
+    SessionSpec,
+)
 from tiltyard.runtime.logging.context import bound
 from tiltyard.runtime.tasks import TaskOwner
 
-REASON_METADATA = "tiltyard-error-reason"
-REQUEST_METADATA = "tiltyard-request"
 FOLLOW_TIMEOUT = 24 * 3600.0
 """A follower comes back after a day; a session may live longer."""
 
@@ -76,7 +78,7 @@ SET_POOL_TIMEOUT = 10.0
 RENEW_TIMEOUT = 15.0
 """An agent makes a key, or writes a certificate to its disk."""
 
-MakeTicket = Callable[[str, Identity], bytes]
+MakeTicket = Callable[[str, Identity], str]
 """Makes the ticket of a session on the agent's host, by its internal id and identity."""
 
 _Stream = TypeVar("_Stream", bound=grpc.aio.RpcContext)
@@ -277,7 +279,7 @@ class AgentClient:
         with self._calling("RenewCertificate"):
             response = await self._stub.RenewCertificate(request, timeout=RENEW_TIMEOUT)
             if authorities and not response.takes_authorities:
-                raise AgentRefusedError(AgentReason.UNIMPLEMENTED, "it takes no authorities")
+                raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, "it takes no authorities")
 
     async def remove_image(self, image: str) -> None:
         """Have an image removed that nothing on the host uses. Idempotent. Raises as `watch`."""
@@ -328,7 +330,7 @@ class AgentClient:
 def _asked_by() -> tuple[tuple[str, str], ...]:
     """Name the request that a call is made for, so that the agent's log has it, too."""
     request = bound("request")
-    return ((REQUEST_METADATA, request),) if request else ()
+    return ((REQUEST_KEY, request),) if request else ()
 
 
 def _answer(
@@ -365,12 +367,12 @@ def _translated() -> Iterator[None]:
         raise AgentSilentError(_HUNG_UP) from error
     except grpc.aio.AioRpcError as error:
         text = error.details() or error.code().name
-        named = dict(error.trailing_metadata() or ()).get(REASON_METADATA)
+        named = dict(error.trailing_metadata() or ()).get(ERROR_REASON_KEY)
         name = named.decode() if isinstance(named, bytes) else named
-        if isinstance(name, str) and name in AgentReason.__members__:
-            raise AgentRefusedError(AgentReason[name], text) from error
+        if isinstance(name, str) and name in ErrorReason.__members__:
+            raise AgentRefusedError(ErrorReason[name], text) from error
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            raise AgentRefusedError(AgentReason.UNIMPLEMENTED, text) from error
+            raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, text) from error
         raise AgentSilentError(text) from error
     except NewerFormatError as error:
         raise AgentNewerError(str(error)) from error

@@ -10,56 +10,51 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from controlplane.domain.contract import (
     Claim,
     Drain,
-    EndReason,
     Heartbeat,
     Host,
     HostReported,
     HostSession,
-    Identity,
     ImagesReported,
-    NetworkMode,
     PoolOnHost,
     Port,
-    PortRequest,
-    Protocol,
     RegistryLogin,
-    Resources,
-    SessionSpec,
     SessionsReported,
     SnapshotBegin,
     SnapshotEnd,
     StandbyOrder,
-    State,
     WatchEvent,
     WatchMessage,
 )
 from controlplane.domain.session_report import FailedRun, Moment, SessionReport
 from tiltyard.agent.v1 import agent_pb2
+from tiltyard.agent.wire import (
+    END_REASONS,
+    NETWORK_MODES,
+    PROTOCOLS,
+    STATES,
+    duration_to_proto,
+    identity_to_proto,
+    resources_to_proto,
+)
+from tiltyard.contract import (
+    FORMAT,
+    Identity,
+    PortRequest,
+    Resources,
+    SessionSpec,
+)
 
-FORMAT = 1
-"""Of the messages in agent.proto: all that an agent may send, and what is sent to every agent."""
 MAX_NANO_CPUS, MAX_MEMORY_BYTES = 2**46, 2**50
 """70,000 cores and a PiB. With more, what a host makes up could overflow the database's sums, and
 with them every start of an account."""
 MAX_REVISION = 2**62
 """Half of what the database counts to: an order goes past whatever a host makes up."""
 
-_PROTOCOLS = {
-    Protocol.TCP: agent_pb2.PROTOCOL_TCP,
-    Protocol.UDP: agent_pb2.PROTOCOL_UDP,
-}
-_PROTOCOL_NAMES = {number: protocol for protocol, number in _PROTOCOLS.items()}
-_STATES = {
-    number: State[name.removeprefix("STATE_")]
-    for name, number in agent_pb2.State.items()
-    if number != agent_pb2.STATE_UNSPECIFIED
-}
+_PROTOCOL_NAMES = {number: protocol for protocol, number in PROTOCOLS.items()}
+_STATES = {number: state for state, number in STATES.items()}
+_END_REASONS = {number: reason for reason, number in END_REASONS.items()}
 _shared = lru_cache(maxsize=1024)(Resources)
 """Sessions of one application ask for the same."""
-_NETWORK_MODES = {
-    NetworkMode.BRIDGE: agent_pb2.NETWORK_MODE_BRIDGE,
-    NetworkMode.HOST: agent_pb2.NETWORK_MODE_HOST,
-}
 
 
 class NewerFormatError(ValueError):
@@ -76,30 +71,17 @@ def spec_out(spec: SessionSpec) -> agent_pb2.SessionSpec:
     """Write what a start needs."""
     return agent_pb2.SessionSpec(
         format=FORMAT,
-        identity=_identity_out(spec.identity),
+        identity=identity_to_proto(spec.identity),
         image=spec.image,
         args=spec.args,
         env=dict(spec.env),
         restart=spec.restart,
-        ttl=None if spec.ttl is None else Duration(seconds=spec.ttl),
-        network_mode=_NETWORK_MODES[spec.network_mode],
-        reservation=_resources_out(spec.reservation),
-        limits=_resources_out(spec.limits),
+        ttl=duration_to_proto(spec.ttl),
+        network_mode=NETWORK_MODES[spec.network_mode],
+        reservation=resources_to_proto(spec.reservation),
+        limits=resources_to_proto(spec.limits),
         ports=[_port_out(port) for port in spec.ports],
         disk_bytes=spec.disk_bytes,
-    )
-
-
-def _identity_out(identity: Identity) -> agent_pb2.Identity:
-    return agent_pb2.Identity(
-        account=identity.account,
-        session_id=identity.session_id,
-        application=identity.application,
-        tag=identity.tag,
-        location=identity.location,
-        labels=dict(identity.labels),
-        external_id=identity.external_id,
-        ticket=identity.ticket,
     )
 
 
@@ -107,8 +89,8 @@ def claim_out(claim: Claim) -> agent_pb2.ClaimSessionRequest:
     """Write a claim."""
     return agent_pb2.ClaimSessionRequest(
         internal_id=claim.internal_id,
-        identity=_identity_out(claim.identity),
-        ttl=None if claim.ttl is None else Duration(seconds=claim.ttl),
+        identity=identity_to_proto(claim.identity),
+        ttl=duration_to_proto(claim.ttl),
         request_json=claim.request,
         again=claim.again,
     )
@@ -135,15 +117,9 @@ def credentials_out(login: RegistryLogin | None) -> agent_pb2.RegistryCredential
 def _port_out(port: PortRequest) -> agent_pb2.PortRequest:
     return agent_pb2.PortRequest(
         container_port=port.container,
-        protocol=_PROTOCOLS[port.protocol],
+        protocol=PROTOCOLS[port.protocol],
         tls=port.tls,
         pinned_host_port=port.pinned,
-    )
-
-
-def _resources_out(resources: Resources) -> agent_pb2.Resources:
-    return agent_pb2.Resources(
-        nano_cpus=resources.nano_cpus, memory_bytes=resources.memory_bytes, gpus=resources.gpus
     )
 
 
@@ -191,10 +167,10 @@ def session_in(session: agent_pb2.Session) -> HostSession:
             location=intern(identity.location),
             labels=_named_in(identity.labels),
             external_id=identity.external_id,
-            ticket=identity.ticket,
+            ticket=identity.ticket.hex(),
         ),
         image=intern(session.image),
-        state=_state_in(session.state),
+        state=_STATES[session.state],
         ports=tuple(
             Port(p.container_port, _PROTOCOL_NAMES[p.protocol], p.host_port, p.tls)
             for p in session.ports
@@ -205,7 +181,7 @@ def session_in(session: agent_pb2.Session) -> HostSession:
         expire_ms=_milliseconds(session.expire_time, session.HasField("expire_time")),
         end_ms=_milliseconds(session.end_time, session.HasField("end_time")),
         exit_code=session.exit_code if session.HasField("exit_code") else None,
-        end_reason=EndReason[_end_reason_name(session.end_reason)] if ended else None,
+        end_reason=_END_REASONS[session.end_reason] if ended else None,
         detail=session.detail,
         sequence=session.sequence,
         host=intern(session.host),
@@ -222,8 +198,8 @@ def report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
     _check("report", report.format)
     known = report.HasField
     return SessionReport(
-        state=_state_in(report.state),
-        end_reason=EndReason[_end_reason_name(report.end_reason)],
+        state=_STATES[report.state],
+        end_reason=_END_REASONS[report.end_reason],
         detail=report.detail,
         create_ms=report.create_time.ToMilliseconds(),
         end_ms=report.end_time.ToMilliseconds(),
@@ -233,7 +209,7 @@ def report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
         restart_count=report.restart_count,
         failed_runs=tuple(map(_failed_run_in, report.failed_runs)),
         timeline=tuple(
-            Moment(_state_in(moment.state), moment.time.ToMilliseconds())
+            Moment(_STATES[moment.state], moment.time.ToMilliseconds())
             for moment in report.timeline
         ),
         cpu_seconds=_seconds(report.cpu_time) if known("cpu_time") else None,
@@ -257,16 +233,8 @@ def _named_in(texts: Mapping[str, str]) -> dict[str, str]:
     return {intern(name): texts[name] for name in texts}
 
 
-def _state_in(number: agent_pb2.State.ValueType) -> State:
-    return _STATES[number]
-
-
 def _seconds(span: Duration) -> float:
     return span.ToNanoseconds() / 10**9
-
-
-def _end_reason_name(number: agent_pb2.EndReason.ValueType) -> str:
-    return agent_pb2.EndReason.Name(number).removeprefix("END_REASON_")
 
 
 def _milliseconds(time: Timestamp, present: bool) -> int | None:

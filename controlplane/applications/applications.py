@@ -4,7 +4,6 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
-from controlplane.domain.contract import NetworkMode, PortRequest, Resources
 from controlplane.domain.errors import (
     InvalidRequestError,
     NotFoundError,
@@ -15,6 +14,7 @@ from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import Application, ApplicationStore
 from controlplane.storage.tables.registries import Registry, RegistryStore
 from controlplane.storage.tables.tags import Tag
+from tiltyard.contract import NetworkMode, PortRequest, Resources
 from tiltyard.runtime.clock import Clock
 
 MAX_REPOSITORY = 255

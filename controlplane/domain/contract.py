@@ -7,92 +7,8 @@ since the epoch.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
-
-class State(StrEnum):
-    """What an agent knows of a session; the table of transitions is the agent's."""
-
-    CREATED = "created"
-    RUNNING = "running"
-    RESTARTING = "restarting"
-    SHUTTINGDOWN = "shuttingdown"
-    EXITED = "exited"
-    DEAD = "dead"
-
-    @property
-    def ended(self) -> bool:
-        """True when nothing runs any more and nothing will."""
-        return self is State.EXITED or self is State.DEAD
-
-
-class EndReason(StrEnum):
-    """Why a session ended."""
-
-    STOPPED = "stopped"
-    TTL = "ttl"
-    EXITED = "exited"
-    OOM = "oom"
-    DRAIN = "drain"
-    HOST_RESTART = "host_restart"
-    HOST_LOST = "host_lost"
-    ENGINE_ERROR = "engine_error"
-    DISK = "disk"
-
-
-class Protocol(StrEnum):
-    """Protocol of a port."""
-
-    TCP = "tcp"
-    UDP = "udp"
-
-
-class NetworkMode(StrEnum):
-    """How a container is connected."""
-
-    BRIDGE = "bridge"
-    HOST = "host"
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """Cores, memory and GPUs of a host or a session."""
-
-    nano_cpus: int = 0
-    memory_bytes: int = 0
-    gpus: int = 0
-
-    def __add__(self, other: "Resources") -> "Resources":
-        return Resources(
-            self.nano_cpus + other.nano_cpus,
-            self.memory_bytes + other.memory_bytes,
-            self.gpus + other.gpus,
-        )
-
-    def __sub__(self, other: "Resources") -> "Resources":
-        return Resources(
-            self.nano_cpus - other.nano_cpus,
-            self.memory_bytes - other.memory_bytes,
-            self.gpus - other.gpus,
-        )
-
-    def fits_in(self, room: "Resources") -> bool:
-        """Return whether `room` holds at least this much of everything."""
-        return (
-            self.nano_cpus <= room.nano_cpus
-            and self.memory_bytes <= room.memory_bytes
-            and self.gpus <= room.gpus
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PortRequest:
-    """One host port that is wanted; `pinned` is 0 for any."""
-
-    container: int
-    protocol: Protocol
-    tls: bool = False
-    pinned: int = 0
+from tiltyard.contract import EndReason, Identity, Protocol, Resources, SessionSpec, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,40 +19,6 @@ class Port:
     protocol: Protocol
     host: int
     tls: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Whose a session is; agents keep it and never interpret it. `ticket`: see `tickets.py`."""
-
-    account: str
-    session_id: str
-    application: str
-    tag: str
-    location: str
-    labels: Mapping[str, str]
-    external_id: str = ""
-    ticket: bytes = field(default=b"", repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSpec:
-    """Everything a start needs; `ttl` in seconds, `image` by digest.
-
-    `disk_bytes` is what the container may write, 0 for the limit of its host.
-    """
-
-    identity: Identity
-    image: str
-    args: tuple[str, ...]
-    env: Mapping[str, str]
-    restart: bool
-    ttl: int | None
-    network_mode: NetworkMode
-    reservation: Resources
-    limits: Resources
-    ports: tuple[PortRequest, ...]
-    disk_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,19 +153,6 @@ class RegistryLogin:
 
     username: str
     password: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class PullProgress:
-    """How far a pull has come: layers known, layers on the host, compressed bytes received.
-
-    `waiting` for others to be pulled to the host first.
-    """
-
-    layers: int = 0
-    layers_done: int = 0
-    received_bytes: int = 0
-    waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

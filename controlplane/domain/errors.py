@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import ClassVar
 
+from tiltyard.contract import ErrorReason
+
 
 class Reason(Enum):
     """Why a request cannot be answered as asked; `api/errors.py` gives each its status."""
@@ -23,43 +25,6 @@ class Reason(Enum):
     CANNOT_START = auto()
     UNAVAILABLE = auto()
     TIMEOUT = auto()
-
-
-class AgentReason(StrEnum):
-    """ErrorReason of the proto by name; a test compares the two."""
-
-    INVALID_ARGUMENT = auto()
-    SESSION_NOT_FOUND = auto()
-    SPEC_CONFLICT = auto()
-    SESSION_STOPPED = auto()
-    SESSION_LIVE = auto()
-    NO_CAPACITY = auto()
-    NO_FREE_PORT = auto()
-    PORT_TAKEN = auto()
-    PORT_OUT_OF_RANGE = auto()
-    START_QUEUE_FULL = auto()
-    NOT_RECONCILED = auto()
-    DRAINING = auto()
-    IMAGE_MISSING = auto()
-    IMAGE_CANNOT_RUN = auto()
-    IMAGE_NOT_FOUND = auto()
-    IMAGE_IN_USE = auto()
-    REGISTRY_UNAVAILABLE = auto()
-    REGISTRY_TIMEOUT = auto()
-    ENGINE_UNAVAILABLE = auto()
-    ENGINE_TIMEOUT = auto()
-    ENGINE_ERROR = auto()
-    CANNOT_KILL = auto()
-    CONTAINER_GONE = auto()
-    PATH_NOT_FOUND = auto()
-    ARTIFACT_TOO_LARGE = auto()
-    LOG_GONE = auto()
-    DISK_FULL = auto()
-    STANDBY_NOT_CLAIMABLE = auto()
-    STALE_REVISION = auto()
-    UNIMPLEMENTED = auto()
-    INTERNAL = auto()
-    NOT_ALLOWED = auto()
 
 
 class NoCapacityCause(StrEnum):
@@ -84,7 +49,7 @@ class StoreError(Exception):
 class AgentRefusedError(Exception):
     """An agent returned an error; `text` is its message."""
 
-    agent_reason: AgentReason
+    agent_reason: ErrorReason
     text: str
 
     def __str__(self) -> str:

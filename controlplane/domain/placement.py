@@ -10,8 +10,9 @@ from enum import StrEnum
 from random import Random
 from typing import NamedTuple
 
-from controlplane.domain.contract import Host, PortRequest, Protocol, Resources
+from controlplane.domain.contract import Host
 from controlplane.domain.start_failures import Owner, StartFailure
+from tiltyard.contract import PortRequest, Protocol, Resources
 
 _NOTHING = Resources()
 

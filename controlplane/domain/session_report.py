@@ -5,7 +5,7 @@ Points in time are milliseconds since the epoch; what is None, the host does not
 
 from dataclasses import dataclass
 
-from controlplane.domain.contract import EndReason, State
+from tiltyard.contract import EndReason, State
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from controlplane.domain.contract import Protocol
 from controlplane.domain.placement import HostView, Strategy, Wanted, fullness, has_room
+from tiltyard.contract import Protocol
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ is tried there, and its success ends the back-off. Pure, time as an argument.
 
 from dataclasses import dataclass
 
-from controlplane.domain.errors import AgentReason, AgentRefusedError
+from controlplane.domain.errors import AgentRefusedError
+from tiltyard.contract import ErrorReason
 
 FIRST_PAUSE = 5.0
 """Seconds for which the first failure avoids a host; each one after a pause doubles it."""
@@ -23,25 +24,25 @@ MOST = 100
 
 HOST_FAULTS = frozenset(
     {
-        AgentReason.ENGINE_ERROR,
-        AgentReason.ENGINE_TIMEOUT,
-        AgentReason.ENGINE_UNAVAILABLE,
-        AgentReason.CONTAINER_GONE,
-        AgentReason.DISK_FULL,
-        AgentReason.INTERNAL,
+        ErrorReason.ENGINE_ERROR,
+        ErrorReason.ENGINE_TIMEOUT,
+        ErrorReason.ENGINE_UNAVAILABLE,
+        ErrorReason.CONTAINER_GONE,
+        ErrorReason.DISK_FULL,
+        ErrorReason.INTERNAL,
     }
 )
 """Why a start failed that another host may make."""
 
 LACK_OF_ROOM = frozenset(
     {
-        AgentReason.NO_CAPACITY,
-        AgentReason.NO_FREE_PORT,
-        AgentReason.PORT_TAKEN,
-        AgentReason.PORT_OUT_OF_RANGE,
-        AgentReason.START_QUEUE_FULL,
-        AgentReason.NOT_RECONCILED,
-        AgentReason.DRAINING,
+        ErrorReason.NO_CAPACITY,
+        ErrorReason.NO_FREE_PORT,
+        ErrorReason.PORT_TAKEN,
+        ErrorReason.PORT_OUT_OF_RANGE,
+        ErrorReason.START_QUEUE_FULL,
+        ErrorReason.NOT_RECONCILED,
+        ErrorReason.DRAINING,
     }
 )
 """Why a host takes no more starts just now; any other reason is worth naming to the caller."""
@@ -60,7 +61,7 @@ class StartFailure:
 
     account: str
     application: str
-    reason: AgentReason
+    reason: ErrorReason
     text: str
     count: int
     failed_ms: int

@@ -8,7 +8,7 @@ state while the host is unreachable.
 
 from enum import StrEnum
 
-from controlplane.domain.contract import State
+from tiltyard.contract import State
 
 
 class SessionStatus(StrEnum):

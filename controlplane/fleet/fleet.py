@@ -5,7 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.contract import Drain, HostSession, NetworkMode
+from controlplane.domain.contract import (
+    Drain,
+    HostSession,
+)
 from controlplane.domain.explanation import Explanation, explain
 from controlplane.domain.placement import (
     HostView,
@@ -29,6 +32,7 @@ from controlplane.storage.tables.claims import ClaimStore
 from controlplane.storage.tables.fleet import AgentRow, FleetStore
 from controlplane.storage.tables.hosts import HostStore
 from controlplane.storage.tables.reports import ReportStore
+from tiltyard.contract import NetworkMode
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.context import task_context

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from controlplane.domain.contract import NetworkMode
 from controlplane.domain.placement import NodePoolRules, Strategy
+from tiltyard.contract import NetworkMode
 
 
 class NodePools:

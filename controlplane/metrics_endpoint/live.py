@@ -16,7 +16,6 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from controlplane.catalog.open_streams import OpenStreams
-from controlplane.domain.contract import State
 from controlplane.domain.errors import StoreError
 from controlplane.domain.status import shown_status
 from controlplane.fleet.fleet import Fleet
@@ -32,6 +31,7 @@ from controlplane.operators.agents import AgentState, state_of
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.tables.audit import AuditStore
 from controlplane.storage.tables.warm_pools import WarmPool
+from tiltyard.contract import State
 from tiltyard.runtime.bounded_names import BoundedNames
 
 DATABASE_WAIT = 1.0

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from prometheus_client import Metric
 
-from controlplane.domain.contract import Host, Protocol, Resources
+from controlplane.domain.contract import Host
 from controlplane.domain.placement import HostView, is_usable
 from controlplane.metrics.families import PLACE, Place, gauge
+from tiltyard.contract import Protocol, Resources
 
 _NANO = 1e9
 _USES = {

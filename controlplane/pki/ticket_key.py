@@ -5,10 +5,11 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from controlplane.domain.contract import HostSession, Identity
+from controlplane.domain.contract import HostSession
 from controlplane.domain.errors import StoreError
 from controlplane.pki.tickets import KEY_BYTES, is_valid, make_ticket
 from controlplane.state_dir.private_files import read_or_create
+from tiltyard.contract import Identity
 from tiltyard.runtime.clock import Clock, unix_ms
 
 
@@ -30,7 +31,7 @@ class TicketKey:
         with ThreadPoolExecutor(1, "ticket key") as pool:
             self._key = await asyncio.get_running_loop().run_in_executor(pool, self._open)
 
-    def ticket(self, agent: str, internal_id: str, identity: Identity) -> bytes:
+    def ticket(self, agent: str, internal_id: str, identity: Identity) -> str:
         """Make the ticket of a session on the host of an agent."""
         return make_ticket(self._key, agent, internal_id, identity, unix_ms(self._clock))
 

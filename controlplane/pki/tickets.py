@@ -13,7 +13,8 @@ stays when a host enrols again.
 import hmac
 from hashlib import sha256
 
-from controlplane.domain.contract import HostSession, Identity
+from controlplane.domain.contract import HostSession
+from tiltyard.contract import Identity
 
 KEY_BYTES = 32
 
@@ -29,12 +30,12 @@ _KIND = "tiltyard session 1"
 
 def make_ticket(
     key: bytes, agent: str, internal_id: str, identity: Identity, issued_ms: int
-) -> bytes:
-    """Make the ticket of a session on the host of an agent."""
+) -> str:
+    """Make the ticket of a session on the host of an agent, in hexadecimal digits."""
     account, session_id = identity.account, identity.session_id
     issued = issued_ms.to_bytes(_TIME_BYTES, "big")
     fields = (_KIND, internal_id, account, session_id, identity.application, agent)
-    return issued + hmac.digest(key, b"".join(map(_framed, fields)) + issued, sha256)
+    return (issued + hmac.digest(key, b"".join(map(_framed, fields)) + issued, sha256)).hex()
 
 
 def is_valid(key: bytes, agent: str, session: HostSession) -> bool:
@@ -43,7 +44,7 @@ def is_valid(key: bytes, agent: str, session: HostSession) -> bool:
     A claimed standby began before it.
     """
     identity = session.identity
-    issued_ms = int.from_bytes(identity.ticket[:_TIME_BYTES], "big")
+    issued_ms = int.from_bytes(bytes.fromhex(identity.ticket)[:_TIME_BYTES], "big")
     ticket = make_ticket(key, agent, session.internal_id, identity, issued_ms)
     is_ours = hmac.compare_digest(identity.ticket, ticket)
     return is_ours and session.create_ms <= issued_ms + MAX_AHEAD_MS

@@ -3,9 +3,12 @@
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from controlplane.domain.contract import Answer, Claim, HostSession, Identity, SessionSpec
+from controlplane.domain.contract import (
+    Answer,
+    Claim,
+    HostSession,
+)
 from controlplane.domain.errors import (
-    AgentReason,
     AgentRefusedError,
     AgentSilentError,
     ImageCannotRunError,
@@ -20,6 +23,7 @@ from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.under_way import Start
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.settling import Verdict
+from tiltyard.contract import ErrorReason, Identity, SessionSpec
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach
 from tiltyard.runtime.logging.events import get_logger
@@ -27,22 +31,22 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 REFUSED_BY_ADMISSION = LACK_OF_ROOM | {
-    AgentReason.IMAGE_MISSING,
-    AgentReason.DISK_FULL,
-    AgentReason.ENGINE_UNAVAILABLE,
-    AgentReason.NOT_ALLOWED,
+    ErrorReason.IMAGE_MISSING,
+    ErrorReason.DISK_FULL,
+    ErrorReason.ENGINE_UNAVAILABLE,
+    ErrorReason.NOT_ALLOWED,
 }
 """The agent answered before it began: nothing is left of the attempt."""
 
 NOTHING_CLAIMED = frozenset(
     {
-        AgentReason.STANDBY_NOT_CLAIMABLE,
-        AgentReason.NOT_RECONCILED,
-        AgentReason.DRAINING,
-        AgentReason.DISK_FULL,
-        AgentReason.NOT_ALLOWED,
-        AgentReason.INVALID_ARGUMENT,
-        AgentReason.UNIMPLEMENTED,
+        ErrorReason.STANDBY_NOT_CLAIMABLE,
+        ErrorReason.NOT_RECONCILED,
+        ErrorReason.DRAINING,
+        ErrorReason.DISK_FULL,
+        ErrorReason.NOT_ALLOWED,
+        ErrorReason.INVALID_ARGUMENT,
+        ErrorReason.UNIMPLEMENTED,
     }
 )
 
@@ -180,9 +184,9 @@ class Attempts:
             ImageCannotRunError: No host can start it.
             InvalidRequestError: No host accepts it.
         """
-        if error.agent_reason is AgentReason.IMAGE_CANNOT_RUN:
+        if error.agent_reason is ErrorReason.IMAGE_CANNOT_RUN:
             raise ImageCannotRunError(error.text) from error
-        if error.agent_reason is AgentReason.INVALID_ARGUMENT:
+        if error.agent_reason is ErrorReason.INVALID_ARGUMENT:
             raise InvalidRequestError((Violation("body", error.text),)) from error
         if error.agent_reason not in HOST_FAULTS:
             return
@@ -202,6 +206,6 @@ class Attempts:
 
 
 def _refused(
-    error: AgentRefusedError, harmless: AbstractSet[AgentReason]
+    error: AgentRefusedError, harmless: AbstractSet[ErrorReason]
 ) -> NothingStarted | Unknown:
     return NothingStarted(error) if error.agent_reason in harmless else Unknown(error)

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from controlplane.domain.contract import Claim, HostSession, Identity
-from controlplane.domain.errors import AgentReason
+from controlplane.domain.contract import (
+    Claim,
+    HostSession,
+)
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.host.standbys import Taken
@@ -15,6 +17,7 @@ from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.claims import NewClaim
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.warm_pools import WarmPool
+from tiltyard.contract import ErrorReason, Identity
 
 PoolAt = Callable[[str, str, str], WarmPool | None]
 """Gives the pool of an account, an application and a region."""
@@ -91,7 +94,7 @@ def _is_its_own(outcome: Outcome | None) -> bool:
     """Return whether a host refused one standby, rather than any claim."""
     if not isinstance(outcome, NothingStarted):
         return False
-    return outcome.error.agent_reason is AgentReason.STANDBY_NOT_CLAIMABLE
+    return outcome.error.agent_reason is ErrorReason.STANDBY_NOT_CLAIMABLE
 
 
 def claim_of(plan: Plan, held: HeldStandby, actor: Actor) -> NewClaim:

@@ -5,9 +5,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 
-from controlplane.domain.contract import State
 from controlplane.domain.errors import (
-    AgentReason,
     AgentRefusedError,
     AgentSilentError,
     ArtifactTooLargeError,
@@ -28,6 +26,7 @@ from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.players import PlayerStore
 from controlplane.storage.tables.session_lists import SessionFilter, SessionListStore
 from controlplane.storage.tables.sessions import Session, SessionStore
+from tiltyard.contract import ErrorReason, State
 from tiltyard.runtime.clock import Clock, timeout, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
@@ -302,10 +301,10 @@ def _translation(session_id: str) -> Iterator[None]:
 
 
 _GONE = {
-    AgentReason.SESSION_NOT_FOUND: "session",
-    AgentReason.CONTAINER_GONE: "session",
-    AgentReason.LOG_GONE: "log",
-    AgentReason.PATH_NOT_FOUND: "path",
+    ErrorReason.SESSION_NOT_FOUND: "session",
+    ErrorReason.CONTAINER_GONE: "session",
+    ErrorReason.LOG_GONE: "log",
+    ErrorReason.PATH_NOT_FOUND: "path",
 }
 
 
@@ -314,10 +313,10 @@ def _told(error: AgentRefusedError, session_id: str) -> TiltyardError:
     if (what := _GONE.get(error.agent_reason)) is not None:
         return NotFoundError(what, session_id)
     match error.agent_reason:
-        case AgentReason.SESSION_LIVE:
+        case ErrorReason.SESSION_LIVE:
             return ConflictError("the session has not ended")
-        case AgentReason.ARTIFACT_TOO_LARGE:
+        case ErrorReason.ARTIFACT_TOO_LARGE:
             return ArtifactTooLargeError(error.text)
-        case AgentReason.NO_CAPACITY:
+        case ErrorReason.NO_CAPACITY:
             return HostBusyError(error.text, retry_after=BUSY_RETRY_AFTER)
     return HostUnavailableError(f"the host cannot: {error}")

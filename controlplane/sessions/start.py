@@ -29,7 +29,7 @@ from functools import partial
 
 from controlplane.applications.applications import Applications
 from controlplane.applications.tags import Tags
-from controlplane.domain.contract import HostSession, Identity, SessionSpec
+from controlplane.domain.contract import HostSession
 from controlplane.domain.errors import (
     AgentRefusedError,
     NoCapacityCause,
@@ -55,6 +55,7 @@ from controlplane.storage.tables.claims import FailedClaim, NewClaim, StandbyTak
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import NewSession, SessionStore
+from tiltyard.contract import Identity, SessionSpec
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger

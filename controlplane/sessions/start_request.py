@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from controlplane.domain.contract import Identity, PortRequest, Protocol, SessionSpec
 from controlplane.domain.errors import InvalidRequestError, TiltyardError, Violation
 from controlplane.domain.placement import Wanted
 from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.tags import Tag
+from tiltyard.contract import Identity, PortRequest, Protocol, SessionSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 
-from controlplane.domain.contract import HostSession, State
+from controlplane.domain.contract import HostSession
 from controlplane.domain.errors import (
     ConflictError,
     HostUnavailableError,
@@ -25,6 +25,7 @@ from controlplane.sessions.start import Starts
 from controlplane.sessions.start_request import StartRequest
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.sessions import SessionStore
+from tiltyard.contract import State
 from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.tasks import TaskOwner
 

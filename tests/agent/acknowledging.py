@@ -11,12 +11,12 @@ import stat
 import sys
 from pathlib import Path
 
-from agent.domain.session import EndReason
 from agent.kernel.clock import SystemHostClock
 from agent.state.drain import DrainOrder
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.served import served
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason
 
 STARTS = 4
 

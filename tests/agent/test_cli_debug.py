@@ -18,7 +18,6 @@ import pytest
 
 from agent.domain.engine import container_name
 from agent.domain.errors import RegistryUnavailable
-from agent.domain.session import Identity, PortRequest, Protocol
 from agent.network.tls_ports import TlsPorts
 from agent.state.drain import DrainOrder
 from tests.support.agent.pools import POOL, a_pool, standbys
@@ -26,6 +25,7 @@ from tests.support.agent.samples import IMAGE, a_spec
 from tests.support.agent.served import Served, served
 from tests.support.fake_clock import settle
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import Identity, PortRequest, Protocol
 
 FIRST = "11111111-0000-4000-8000-000000000000"
 SECOND = "22222222-0000-4000-8000-000000000000"

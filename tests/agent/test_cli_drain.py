@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent.domain.session import State
 from agent.kernel.clock import SystemHostClock
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.served import Served, served
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import State
 
 CLOCK = SystemHostClock()
 

@@ -15,9 +15,10 @@ from typing import Any, Self
 
 import pytest
 
-from agent.domain.session import Port, Protocol
+from agent.domain.session import Port
 from agent.network import conntrack, netlink
 from agent.network.conntrack import Conntrack, delete_listed, delete_matching, forget_udp_flows
+from tiltyard.contract import Protocol
 
 CLONE_NEWNET = 0x40000000
 CAPABILITY_VERSION_3 = 0x20080522

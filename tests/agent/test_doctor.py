@@ -26,7 +26,6 @@ from agent.doctor.facts import AgentFacts, DiskFacts, EngineFacts, FileFacts, Ke
 from agent.doctor.findings import Level
 from agent.doctor.gather import gather
 from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_list
-from agent.domain.session import NetworkMode, PortRequest, Protocol
 from agent.settings.model import AgentConfig
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.scripted_engine import INFO, ScriptedEngine, says
@@ -35,6 +34,7 @@ from tests.support.agent.tls_players import issue
 from tests.support.certificates import Signer
 from tests.support.fakes import FakeClock, FakeEngine
 from tests.support.harness import free_port
+from tiltyard.contract import NetworkMode, PortRequest, Protocol
 from tiltyard.runtime.settings.report import EXIT_CONFIG
 
 

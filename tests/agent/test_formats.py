@@ -16,7 +16,11 @@ import pytest
 
 from agent.domain.engine import LABEL_RECORD, ContainerSpec, container_name
 from agent.domain.errors import SessionStopped
-from agent.domain.session import Deadline, Drain, EndReason, Protocol, Session, State
+from agent.domain.session import (
+    Deadline,
+    Drain,
+    Session,
+)
 from agent.rpc.identity import FILE, Identity
 from agent.state.drain import DrainOrder
 from agent.state.record import decode_label, decode_session, encode_session
@@ -26,6 +30,7 @@ from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import an_agent, until_sealed
 from tests.support.agent.samples import a_spec
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, Protocol, State
 
 FORMATS = Path(__file__).with_name("formats")
 RELEASED = sorted(path.name for path in FORMATS.iterdir())

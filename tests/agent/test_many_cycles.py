@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.session import EndReason
 from tests.faults.plugin import Rounds
 from tests.support.agent.hosts import Agent, assert_nothing_is_left
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.leaks import ours
+from tiltyard.contract import EndReason
 
 AT_ONCE = 10
 KEPT_SECONDS = 3700

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from agent.domain.session import EndReason, State
 from agent.state.record import Records
 from tests.agent.acknowledging import STARTS
 from tests.faults.plugin import Figure, Rounds
 from tests.support import power_cut
+from tiltyard.contract import EndReason, State
 
 
 def _logged(library: Path, folder: Path, *without: str) -> list[power_cut.Deed]:

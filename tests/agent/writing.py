@@ -14,13 +14,13 @@ from typing import Any
 
 from agent.domain.engine import LABEL_RECORD, container_name
 from agent.domain.errors import SessionNotFound
-from agent.domain.session import EndReason, SessionSpec, State
 from agent.rpc.identity import FILE, Identity, make_request
 from agent.state.drain import DrainOrder
 from controlplane.pki.authority import Authority
 from tests.support.agent.hosts import Agent, an_agent, until_sealed
 from tests.support.agent.samples import IMAGE, a_spec
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, SessionSpec, State
 
 BEGUN = 1_800_000_000.0
 WRITTEN = BEGUN + 11

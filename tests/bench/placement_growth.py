@@ -16,9 +16,6 @@ from controlplane.domain.contract import (
     Host,
     HostReported,
     ImagesReported,
-    PortRequest,
-    Protocol,
-    Resources,
     WatchMessage,
 )
 from controlplane.domain.placement import Wanted
@@ -29,6 +26,7 @@ from controlplane.storage.tables.fleet import AgentRow, FleetStore
 from controlplane.storage.tables.hosts import HostStore
 from controlplane.storage.tables.reports import ReportStore
 from tests.bench.report import Result
+from tiltyard.contract import PortRequest, Protocol, Resources
 from tiltyard.runtime.clock import SystemClock
 
 IN_A_REGION = 10

@@ -19,10 +19,10 @@ from typing import Any
 import grpc
 
 from agent.rpc.service import HEARTBEAT_SECONDS
-from controlplane.domain.contract import Identity
 from controlplane.pki.ticket_key import TicketKey
 from tests.support.harness import AgentSpec, Process
 from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.contract import Identity
 from tiltyard.runtime.clock import SystemClock
 
 ACCOUNT = "default"
@@ -180,7 +180,7 @@ def _session(agent: int, number: int, key: TicketKey) -> pb.Session:
             tag=identity.tag,
             location=identity.location,
             labels=identity.labels,
-            ticket=key.ticket(_name(agent), internal_id, identity),
+            ticket=bytes.fromhex(key.ticket(_name(agent), internal_id, identity)),
         ),
         image=IMAGE,
         state=pb.STATE_RUNNING,

@@ -13,10 +13,14 @@ from typing import Protocol as Interface
 
 from agent.docker.engine import DockerEngine
 from agent.domain.engine import Container, ContainerSpec, Engine, container_name
-from agent.domain.session import NetworkMode, Port, Process, Protocol, Resources
+from agent.domain.session import (
+    Port,
+    Process,
+)
 from tests.contract.images import PAYLOAD, SAVE
 from tests.support.fakes import FakeEngine
 from tests.support.harness import free_port
+from tiltyard.contract import NetworkMode, Protocol, Resources
 
 MEBIBYTE = 2**20
 EXIT_CODE = 3

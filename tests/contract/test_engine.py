@@ -22,7 +22,7 @@ from agent.domain.errors import (
     PathNotFound,
     PortTaken,
 )
-from agent.domain.session import NetworkMode, Process, Protocol
+from agent.domain.session import Process
 from tests.contract.images import PAYLOAD, SAVE
 from tests.contract.stages import (
     EXIT_CODE,
@@ -33,6 +33,7 @@ from tests.contract.stages import (
     running,
     spec,
 )
+from tiltyard.contract import NetworkMode, Protocol
 
 NOBODY = "tiltyard-nonesuch"
 

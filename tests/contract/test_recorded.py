@@ -149,8 +149,9 @@ def _assert_event(read: WatchMessage, told: Any) -> None:
 def _assert_session(read: HostSession, told: Any) -> None:
     for name in ("internal_id", "image", "detail", "sequence", "host"):
         assert getattr(read, name) == getattr(told, name)
-    for name in ("account", "session_id", "application", "tag", "external_id", "ticket"):
+    for name in ("account", "session_id", "application", "tag", "external_id"):
         assert getattr(read.identity, name) == getattr(told.identity, name)
+    assert bytes.fromhex(read.identity.ticket) == told.identity.ticket
     assert read.identity.labels == dict(told.identity.labels)
     assert read.injected_env == dict(told.injected_env)
     assert f"STATE_{read.state.name}" == _name(told, "state")

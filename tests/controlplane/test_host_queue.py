@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from controlplane.domain.contract import PortRequest, Protocol, Resources
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.queue import Ask
 from controlplane.fleet.room_forecast import MAX_RETRY_AFTER
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
+from tiltyard.contract import PortRequest, Protocol, Resources
 
 MOST = 5
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
-from controlplane.domain.contract import Identity
 from controlplane.domain.errors import StoreError
 from controlplane.pki.authority import Authority
 from controlplane.pki.ticket_key import TicketKey
@@ -23,6 +22,7 @@ from tests.controlplane.kept_formats import FORMATS, SCHEMAS, Kept, missing, put
 from tests.controlplane.storing import DATABASE, KNOWN, LOGIN, PASSWORD, store
 from tests.support.controlplane.system import assert_error
 from tests.unit.controlplane.fleet.host.test_link import SESSION
+from tiltyard.contract import Identity
 from tiltyard.runtime.clock import SystemClock
 
 RELEASED: list[str] = json.loads((FORMATS / "migrations.json").read_text("utf-8"))
@@ -144,7 +144,7 @@ def test_what_was_signed_and_sealed_is_still_good(schema: str, tmp_path: Path) -
     known = json.loads((FORMATS / schema / KNOWN).read_text("utf-8"))
     key, told = TicketKey(state / "ticket.key", SystemClock()), known["ticket"]
     asyncio.run(key.open())
-    names, ticket = ("account", "session_id", "application"), bytes.fromhex(told["ticket"])
+    names, ticket = ("account", "session_id", "application"), told["ticket"]
     account, session_id, application = (told[name] for name in names)
     identity = Identity(account, session_id, application, "", "", {}, ticket=ticket)
     session = replace(SESSION, internal_id=told["internal_id"], identity=identity)

@@ -11,7 +11,10 @@ import pytest
 
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.app.control_plane import ControlPlane
-from controlplane.domain.contract import Identity, SessionsReported, WatchMessage
+from controlplane.domain.contract import (
+    SessionsReported,
+    WatchMessage,
+)
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.pinger import LOOK, Pinger
@@ -27,6 +30,7 @@ from tests.support.controlplane.system import eventually
 from tests.support.fake_clock import FakeClock
 from tests.unit.controlplane.fleet.host.test_link import SESSION
 from tiltyard.agent.v1 import agent_pb2
+from tiltyard.contract import Identity
 from tiltyard.runtime.bounded_names import MAX_NAMES, OTHER
 from tiltyard.runtime.clock import SystemClock
 

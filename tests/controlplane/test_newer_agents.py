@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.agent_rpc.wire import FORMAT
 from controlplane.domain.errors import AgentNewerError, AgentSilentError
 from controlplane.fleet.host import watch
 from controlplane.fleet.host.downtime import HostSilence
 from tests.support.controlplane.system import System, eventually
 from tiltyard.agent.v1 import agent_pb2
+from tiltyard.contract import FORMAT
 
 
 @pytest.fixture(autouse=True)

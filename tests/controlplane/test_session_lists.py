@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlite_utils import Database
 
-from controlplane.domain.contract import Claim, EndReason, Identity, Resources, State
+from controlplane.domain.contract import Claim
 from controlplane.domain.errors import ConflictError, NotFoundError, StoreError
 from controlplane.storage.engine.migrations import migrate
 from controlplane.storage.engine.store import Actor, Store
@@ -41,6 +41,7 @@ from controlplane.storage.tables.sessions import (
 )
 from tests.support.controlplane.system import System, assert_error
 from tests.unit.controlplane.fleet.host.test_link import SESSION
+from tiltyard.contract import EndReason, Identity, Resources, State
 
 IDENTITY = Identity("alice", "", "game", "v1", "local", {})
 

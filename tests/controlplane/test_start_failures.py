@@ -3,16 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from controlplane.domain.errors import AgentReason, AgentRefusedError
+from controlplane.domain.errors import AgentRefusedError
 from controlplane.domain.start_failures import FIRST_PAUSE, LONGEST_PAUSE, MOST, StartFailures
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.scrapes import Scraped
 from tests.support.controlplane.system import System, assert_error, eventually
+from tiltyard.contract import ErrorReason
 
 CAUSE = "cannot start: bind source path does not exist"
 BROKEN = refusing("ENGINE_ERROR", CAUSE)
 GAME, OTHER = ("alice", "game"), ("bob", "game")
-ERROR = AgentRefusedError(AgentReason.ENGINE_ERROR, CAUSE)
+ERROR = AgentRefusedError(ErrorReason.ENGINE_ERROR, CAUSE)
 
 
 async def ask(system: System, path: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from controlplane.domain.contract import Claim, Identity, Resources
+from controlplane.domain.contract import Claim
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.pools import hosts, planner
 from controlplane.sessions.start import MAX_CLAIMS
@@ -23,6 +23,7 @@ from controlplane.storage.tables.sessions import NewSession, SessionStore
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.system import System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
+from tiltyard.contract import Identity, Resources
 
 POOL: dict[str, Any] = {"size": 3, "env": {"MODE": "warm"}, "labels": {"mode": "ffa"}}
 

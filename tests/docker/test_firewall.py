@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from agent.domain.session import Protocol
 from agent.network.firewall import Firewall
 from agent.network.firewall_rules import FORWARD_CHAIN, INPUT_CHAIN
 from agent.network.firewall_watch import FirewallWatch
@@ -25,6 +24,7 @@ from tests.support.harness import ROOT
 from tests.support.private_engine import PrivateEngine
 from tests.support.private_network import PrivateNetwork, run
 from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.contract import Protocol
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from agent.domain.engine import LABEL_SESSION
-from agent.domain.session import State
 from agent.state.record import decode_session
 from tests.docker.machine import Agent, Machine, Player, port_of
 from tests.docker.stack import eventually
 from tests.faults.plugin import Rounds
 from tests.support.private_engine import PrivateEngine, small_disk
 from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.contract import State
 
 pytestmark = [
     pytest.mark.docker,

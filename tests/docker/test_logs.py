@@ -15,7 +15,10 @@ from agent.docker import container_config
 from agent.docker.engine import DockerEngine
 from agent.domain.engine import LOG_BYTES, ContainerSpec, LogPiece
 from agent.domain.errors import EngineError, LogGone
-from agent.domain.session import NetworkMode, Process, Resources, Session, State
+from agent.domain.session import (
+    Process,
+    Session,
+)
 from agent.kernel.clock import SystemHostClock
 from agent.logs import follower as log_follower
 from agent.logs import reading as logs
@@ -24,6 +27,7 @@ from agent.logs.sealed import DROPPED
 from agent.state.record import Records
 from tests.demo_game import Image
 from tests.support.agent.samples import a_session
+from tiltyard.contract import NetworkMode, Resources, State
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry]
 

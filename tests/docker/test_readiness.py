@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.domain.session import NetworkMode, Port, Process, Protocol
+from agent.domain.session import (
+    Port,
+    Process,
+)
 from agent.kernel.processes import live_process
 from agent.network.bindings import Bindings
 from agent.network.bound_ports import TooManySockets
@@ -23,6 +26,7 @@ from tests.support.api_client import Answer
 from tests.support.deployment import APPLICATION, REGION, application, enable_tag
 from tests.support.harness import Registry, free_port
 from tests.support.pushed_image import push_image
+from tiltyard.contract import NetworkMode, Protocol
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 

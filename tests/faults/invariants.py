@@ -10,7 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.domain.session import EndReason, NetworkMode, Process, Session, State
+from agent.domain.session import (
+    Process,
+    Session,
+)
+from tiltyard.contract import EndReason, NetworkMode, State
 
 Address = tuple[str, int]
 """A protocol and a host port."""

@@ -4,11 +4,12 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 
-from agent.domain.session import EndReason, Protocol, Session
+from agent.domain.session import Session
 from tests.faults.invariants import Observation, SeenContainer, violations
 from tests.faults.ledger import ledger
 from tests.support.agent.hosts import Agent
 from tests.support.fakes import FakeEngine
+from tiltyard.contract import EndReason, Protocol
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
 
 _PASSES = 3

@@ -13,7 +13,10 @@ import docker
 import grpc
 
 from agent.domain.engine import LABEL_AGENT, LABEL_SESSION
-from agent.domain.session import Process, Session, State
+from agent.domain.session import (
+    Process,
+    Session,
+)
 from tests.faults.invariants import (
     Address,
     Observation,
@@ -29,6 +32,7 @@ from tests.faults.records import recorded_sessions
 from tests.support.harness import AgentProcess
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.contract import State
 
 _PATIENCE = 30.0
 """Seconds in which whatever was broken has come to rest."""

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from agent.domain.session import Deadline, EndReason, Port, Process, Protocol, Session, State
+from agent.domain.session import (
+    Deadline,
+    Port,
+    Process,
+    Session,
+)
 from tests.faults.invariants import (
     Observation,
     SeenContainer,
@@ -17,6 +22,7 @@ from tests.faults.invariants import (
     violations,
 )
 from tests.support.agent.samples import a_session, a_spec
+from tiltyard.contract import EndReason, Protocol, State
 
 NOW = 1_800_000_000.0
 PROCESS = Process(100, 7)

@@ -16,9 +16,7 @@ from typing import Any, TypeVar, cast
 from sqlite_utils import Database
 
 from agent.domain.host_report import HostReport
-from agent.domain.session import Protocol, Session
-from controlplane.domain.contract import NetworkMode, PortRequest, Resources
-from controlplane.domain.contract import Protocol as WireProtocol
+from agent.domain.session import Session
 from controlplane.domain.errors import TiltyardError
 from controlplane.domain.placement import Wanted
 from controlplane.domain.start_rate import StartRate
@@ -52,6 +50,8 @@ from tests.flow.virtual_time import VirtualClock, VirtualLoop
 from tests.support.agent import hosts
 from tests.support.agent.samples import IMAGE
 from tests.support.fakes import FakeEngine
+from tiltyard.contract import NetworkMode, PortRequest, Protocol, Resources
+from tiltyard.contract import Protocol as WireProtocol
 
 _T = TypeVar("_T")
 

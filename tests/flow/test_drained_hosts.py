@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from agent.domain.session import EndReason, Session
+from agent.domain.session import Session
 from agent.state.drain import DrainOrder
 from controlplane.operators.agents import ShownAgent
 from tests.flow.enrolled import Enrolling
 from tests.flow.small_fleet import Control, put_back, remove_database
 from tests.flow.test_silent_hosts import BACK_WITHIN, Fleet, come_back, go_silent
+from tiltyard.contract import EndReason
 
 HOUR = 3600
 TOLD_WITHIN = BACK_WITHIN + 2.0

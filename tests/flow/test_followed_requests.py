@@ -8,12 +8,12 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.rpc.statuses import REQUEST_KEY
 from tests.flow.enrolled import Enrolling
 from tests.flow.whole import Whole
 from tests.support.controlplane.system import assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.contract import REQUEST_KEY
 
 UUID = "3b241101-e2bb-4255-8caf-4136c566a962"
 

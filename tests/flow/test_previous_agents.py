@@ -18,7 +18,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from agent.domain.engine import container_name
 from agent.rpc.identity import FILE, Identity
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.errors import AgentReason, AgentRefusedError
+from controlplane.domain.errors import AgentRefusedError
 from tests.contract.formats import NUMBERS, released
 from tests.contract.previous import Previous
 from tests.contract.recording import identify
@@ -26,6 +26,7 @@ from tests.flow.previous_agents import WholeBehind
 from tests.flow.whole import CLOCK
 from tests.support.controlplane.system import assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
+from tiltyard.contract import ErrorReason
 
 DEADLINE = 20.0
 
@@ -77,7 +78,7 @@ async def test_a_refusal_keeps_its_reason(whole: WholeBehind) -> None:
     client = AgentClient(whole.behind.address)
     with pytest.raises(AgentRefusedError) as caught:
         await client.get_report("00000000-0000-4000-8000-000000000000")
-    assert caught.value.agent_reason is AgentReason.SESSION_NOT_FOUND
+    assert caught.value.agent_reason is ErrorReason.SESSION_NOT_FOUND
     await client.close()
 
 

@@ -24,7 +24,6 @@ from agent.domain.engine import (
     Credentials,
     EngineInfo,
     LogPiece,
-    PullProgress,
     container_name,
 )
 from agent.domain.errors import (
@@ -41,8 +40,12 @@ from agent.domain.errors import (
     PathNotFound,
     PortTaken,
 )
-from agent.domain.session import NetworkMode, Port, Process
+from agent.domain.session import (
+    Port,
+    Process,
+)
 from tests.support.fake_clock import FakeClock
+from tiltyard.contract import NetworkMode, PullProgress
 
 __all__ = ["FakeClock", "FakeEngine"]
 

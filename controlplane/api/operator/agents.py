@@ -10,15 +10,15 @@ from controlplane.api.operations.fields import Duration, Name
 from controlplane.api.operations.operation import NO_STORE, Answer, Listing, one_portion, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.resources.application_bodies import MEBI, NANO
-from controlplane.domain.contract import Host, Resources
+from controlplane.domain.contract import Host
 from controlplane.domain.durations import parse_duration
-from controlplane.domain.errors import AgentReason
 from controlplane.domain.start_failures import StartFailure
 from controlplane.fleet.host.pulls import Pull, PullState
 from controlplane.fleet.pools.planner import KeptOnHost
 from controlplane.operators.agents import AgentState, ShownAgent
 from controlplane.operators.enrolment import EnrolmentToken
 from controlplane.storage.tables.enrolment import Place
+from tiltyard.contract import ErrorReason, Resources
 from tiltyard.runtime.clock import to_ms
 
 MAX_IMAGES_SHOWN = 1000
@@ -103,7 +103,7 @@ class ListedStartFailure(TypedDict):
 
     account: str
     image: str
-    reason: AgentReason
+    reason: ErrorReason
     cause: str
     failures: int
     failed: int

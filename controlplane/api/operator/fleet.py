@@ -11,10 +11,10 @@ from typing_extensions import TypedDict
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.operation import Listing, one_portion, operation
 from controlplane.api.operations.services import caller_of, services_of
-from controlplane.domain.contract import NetworkMode
 from controlplane.domain.placement import NodePoolRules, Strategy
 from controlplane.fleet.node_pools import NodePools
 from controlplane.storage.tables.fleet import NodePool, Region
+from tiltyard.contract import NetworkMode
 
 
 class NodePoolBody(Body):

@@ -18,12 +18,12 @@ from controlplane.api.operator.agents import (
     listed_resources,
     listed_start_failure,
 )
-from controlplane.domain.contract import Protocol
 from controlplane.domain.explanation import Candidate, describe
 from controlplane.domain.placement import HostView, ObstacleKind, Strategy, fullness
 from controlplane.fleet.host.pulls import Pull
 from controlplane.operators.placement import ExplainedPlacement
 from controlplane.sessions.start_request import Pin
+from tiltyard.contract import Protocol
 
 PortKey = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}/(tcp|udp)$")]
 

@@ -9,9 +9,9 @@ from typing_extensions import TypedDict
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import Name, PortNumber, json_pattern
 from controlplane.applications.applications import MAX_PORTS, MAX_REGIONS, ApplicationEdit
-from controlplane.domain.contract import NetworkMode, PortRequest, Protocol, Resources
 from controlplane.registries.client import TAG
 from controlplane.storage.tables.applications import Application
+from tiltyard.contract import NetworkMode, PortRequest, Protocol, Resources
 
 NANO = 1_000_000_000
 MEBI = 1024 * 1024

@@ -7,9 +7,9 @@ from typing_extensions import TypedDict
 
 from controlplane.api.operations.operation import Answer, operation
 from controlplane.api.operations.services import caller_of, services_of
-from controlplane.domain.contract import EndReason
 from controlplane.domain.session_report import FailedRun, SessionReport
 from controlplane.domain.status import SessionStatus
+from tiltyard.contract import EndReason
 
 LOG_BYTES = 2**17
 """Of a log in a report, whatever a host sends: six times as many in JSON are below 1 MiB."""

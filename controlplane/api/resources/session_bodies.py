@@ -18,13 +18,17 @@ from controlplane.api.operations.fields import (
 )
 from controlplane.api.operations.queries import Flag, Integer, Query, Record
 from controlplane.applications.applications import MAX_PORTS
-from controlplane.domain.contract import HostSession, Port, Protocol
+from controlplane.domain.contract import (
+    HostSession,
+    Port,
+)
 from controlplane.domain.durations import parse_duration
 from controlplane.domain.status import SessionStatus
 from controlplane.sessions.service import ShownSession
 from controlplane.sessions.start_request import Pin, StartRequest
 from controlplane.storage.tables.session_lists import SessionFilter
 from controlplane.storage.tables.sessions import Session
+from tiltyard.contract import Protocol
 
 
 class PortBody(Body):

@@ -8,11 +8,12 @@ connection, it drops the other. So it can be called at every moment, whatever an
 from dataclasses import replace
 
 from controlplane.agent_rpc.dialling import Dialler
-from controlplane.domain.errors import AgentReason, AgentRefusedError
+from controlplane.domain.errors import AgentRefusedError
 from controlplane.fleet.host.link import HostLink
 from controlplane.pki.authority import Issued
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.tables.enrolment import AuthorityStore, EnrolmentStore
+from tiltyard.contract import ErrorReason
 from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
@@ -72,7 +73,7 @@ class HostCertificates:
     async def _give(self, link: HostLink) -> None:
         asked, row = await link.client.ask_for_request(), link.row
         if not asked.takes_authorities:
-            raise AgentRefusedError(AgentReason.UNIMPLEMENTED, OLD_AGENT)
+            raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, OLD_AGENT)
         assert row.id is not None, "only an enrolled agent belongs to an authority"
         authorities = self._issuer.authorities
         issued = self._issuer.sign_agent(asked.request, row.id)

@@ -8,10 +8,15 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from controlplane.domain.contract import RegistryLogin
-from controlplane.domain.errors import AgentReason, AgentRefusedError, AgentSilentError, StoreError
+from controlplane.domain.errors import (
+    AgentRefusedError,
+    AgentSilentError,
+    StoreError,
+)
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.host.pulls import Pull, PullState, next_pulls
 from controlplane.storage.tables.tags import HostImages, TagStore
+from tiltyard.contract import ErrorReason
 from tiltyard.runtime.back_off import pause
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.first_completed import comes_first
@@ -231,4 +236,4 @@ class HostPreload:
 
 
 def _is_in_use(error: Exception) -> bool:
-    return isinstance(error, AgentRefusedError) and error.agent_reason is AgentReason.IMAGE_IN_USE
+    return isinstance(error, AgentRefusedError) and error.agent_reason is ErrorReason.IMAGE_IN_USE

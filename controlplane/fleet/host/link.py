@@ -19,9 +19,6 @@ from controlplane.domain.contract import (
     HostSession,
     ImagesReported,
     Port,
-    PortRequest,
-    Protocol,
-    Resources,
     SessionsReported,
     SnapshotEnd,
     WatchMessage,
@@ -31,6 +28,7 @@ from controlplane.domain.start_failures import Owner, StartFailures
 from controlplane.fleet.host.latency import HostLatency
 from controlplane.fleet.host.standbys import Standbys
 from controlplane.storage.tables.fleet import AgentRow
+from tiltyard.contract import PortRequest, Protocol, Resources
 
 FIRST_RETRY = 0.1
 """Seconds after which what failed on a host is tried again, at first."""

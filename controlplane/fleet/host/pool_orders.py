@@ -6,8 +6,12 @@ from functools import partial
 from random import Random
 
 from controlplane.domain.contract import StandbyOrder
-from controlplane.domain.errors import AgentReason, AgentRefusedError, AgentSilentError
+from controlplane.domain.errors import (
+    AgentRefusedError,
+    AgentSilentError,
+)
 from controlplane.fleet.host.link import FIRST_RETRY, HostLink
+from tiltyard.contract import ErrorReason
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.context import task_context
@@ -109,5 +113,5 @@ class HostOrders:
 
 def _is_unimplemented(error: Exception) -> bool:
     return isinstance(error, AgentRefusedError) and (
-        error.agent_reason is AgentReason.UNIMPLEMENTED
+        error.agent_reason is ErrorReason.UNIMPLEMENTED
     )

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from controlplane.domain.contract import PullProgress
+from tiltyard.contract import PullProgress
 
 MAX_PULLS = 2
 """Of one host at a time: more would only share its network and disk."""

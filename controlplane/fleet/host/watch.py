@@ -15,7 +15,6 @@ from controlplane.domain.contract import (
 )
 from controlplane.domain.errors import (
     AgentNewerError,
-    AgentReason,
     AgentRefusedError,
     AgentSilentError,
     StoreError,
@@ -28,6 +27,7 @@ from controlplane.fleet.host.stall_aware_clock import listening_timeout
 from controlplane.metrics.agents import FleetMetrics
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.settling import Verdict
+from tiltyard.contract import ErrorReason
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
@@ -268,7 +268,7 @@ class HostWatch:
                 internal_id, STOP_TIMEOUT, discard=discard
             )
         except AgentRefusedError as error:
-            if error.agent_reason is not AgentReason.SESSION_NOT_FOUND:
+            if error.agent_reason is not ErrorReason.SESSION_NOT_FOUND:
                 raise
             await self._reports.end_stopped(name, internal_id, unix_ms(self._clock))
             self._link.drop(internal_id)
@@ -288,4 +288,4 @@ class HostWatch:
 
 
 def _cannot_kill(error: Exception) -> bool:
-    return isinstance(error, AgentRefusedError) and error.agent_reason is AgentReason.CANNOT_KILL
+    return isinstance(error, AgentRefusedError) and error.agent_reason is ErrorReason.CANNOT_KILL

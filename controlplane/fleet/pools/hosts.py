@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from controlplane.domain.contract import Resources
 from controlplane.domain.placement import HostView, Wanted
 from controlplane.domain.standby_shares import room_for
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.pools.plan import PoolHost
+from tiltyard.contract import Resources
 
 SHORT_AFTER = 5.0
 """Seconds for which a host may lack room for its share before others are to make it."""

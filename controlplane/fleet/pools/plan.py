@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 
-from controlplane.domain.contract import Identity, SessionSpec
 from controlplane.domain.placement import HostView, Strategy, Wanted, is_usable
 from controlplane.domain.standby_shares import Offer, kept_of_older, offer_of, share
 from controlplane.storage.tables.standby_orders import WantedPool
 from controlplane.storage.tables.tags import Tag
+from tiltyard.contract import Identity, SessionSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from controlplane.domain.contract import PoolOnHost, Resources, SessionSpec, StandbyOrder
+from controlplane.domain.contract import (
+    PoolOnHost,
+    StandbyOrder,
+)
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import FIRST_RETRY, HostLink
@@ -34,6 +37,7 @@ from controlplane.storage.tables.standby_orders import (
 )
 from controlplane.storage.tables.tags import Tag
 from controlplane.storage.tables.warm_pools import WarmPool
+from tiltyard.contract import Resources, SessionSpec
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.first_completed import comes_first

@@ -4,7 +4,6 @@ import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from controlplane.domain.contract import NetworkMode, PortRequest, Protocol, Resources
 from controlplane.domain.errors import (
     ConflictError,
     InvalidRequestError,
@@ -16,6 +15,7 @@ from controlplane.storage.engine.store import Actor, Database, Event, Store, rec
 from controlplane.storage.tables.quota_use import bounded_pools, has_account
 from controlplane.storage.tables.tags import Tag, enabled_tags, withdraw_old_tags
 from controlplane.storage.tables.warm_pools import remove_pools_elsewhere
+from tiltyard.contract import NetworkMode, PortRequest, Protocol, Resources
 from tiltyard.runtime.clock import to_ms
 
 MAX_APPLICATIONS = 1000

@@ -11,9 +11,10 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from controlplane.domain.contract import EndReason, Port, State
+from controlplane.domain.contract import Port
 from controlplane.storage.engine.store import ITSELF, Actor, Event, record_event
 from controlplane.storage.tables.unanswered import note_stopped, note_unanswered
+from tiltyard.contract import EndReason, State
 
 PORTION = 1000
 """Rows that are forgotten in one transaction, but for one session with more players than that."""

@@ -6,9 +6,8 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from controlplane.domain.contract import Identity, Port, Protocol, Resources, State
+from controlplane.domain.contract import Port
 from controlplane.domain.errors import (
-    AgentReason,
     AgentRefusedError,
     ConflictError,
     QuotaExceededError,
@@ -27,6 +26,7 @@ from controlplane.storage.tables.session_rows import (
     remove_ended,
 )
 from controlplane.storage.tables.unanswered import note_unanswered, remove_stopped
+from tiltyard.contract import ErrorReason, Identity, Protocol, Resources, State
 
 COLUMNS = (
     "account, id, internal_id, agent, confirmed, state, application, tag, location, host, ports,"
@@ -126,7 +126,7 @@ class SessionStore:
             if not begun.rowcount:
                 if _is_to_stop(db, account, session_id):
                     raise StoppedDuringStartError
-                raise AgentRefusedError(AgentReason.DRAINING, "the agent was removed")
+                raise AgentRefusedError(ErrorReason.DRAINING, "the agent was removed")
             if first_of is not None:
                 event = Event(now_ms, "session.reserved", account, first_of, session_id)
                 record_event(db, event)

@@ -23,7 +23,7 @@ from enum import Enum, auto
 
 from sqlite_utils import Database
 
-from controlplane.domain.contract import HostSession, State
+from controlplane.domain.contract import HostSession
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.session_rows import (
     end_missing,
@@ -34,6 +34,7 @@ from controlplane.storage.tables.session_rows import (
     replace_labels,
 )
 from controlplane.storage.tables.unanswered import is_unanswered, note_unanswered
+from tiltyard.contract import State
 
 IsOurs = Callable[[str, HostSession], bool]
 """Tells whether an agent's session has a valid ticket."""

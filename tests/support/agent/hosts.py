@@ -13,7 +13,7 @@ from agent.domain.capacity import Capacity
 from agent.domain.deadlines import Deadlines
 from agent.domain.host_report import HostReport
 from agent.domain.ports import PortPool
-from agent.domain.session import Port, Protocol, Resources
+from agent.domain.session import Port
 from agent.domain.steps import STEPS
 from agent.images.images import Images
 from agent.kernel.disks import Disks
@@ -36,6 +36,7 @@ from agent.state.retention import Rules
 from tests.support.agent.cgroups import FakeCgroups
 from tests.support.agent.samples import IMAGE, MEBIBYTE
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import Protocol, Resources
 
 
 def nobody_else(_protocol: Protocol, _port: int) -> bool:

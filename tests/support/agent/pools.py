@@ -9,12 +9,13 @@ from typing import Any
 
 from agent.domain.engine import container_name
 from agent.domain.pools import WarmPool
-from agent.domain.session import Identity, Session
+from agent.domain.session import Session
 from agent.sessions.life import ClaimRequest
 from tests.support.agent.hosts import Agent
 from tests.support.agent.samples import a_spec
 from tests.support.agent.served import Served
 from tests.support.fake_clock import settle
+from tiltyard.contract import Identity
 
 POOL = "aaaaaaaa-0000-4000-8000-000000000000"
 OTHER = "bbbbbbbb-0000-4000-8000-000000000000"

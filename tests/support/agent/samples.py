@@ -4,15 +4,8 @@ import dataclasses
 import uuid
 from typing import Any
 
-from agent.domain.session import (
-    Identity,
-    NetworkMode,
-    PortRequest,
-    Protocol,
-    Resources,
-    Session,
-    SessionSpec,
-)
+from agent.domain.session import Session
+from tiltyard.contract import Identity, NetworkMode, PortRequest, Protocol, Resources, SessionSpec
 
 MEBIBYTE = 1024**2
 IMAGE = "127.0.0.1:5000/game@sha256:" + "a" * 64

@@ -10,12 +10,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.domain.host_report import HostReport
-from agent.domain.session import Protocol
 from agent.kernel.clock import SystemHostClock
 from agent.metrics_endpoint.collector import HostState, Parts
 from agent.metrics_endpoint.listener import CONNECTION_SECONDS, MetricsListener
 from tests.support.agent.hosts import Agent
 from tests.support.harness import free_port
+from tiltyard.contract import Protocol
 
 PREFIX = "tiltyard_agent_"
 CLOCK = SystemHostClock()

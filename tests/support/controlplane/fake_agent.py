@@ -11,12 +11,11 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
-from agent.domain.errors import ErrorReason
 from agent.rpc.image_wire import image_batches
 from agent.rpc.statuses import GRPC_CODES
 from agent.rpc.transport import new_server
-from controlplane.agent_rpc.client import REASON_METADATA
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
+from tiltyard.contract import ERROR_REASON_KEY, ErrorReason
 
 GIB = 1024**3
 MOST_SESSIONS = 200
@@ -37,7 +36,7 @@ async def refuse(
 ) -> NoReturn:
     """End a call as an agent does: its status, and the reason in the trailing metadata."""
     code = GRPC_CODES[ErrorReason[reason]]
-    await context.abort(code, text, ((REASON_METADATA, reason),))
+    await context.abort(code, text, ((ERROR_REASON_KEY, reason),))
 
 
 def refusing(reason: str, text: str = "as scripted") -> Script:

@@ -26,13 +26,13 @@ from agent.domain.errors import (
     ReaderTooSlow,
     UnreadableTar,
 )
-from agent.domain.session import EndReason
 from agent.logs.reading import CHUNK_BYTES
 from tests.support.agent.hosts import Agent, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.tars import Entry, folder, tar_of
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.contract import EndReason
 
 MEGABYTE = 10**6
 NOISE = random.Random(1).randbytes(20 * MEGABYTE)

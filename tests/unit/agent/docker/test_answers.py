@@ -16,9 +16,13 @@ from agent.docker.answers import (
     warnings_of,
 )
 from agent.docker.frames import Demultiplexer, JsonLines, PullSteps, error_in
-from agent.domain.engine import ContainerStatus, LogPiece, PullProgress
+from agent.domain.engine import (
+    ContainerStatus,
+    LogPiece,
+)
 from agent.domain.session import Process
 from agent.kernel.processes import first_process, live_process
+from tiltyard.contract import PullProgress
 
 NEVER = "0001-01-01T00:00:00Z"
 

@@ -5,7 +5,8 @@ import pytest
 
 from agent.docker.container_config import container_config
 from agent.domain.engine import ContainerSpec
-from agent.domain.session import NetworkMode, Port, Protocol, Resources
+from agent.domain.session import Port
+from tiltyard.contract import NetworkMode, Protocol, Resources
 
 MEBIBYTE = 2**20
 

@@ -15,7 +15,7 @@ from agent.docker.calls import GENERAL_THREADS, KEPT_THREADS, Timeouts
 from agent.docker.engine import DockerEngine
 from agent.domain.engine import ContainerSpec, ContainerStatus
 from agent.domain.errors import ContainerGone, EngineError, EngineTimeout, EngineUnavailable
-from agent.domain.session import NetworkMode, Process, Resources
+from agent.domain.session import Process
 from agent.kernel.processes import live_process
 from tests.support.agent.scripted_engine import (
     CREATED,
@@ -30,6 +30,7 @@ from tests.support.agent.scripted_engine import (
     refuses,
     says,
 )
+from tiltyard.contract import NetworkMode, Resources
 
 SPEC = ContainerSpec(
     internal_id="x",

@@ -23,8 +23,8 @@ from agent.doctor.facts import (
     Unknown,
 )
 from agent.doctor.findings import Finding, Level
-from agent.domain.session import Protocol
 from agent.settings.model import AgentConfig
+from tiltyard.contract import Protocol
 
 GIB = 2**30
 ROOT = Path(__file__).resolve().parents[4]

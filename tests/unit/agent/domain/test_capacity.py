@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from agent.domain.capacity import Capacity
 from agent.domain.errors import NoCapacity
-from agent.domain.session import Resources
+from tiltyard.contract import Resources
 
 TOTAL = Resources(nano_cpus=4_000, memory_bytes=1_000)
 

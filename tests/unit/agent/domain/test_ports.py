@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from agent.domain.errors import AgentError, NoFreePort, PortOutOfRange, PortTaken
 from agent.domain.ports import TRIES, PortPool
-from agent.domain.session import Port, PortRequest, Protocol
+from agent.domain.session import Port
+from tiltyard.contract import PortRequest, Protocol
 
 UDP = PortRequest(7777, Protocol.UDP)
 TCP = PortRequest(7778, Protocol.TCP)

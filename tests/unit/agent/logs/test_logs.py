@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from agent.domain.errors import EngineError, EngineUnavailable, LogGone
-from agent.domain.session import EndReason, State
 from agent.logs import follower as log_follower
 from agent.logs import reading as logs
 from agent.logs.follower import MISSING, READ_TRIES
@@ -13,6 +12,7 @@ from agent.logs.sealed import SealedLog
 from tests.support.agent.hosts import Agent, an_agent, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, State
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 
 from agent.domain.errors import EngineTimeout, NoCapacity, RegistryTimeout
-from agent.domain.session import EndReason, Resources, State
 from agent.kernel.disks import Disk, Disks
 from agent.metrics import instruments
 from agent.metrics.instruments import Metrics
@@ -31,6 +30,7 @@ from tests.support.agent.served import served
 from tests.support.fake_clock import settle
 from tests.support.fakes import FakeClock, FakeEngine
 from tests.support.harness import free_port
+from tiltyard.contract import EndReason, Resources, State
 from tiltyard.runtime import loop_lag
 from tiltyard.runtime.bounded_names import MAX_NAMES, OTHER
 

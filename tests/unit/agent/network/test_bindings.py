@@ -12,12 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.session import NetworkMode, Port, Process, Protocol
+from agent.domain.session import (
+    Port,
+    Process,
+)
 from agent.kernel.processes import live_process
 from agent.network.bindings import LONG_LOOK_SOCKETS, SHORT_LOOK_SOCKETS, Bindings
 from agent.network.bound_ports import TooManySockets
 from agent.network.socket_diag import BoundSocket, group_of, is_bound_by, sockets_on
 from tests.support.harness import free_port
+from tiltyard.contract import NetworkMode, Protocol
 
 CAPABILITY_VERSION_3 = 0x20080522
 KINDS = {Protocol.UDP: socket.SOCK_DGRAM, Protocol.TCP: socket.SOCK_STREAM}

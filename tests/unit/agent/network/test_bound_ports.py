@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.session import Protocol
 from agent.network.bound_ports import bound_ports, is_reachable, sockets_in_use
+from tiltyard.contract import Protocol
 
 UDP = """\
    sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.cli.main import main
-from agent.domain.session import NetworkMode, Port, Protocol, State
+from agent.domain.session import Port
 from agent.network.firewall import Firewall, FirewallError
 from agent.network.firewall_rules import (
     FORWARD_CHAIN,
@@ -32,6 +32,7 @@ from agent.network.firewall_watch import FirewallWatch, published_ports
 from agent.settings.model import AgentConfig
 from tests.support.agent.samples import a_session, a_spec
 from tests.support.fakes import FakeClock
+from tiltyard.contract import NetworkMode, Protocol, State
 
 PLAN = Plan(
     bridges=("docker0",),

@@ -4,9 +4,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from agent.domain.session import Protocol
 from agent.network.port_probe import PortProbe
 from tests.support.harness import free_port
+from tiltyard.contract import Protocol
 
 TYPES = {Protocol.TCP: socket.SOCK_STREAM, Protocol.UDP: socket.SOCK_DGRAM}
 ANY = "0.0.0.0"

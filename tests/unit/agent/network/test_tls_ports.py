@@ -19,7 +19,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from agent.domain.errors import NoCertificate, PortTaken
-from agent.domain.session import NetworkMode, Port, PortRequest, Process, Protocol, Session, State
+from agent.domain.session import (
+    Port,
+    Process,
+    Session,
+)
 from agent.kernel.processes import live_process
 from agent.network.bindings import Bindings
 from agent.network.tls_certificate import CertificateFiles
@@ -32,6 +36,7 @@ from tests.support.agent.tls_players import BOTH, HOST, Player, connection, issu
 from tests.support.certificates import Signer
 from tests.support.fakes import FakeClock
 from tests.support.harness import free_port
+from tiltyard.contract import NetworkMode, PortRequest, Protocol, State
 
 AUTHORITY = Signer.new()
 MYSELF = live_process(os.getpid()) or Process(0, 0)

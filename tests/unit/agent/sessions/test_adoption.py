@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from agent.domain.errors import EngineUnavailable, PortTaken, SessionNotFound
-from agent.domain.session import EndReason, PortRequest, Protocol, State
 from agent.domain.steps import START_STEPS, STOP_STEPS
 from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import an_agent, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, PortRequest, Protocol, State
 
 
 async def test_a_running_session_is_adopted_as_it_was(

@@ -21,7 +21,7 @@ from agent.domain.errors import (
     NotReconciled,
     StandbyNotClaimable,
 )
-from agent.domain.session import EndReason, Session, State
+from agent.domain.session import Session
 from agent.domain.steps import CLAIM_STEPS
 from agent.sessions.claims import checked_request
 from agent.sessions.life import ClaimRequest
@@ -32,6 +32,7 @@ from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import settle
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, State
 
 
 async def a_standby(agent: Agent, **changes: Any) -> Session:

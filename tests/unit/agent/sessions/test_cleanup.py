@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from agent.domain.session import EndReason
 from agent.sessions import cleanup
 from agent.sessions.adoption import REMOVED_AT_ONCE
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, assert_nothing_is_left, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import settle
+from tiltyard.contract import EndReason
 
 
 async def _ended(agent: Agent) -> str:

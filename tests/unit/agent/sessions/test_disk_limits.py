@@ -8,7 +8,10 @@ from pathlib import Path
 
 from agent.domain.engine import container_name
 from agent.domain.errors import EngineTimeout
-from agent.domain.session import MEBIBYTE, EndReason, Session, State
+from agent.domain.session import (
+    MEBIBYTE,
+    Session,
+)
 from agent.kernel.disks import Disk, Disks
 from agent.sessions.disk_limits import LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
 from agent.state.record import decode_session
@@ -17,6 +20,7 @@ from tests.support.agent.pools import POOL, a_pool, kept_full
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import settle
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, State
 
 LIMIT = 100 * MEBIBYTE
 HOSTS_LIMIT = 300 * MEBIBYTE

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.domain.errors import DiskFull, EngineError, LogGone
-from agent.domain.session import EndReason, Session, State
+from agent.domain.session import Session
 from agent.kernel.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
 from agent.logs import reading as logs
 from agent.logs import sealed_report
@@ -23,6 +23,7 @@ from tests.support.agent.hosts import Agent, an_agent, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import settle
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, State
 from tiltyard.runtime import atomic_file
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
 

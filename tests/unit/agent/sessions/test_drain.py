@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from agent.domain.errors import Draining, StaleRevision
-from agent.domain.session import EndReason, Session, State
+from agent.domain.session import Session
 from agent.state.drain import DrainOrder
 from tests.support.agent.hosts import Agent, an_agent, until
 from tests.support.agent.samples import a_spec, an_id
@@ -20,6 +20,7 @@ from tests.support.agent.served import served
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.contract import EndReason, State
 
 
 def _told(agent: Agent, session: Session) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from agent.domain.errors import (
     SessionNotFound,
     SessionStopped,
 )
-from agent.domain.session import EndReason, Process, State
+from agent.domain.session import Process
 from tests.support.agent.hosts import (
     Agent,
     an_agent,
@@ -24,6 +24,7 @@ from tests.support.agent.hosts import (
 )
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, State
 
 
 async def test_a_stopped_session_has_ended_when_the_answer_comes(agent: Agent) -> None:

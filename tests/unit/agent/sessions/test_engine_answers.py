@@ -9,10 +9,11 @@ import pytest
 
 from agent.domain.engine import ContainerSpec, container_name, name_of
 from agent.domain.errors import ContainerExists, EngineError, EngineTimeout, ImageMissing
-from agent.domain.session import EndReason, Resources, Session, State
+from agent.domain.session import Session
 from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until, until_sealed
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, Resources, State
 
 
 def _made(engine: FakeEngine, call: str) -> int:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from agent.domain.errors import NoCapacity
-from agent.domain.session import EndReason, Resources
 from tests.support.agent.hosts import Agent, an_agent
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, Resources
 
 GPUS = ("GPU-1", "GPU-2")
 ONE = a_spec(

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from agent.domain.errors import CannotKill, EngineError, EngineUnavailable, SessionNotFound
-from agent.domain.session import EndReason, Process, Session, State
+from agent.domain.session import (
+    Process,
+    Session,
+)
 from agent.logs.reading import UNREADABLE
 from agent.sessions.ending import KILL_SECONDS, SEAL_TRIES
 from agent.state.drain import DrainOrder
@@ -14,6 +17,7 @@ from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, State
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from agent.domain.session import EndReason
 from agent.sessions import life
 from tests.support.agent.hosts import an_agent
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import FakeClock
 from tests.support.fakes import FakeEngine
+from tiltyard.contract import EndReason
 from tiltyard.runtime.logging.context import bind
 from tiltyard.runtime.logging.events import Event
 from tiltyard.runtime.logging.limit import Limit

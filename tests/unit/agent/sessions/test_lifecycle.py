@@ -23,7 +23,6 @@ from agent.domain.errors import (
     SessionStopped,
     SpecConflict,
 )
-from agent.domain.session import EndReason, PortRequest, Protocol, Resources, SessionSpec, State
 from agent.domain.steps import START_STEPS
 from tests.support.agent.hosts import (
     Agent,
@@ -33,6 +32,7 @@ from tests.support.agent.hosts import (
 )
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, SessionSpec, State
 
 UUID = "01234567-89ab-4def-8123-456789abcdef"
 

@@ -8,12 +8,13 @@ import pytest
 
 from agent.domain.deadlines import Deadlines
 from agent.domain.errors import NoFreePort
-from agent.domain.session import EndReason, Session, State
+from agent.domain.session import Session
 from agent.sessions.ending import CONFIRM_SECONDS
 from agent.state.record import Records
 from tests.support.agent.hosts import Agent, an_agent
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, State
 
 HOUR = 3600
 

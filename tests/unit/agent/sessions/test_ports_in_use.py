@@ -15,11 +15,12 @@ from agent.domain.errors import (
     NoFreePort,
     PortTaken,
 )
-from agent.domain.session import EndReason, NetworkMode, PortRequest, Protocol, Session, State
+from agent.domain.session import Session
 from agent.sessions.starting import FIREWALL_TRIES
 from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, State
 
 UDP = PortRequest(7777, Protocol.UDP)
 FIREWALL = (

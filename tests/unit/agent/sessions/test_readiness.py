@@ -8,12 +8,13 @@ import pytest
 
 from agent.domain.engine import container_name
 from agent.domain.errors import EngineError
-from agent.domain.session import EndReason, Session, State
+from agent.domain.session import Session
 from agent.sessions.readiness import LONGEST_SECONDS
 from agent.state.record import decode_session
 from tests.support.agent.hosts import Agent, an_agent, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, State
 
 
 @pytest.fixture

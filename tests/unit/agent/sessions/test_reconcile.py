@@ -13,13 +13,14 @@ import pytest
 
 from agent.domain.engine import LABEL_FORMAT, LABEL_RECORD, ContainerSpec
 from agent.domain.errors import DiskFull, EngineTimeout, SessionNotFound, SessionStopped
-from agent.domain.session import EndReason, Session, State
+from agent.domain.session import Session
 from agent.domain.steps import REMOVAL_STEPS, RESTART_STEPS
 from agent.state.record import Records
 from agent.state.tombstones import TOMBSTONE_SECONDS, Tombstones
 from tests.support.agent.hosts import Agent, an_agent, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, State
 
 WEEK = 7 * 86400
 

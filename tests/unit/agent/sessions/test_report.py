@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from agent.domain.errors import ImageCannotRun, SessionLive
 from agent.domain.history import RUNS_KEPT, Run, Usage, signal_of, with_run
-from agent.domain.session import TRANSITIONS, EndReason, Moment, State
+from agent.domain.session import (
+    TRANSITIONS,
+    Moment,
+)
 from agent.logs import sealed_report
 from agent.logs.sealed_report import SEAL_WAIT_SECONDS, TAIL_BYTES, Tail, read_tail
 from agent.sessions.ending import KILL_SECONDS
@@ -21,6 +24,7 @@ from agent.state.report import Report, decode_report, encode_report, report_of
 from tests.support.agent.hosts import Agent, an_agent
 from tests.support.agent.samples import a_session, a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, State
 
 
 def path_of(agent: Agent, internal_id: str) -> Path:

@@ -7,11 +7,11 @@ import pytest
 
 from agent.domain import restarts
 from agent.domain.engine import container_name
-from agent.domain.session import State
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, an_agent
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import State
 
 
 async def _fail(agent: Agent, internal_id: str) -> None:

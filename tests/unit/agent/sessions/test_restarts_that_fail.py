@@ -7,10 +7,11 @@ import pytest
 from agent.domain import restarts
 from agent.domain.engine import ContainerStatus, container_name
 from agent.domain.errors import DiskFull, EngineTimeout
-from agent.domain.session import EndReason, Process, State
+from agent.domain.session import Process
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, until
 from tests.support.agent.samples import a_spec, an_id
+from tiltyard.contract import EndReason, State
 
 
 def _notice(agent: Agent, name: str) -> None:

@@ -8,15 +8,7 @@ import pytest
 
 from agent.domain.engine import container_name
 from agent.domain.errors import ImageCannotRun, NoCertificate, PortTaken
-from agent.domain.session import (
-    EndReason,
-    NetworkMode,
-    PortRequest,
-    Protocol,
-    Session,
-    SessionSpec,
-    State,
-)
+from agent.domain.session import Session
 from agent.network.tls_certificate import CertificateFiles
 from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
 from tests.support.agent.samples import a_spec, an_id
@@ -24,6 +16,7 @@ from tests.support.agent.tls_players import issue
 from tests.support.certificates import Signer
 from tests.support.fakes import FakeClock, FakeEngine
 from tests.support.harness import free_port
+from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, SessionSpec, State
 
 AUTHORITY = Signer.new()
 

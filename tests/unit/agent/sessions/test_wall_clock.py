@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from agent.domain.deadlines import HELD_SECONDS
-from agent.domain.session import EndReason
 from agent.state.drain import DrainOrder
 from tests.support.agent.hosts import Agent, an_agent
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason
 
 LIFETIME, DAY = 120, 86_400
 UP = HELD_SECONDS - 30

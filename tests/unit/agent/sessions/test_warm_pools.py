@@ -11,7 +11,6 @@ import pytest
 
 from agent.domain.engine import container_name
 from agent.domain.errors import EngineError, InvalidArgument, StaleRevision
-from agent.domain.session import EndReason, PortRequest, Protocol, Resources, State
 from agent.sessions.warm_pools import PASS_SECONDS
 from agent.settings.policy import Policy
 from agent.state.drain import DrainOrder
@@ -33,6 +32,7 @@ from tests.support.agent.pools import (
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.fake_clock import settle
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
 from tiltyard.runtime.clock import DUTY_CYCLE
 
 NOBODY = a_pool(0, revision=99)

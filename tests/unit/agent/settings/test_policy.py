@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from agent.domain.errors import NotAllowed
-from agent.domain.session import NetworkMode, Resources, SessionSpec
 from agent.settings.policy import Policy, PolicyError, load_policy
 from tests.support.agent.hosts import an_agent
 from tests.support.agent.samples import a_spec
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import NetworkMode, Resources, SessionSpec
 
 MEBIBYTE = 1024**2
 LIMITS = Resources(nano_cpus=2 * 10**9, memory_bytes=512 * MEBIBYTE, gpus=1)

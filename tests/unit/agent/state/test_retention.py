@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.domain.deadlines import deadline_by
-from agent.domain.session import EndReason, Session, State
+from agent.domain.session import Session
 from agent.kernel.disks import Shortage
 from agent.state import retention
 from agent.state.retention import Due, Rules, due
@@ -19,6 +19,7 @@ from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, an_agent, until_sealed
 from tests.support.agent.samples import a_session, a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
+from tiltyard.contract import EndReason, State
 
 HOUR = 3600
 WEEK = 7 * 86400

@@ -6,10 +6,10 @@ import pytest
 
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.agent_rpc.wire import MAX_MEMORY_BYTES, MAX_NANO_CPUS, session_in
-from controlplane.domain.contract import Identity, NetworkMode, Resources, SessionSpec
 from controlplane.domain.errors import AgentSilentError
 from tests.support.controlplane.fake_agent import FakeAgent
 from tiltyard.agent.v1 import agent_pb2
+from tiltyard.contract import Identity, NetworkMode, Resources, SessionSpec
 
 SPEC = SessionSpec(
     identity=Identity("alice", "match", "game", "1", "local", {}),

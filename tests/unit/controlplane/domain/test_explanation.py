@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.domain.contract import PortRequest, Protocol, Resources
 from controlplane.domain.explanation import describe, explain
 from controlplane.domain.placement import HostView, Obstacle, Strategy
 from controlplane.domain.placement import ObstacleKind as Kind
 from tests.unit.controlplane.domain.test_placement import VIEW, WANTED, on
+from tiltyard.contract import PortRequest, Protocol, Resources
 
 PIN = PortRequest(1, Protocol.UDP, pinned=25000)
 TEXTS = {

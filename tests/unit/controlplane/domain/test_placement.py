@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.domain.contract import Host, PortRequest, Protocol, Resources
+from controlplane.domain.contract import Host
 from controlplane.domain.explanation import explain
 from controlplane.domain.placement import (
     HostView,
@@ -21,6 +21,7 @@ from controlplane.domain.placement import (
     rank_key,
 )
 from controlplane.domain.placement import ObstacleKind as Kind
+from tiltyard.contract import PortRequest, Protocol, Resources
 
 IMAGE = "r/game@sha256:0"
 TCP, UDP = Protocol.TCP, Protocol.UDP

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from controlplane.applications.applications import local_repository
 from controlplane.domain import tokens
-from controlplane.domain.contract import EndReason, PortRequest, Protocol, State
 from controlplane.domain.durations import parse_duration
-from controlplane.domain.errors import AgentReason, InvalidRequestError
+from controlplane.domain.errors import InvalidRequestError
 from controlplane.domain.quotas import Quota, Usage, exceeded_limit
 from controlplane.domain.start_rate import SWEEP, StartRate
 from controlplane.domain.status import shown_status
@@ -20,6 +19,7 @@ from controlplane.http.json_reader import MAX_VALUES, count_values, read_json
 from controlplane.sessions.start_request import Pin, pinned_ports
 from controlplane.storage.tables.registries import Registry
 from tiltyard.agent.v1 import agent_pb2
+from tiltyard.contract import EndReason, ErrorReason, PortRequest, Protocol, State
 
 
 @pytest.mark.parametrize(
@@ -286,6 +286,6 @@ def test_our_names_mirror_the_contract() -> None:
     def names(numbers: list[str], prefix: str) -> set[str]:
         return {name.removeprefix(prefix) for name in numbers} - {"UNSPECIFIED"}
 
-    assert names(agent_pb2.ErrorReason.keys(), "ERROR_REASON_") == set(AgentReason.__members__)
+    assert names(agent_pb2.ErrorReason.keys(), "ERROR_REASON_") == set(ErrorReason.__members__)
     assert names(agent_pb2.State.keys(), "STATE_") == set(State.__members__)
     assert names(agent_pb2.EndReason.keys(), "END_REASON_") == set(EndReason.__members__)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.domain.contract import Host, PortRequest, Protocol, Resources
+from controlplane.domain.contract import Host
 from controlplane.domain.placement import HostView, Strategy, Wanted
 from controlplane.domain.standby_shares import Offer, kept_of_older, offer_of, room_for, share
+from tiltyard.contract import PortRequest, Protocol, Resources
 
 NAMES = st.sampled_from("abcdef")
 COUNTS = st.integers(0, 12)

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.domain.contract import Identity
 from controlplane.domain.errors import StoreError
 from controlplane.pki.ticket_key import TicketKey
 from controlplane.pki.tickets import is_valid, make_ticket
 from tests.support.fake_clock import FakeClock
 from tests.unit.controlplane.fleet.host.test_link import SESSION
+from tiltyard.contract import Identity
 
 KEY = bytes(range(32))
 IDENTITY = SESSION.identity
@@ -24,7 +24,7 @@ placed = st.tuples(texts, texts, texts, texts, texts, st.integers(0, 2))
 Placed = tuple[str, str, str, str, str, int]
 
 
-def ticket_of(fields: Placed, key: bytes = KEY) -> bytes:
+def ticket_of(fields: Placed, key: bytes = KEY) -> str:
     agent, internal_id, account, session_id, application, issued_ms = fields
     identity = replace(IDENTITY, account=account, session_id=session_id, application=application)
     return make_ticket(key, agent, internal_id, identity, issued_ms)
@@ -55,7 +55,7 @@ def test_a_ticket_is_valid_with_its_key_and_its_session_alone() -> None:
     assert not holds(KEY, "h", replace(good, session_id="t"))
     assert not holds(KEY, "h", replace(good, application="g"))
     assert holds(KEY, "h", replace(good, tag="v2", labels={"a": "b"}, external_id="x"))
-    later = (ISSUED_MS + 1).to_bytes(8, "big") + good.ticket[8:]
+    later = (ISSUED_MS + 1).to_bytes(8, "big").hex() + good.ticket[16:]
     assert not holds(KEY, "h", replace(good, ticket=later))
 
 

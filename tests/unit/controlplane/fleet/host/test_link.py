@@ -11,20 +11,16 @@ from controlplane.domain.contract import (
     Heartbeat,
     HostReported,
     HostSession,
-    Identity,
     ImagesReported,
     Port,
-    PortRequest,
-    Protocol,
-    Resources,
     SessionsReported,
-    State,
     WatchMessage,
 )
 from controlplane.domain.placement import HostView, Wanted
 from controlplane.fleet.host.link import HostLink
 from controlplane.storage.tables.fleet import AgentRow
 from tests.unit.controlplane.domain.test_placement import HOST, IMAGE
+from tiltyard.contract import Identity, PortRequest, Protocol, Resources, State
 
 WANTED = Wanted(IMAGE, Resources(2, 3), (PortRequest(1, Protocol.UDP, pinned=20007),))
 SESSION = HostSession(

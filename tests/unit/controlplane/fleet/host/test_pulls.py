@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.domain.contract import PullProgress
 from controlplane.domain.errors import AgentSilentError
 from controlplane.fleet.host.images import LONGEST_WAIT, HostPreload, Means
 from controlplane.fleet.host.pulls import MAX_PULLS, MAX_SUSPECTS, Pull, next_pulls, suspects
 from controlplane.storage.tables.tags import HostImages
 from tests.support.fake_clock import FakeClock, settle
+from tiltyard.contract import PullProgress
 
 GOOD, BAD = "good.example/game@sha256:{}", "bad.example/game@sha256:{}"
 

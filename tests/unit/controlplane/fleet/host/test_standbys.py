@@ -7,8 +7,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from controlplane.domain.contract import HostSession, Identity, Resources, State
+from controlplane.domain.contract import HostSession
 from controlplane.fleet.host.standbys import Standbys
+from tiltyard.contract import Identity, Resources, State
 
 POOL = "pool"
 IDS = [str(uuid.UUID(int=number)) for number in range(6)]

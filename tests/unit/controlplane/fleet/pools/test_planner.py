@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from controlplane.domain.contract import NetworkMode, Resources
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.node_pools import NodePools
@@ -18,6 +17,7 @@ from controlplane.fleet.pools.planner import StandbyPools
 from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.standby_orders import OrderRow, StandbyOrderStore, WantedPool
 from controlplane.storage.tables.warm_pools import WarmPool
+from tiltyard.contract import NetworkMode, Resources
 from tiltyard.runtime.clock import Clock
 
 POOLS = 50

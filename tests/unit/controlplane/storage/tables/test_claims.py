@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.domain.contract import Claim, Identity, Resources
+from controlplane.domain.contract import Claim
 from controlplane.domain.errors import ConflictError, StoppedDuringStartError
 from controlplane.storage.engine.store import Actor, Store
 from controlplane.storage.tables.claims import (
@@ -20,6 +20,7 @@ from controlplane.storage.tables.claims import (
 from controlplane.storage.tables.players import PlayerStore
 from controlplane.storage.tables.session_rows import ID_OF, Attempt
 from controlplane.storage.tables.sessions import NewSession, SessionStore
+from tiltyard.contract import Identity, Resources
 
 STANDBY = Attempt("standby", "h", "192.0.2.1")
 ACTOR = Actor("token")

@@ -1,0 +1,54 @@
+"""Messages of agent.proto that both programs write or read, as values of the contract. Pure."""
+
+from google.protobuf.duration_pb2 import Duration
+
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.contract import (
+    EndReason,
+    ErrorReason,
+    Identity,
+    NetworkMode,
+    Protocol,
+    Resources,
+    State,
+)
+
+STATES = {state: pb.State.Value(f"STATE_{state.name}") for state in State}
+END_REASONS = {reason: pb.EndReason.Value(f"END_REASON_{reason.name}") for reason in EndReason}
+ERROR_REASONS = {
+    reason: pb.ErrorReason.Value(f"ERROR_REASON_{reason.name}") for reason in ErrorReason
+}
+PROTOCOLS = {protocol: pb.Protocol.Value(f"PROTOCOL_{protocol.name}") for protocol in Protocol}
+NETWORK_MODES = {mode: pb.NetworkMode.Value(f"NETWORK_MODE_{mode.name}") for mode in NetworkMode}
+
+
+def identity_to_proto(identity: Identity) -> pb.Identity:
+    """Write an identity."""
+    return pb.Identity(
+        account=identity.account,
+        session_id=identity.session_id,
+        application=identity.application,
+        tag=identity.tag,
+        location=identity.location,
+        labels=identity.labels,
+        external_id=identity.external_id,
+        ticket=bytes.fromhex(identity.ticket),
+    )
+
+
+def resources_to_proto(resources: Resources) -> pb.Resources:
+    """Write an amount of a host."""
+    return pb.Resources(
+        nano_cpus=resources.nano_cpus,
+        memory_bytes=resources.memory_bytes,
+        gpus=resources.gpus,
+    )
+
+
+def duration_to_proto(seconds: float | None) -> Duration | None:
+    """Write a span."""
+    if seconds is None:
+        return None
+    span = Duration()
+    span.FromNanoseconds(round(seconds * 1e9))
+    return span

@@ -33,12 +33,18 @@ class Side:
     """Have what starts from now on bind its ports at once, or not before `bind`."""
     bind: Callable[[str], None]
     known: dict[str, pb.Session] = field(default_factory=dict)
+    counted: set[str] = field(default_factory=set)
+    """The starts that the host's numbers include, by what it said before it reported them."""
+    watched: asyncio.Event = field(default_factory=asyncio.Event)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def follow(self) -> None:
         async for message in self.stub.Watch(pb.WatchRequest()):
             async with self.changed:
                 self.known |= {s.internal_id: s for s in message.sessions.sessions}
+                self.counted |= set(message.host.starting)
+                if message.HasField("snapshot_end"):
+                    self.watched.set()
                 self.changed.notify_all()
 
     async def becomes(self, internal_id: str, holds: Callable[[pb.Session], bool]) -> pb.Session:
@@ -144,6 +150,15 @@ async def test_a_start_of_a_known_id_joins_it_or_conflicts(agent: Side) -> None:
     request.spec.env["OTHER"] = "x"
     call = agent.stub.StartSession(request, timeout=DEADLINE)
     assert await agent.refuses(call) == "SPEC_CONFLICT"
+
+
+async def test_a_host_names_the_starts_that_its_numbers_include(agent: Side) -> None:
+    # Without it a control plane counts them twice until it has the answer.
+    await agent.watched.wait()
+    request = start_request()
+    await agent.start(request)
+    await agent.becomes(request.internal_id, lambda s: s.state == pb.STATE_RUNNING)
+    assert request.internal_id in agent.counted
 
 
 async def test_a_stop_ends_a_session_and_may_be_repeated(agent: Side) -> None:

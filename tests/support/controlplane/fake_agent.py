@@ -235,6 +235,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
                 try:
                     response_or_none = await asyncio.wait_for(queue.get(), self.beat)
                 except TimeoutError:
+                    if not queue.empty():
+                        continue  # a beat has the sequence of all that was sent before it
                     beat = agent_pb2.WatchResponse(heartbeat=agent_pb2.Heartbeat())
                     response_or_none = self._stamped(beat)
                 if response_or_none is None:
@@ -489,8 +491,10 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         for session in sessions:
             self._stamp(session)
         batch = agent_pb2.SessionBatch(sessions=sessions)
+        host = self._host()  # it has counted the sessions that follow
+        host.starting.extend(session.internal_id for session in sessions)
         # Only the last message includes everything up to the sequence of the sessions.
-        self._send(agent_pb2.WatchResponse(host=self._host()), reached)
+        self._send(agent_pb2.WatchResponse(host=host), reached)
         self._send(agent_pb2.WatchResponse(sessions=batch))
 
     def _stamp(self, session: agent_pb2.Session) -> None:

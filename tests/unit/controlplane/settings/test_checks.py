@@ -165,7 +165,7 @@ def test_what_the_settings_point_to_is_looked_at(settings: Settings) -> None:
         (90, 0o600, "", 0),
         (5, 0o600, "3: tls_certificate: warning: {} ends on ", 0),
         (-1, 0o600, "3: tls_certificate: {} ended on ", EXIT_CONFIG),
-        (90, 0o644, "4: tls_key: warning: everybody may read ", 0),
+        (90, 0o644, "4: tls_key: warning: all users can read ", 0),
     ],
 )
 def test_a_certificate_is_looked_at(

@@ -63,9 +63,9 @@ VERSION = metadata.version("tiltyard")
 KEPT_FOR_THE_HOST_BYTES = 512 * MEBIBYTE
 """Memory kept for the engine, the agent and the kernel when `ram` is not set."""
 STAGE_SECONDS = 5.0
-"""How long each part may take to let go then: ten of them are 50 s, its unit allows 60 s."""
+"""Shutdown timeout of each part: ten of them are 50 s, the unit allows 60 s."""
 SOCKET_MODE = 0o660
-"""Owner and group may order containers, which is as good as root: nobody else."""
+"""Owner and group can start containers, which is equivalent to root; others cannot."""
 
 
 class Daemon:
@@ -171,7 +171,7 @@ class Daemon:
     def _loops(
         self, runtime: Runtime, sessions: SessionManager
     ) -> Iterator[tuple[str, Callable[[], Coroutine[None, None, None]]]]:
-        """What goes on as long as the agent does."""
+        """Background tasks of the agent."""
         yield "reconciler", self._reconciler.run
         yield "listener", self._reconciler.listen
         yield "warm-pools", self._warm_pools.run
@@ -327,18 +327,18 @@ class Daemon:
 
 
 async def _bounded(name: str, close: Callable[[], Awaitable[object]]) -> None:
-    """Have a part let go, at most STAGE_SECONDS long; what it holds goes with the process."""
+    """Stop a part, within STAGE_SECONDS; the process's end releases the rest."""
     try:
         async with asyncio.timeout(STAGE_SECONDS):
             await close()
     except TimeoutError:
-        log.warning("a part did not let go", part=name, seconds=STAGE_SECONDS)
+        log.warning("a part did not stop in time", part=name, seconds=STAGE_SECONDS)
 
 
 def _make_way(path: Path) -> None:
     """Make the socket's folder, and remove a socket that a killed agent left.
 
-    RuntimeError when somebody serves there.
+    RuntimeError when an agent serves there.
     """
     path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):

@@ -76,7 +76,7 @@ class Subscription:
 class Feed:
     """The agent's counter of changes and its watchers.
 
-    `incarnation` tells one run of the agent from another; `sequence` grows within it.
+    `incarnation` identifies a run of the agent; `sequence` grows within it.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Feed:
 
     @property
     def next_change(self) -> asyncio.Event:
-        """What is set at the next change, whatever it is: for who asks then what there is."""
+        """Set on the next change; waiters then re-read the state."""
         return self._changed
 
     @property
@@ -108,7 +108,7 @@ class Feed:
             subscription.note(session, host=True)
 
     def tell_host(self) -> None:
-        """Tell the watchers that the host changed."""
+        """Notify the watchers that the host changed."""
         self.stamp()
         for subscription in self._subscriptions:
             subscription.note(host=True)
@@ -132,7 +132,7 @@ class Feed:
 
     @contextlib.contextmanager
     def subscribe(self) -> Iterator[Subscription]:
-        """Watch; subscribe first and read afterwards, so that nothing falls in between."""
+        """Watch; subscribe first and read afterwards, so that no change is missed."""
         subscription = Subscription()
         self._subscriptions.add(subscription)
         try:

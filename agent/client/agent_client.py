@@ -16,9 +16,9 @@ from tiltyard.contract import ERROR_REASON_KEY
 CALL_SECONDS = 10.0
 PAGE_SIZE = 1000
 STOP_SECONDS = 60.0
-"""Longer than any grace period an operator would set by hand; the stop goes on after that."""
+"""Longer than any reasonable grace period; the stop continues after that."""
 IMAGES_SECONDS = 30.0
-"""The engine is asked, which may hang; the answer then comes without what it would tell."""
+"""The agent queries the engine, which may hang; the response then lacks its data."""
 PULL_SECONDS = 3600.0
 READ_SECONDS = 900.0
 """For a log or an artifact, which the agent itself cuts off after 10 min."""
@@ -80,7 +80,7 @@ class AgentClient:
     def logs(self, internal_id: str, *, follow: bool) -> Iterator[bytes]:
         """A session's output."""
         request = pb.StreamLogsRequest(internal_id=internal_id, follow=follow)
-        # Following has no end of its own: a person sits before it.
+        # Following has no timeout: a person is watching.
         for chunk in self._stub.StreamLogs(request, timeout=None if follow else READ_SECONDS):
             yield chunk.data
 
@@ -103,7 +103,7 @@ class AgentClient:
         return _plain(found)
 
     def pull(self, image: str) -> Iterator[dict[str, Any]]:
-        """Pull an image, telling the progress."""
+        """Pull an image and yield its progress."""
         request = pb.PullImageRequest(image=image)
         for progress in self._stub.PullImage(request, timeout=PULL_SECONDS):
             yield _plain(progress)

@@ -47,7 +47,7 @@ def is_live(session: Message) -> bool:
 
 
 def is_standby(session: Message) -> bool:
-    """Return whether it is one that its host keeps ready, and nobody's; one in doubt may be."""
+    """Return whether it is an unclaimed standby, or in doubt."""
     return bool(session["warm_pool"]) and not session["in_doubt"]
 
 

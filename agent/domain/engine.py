@@ -38,7 +38,7 @@ def container_name(internal_id: str) -> str:
 def name_of(session: Session) -> str:
     """What a session's container is called by: its id once that is known, its name until then.
 
-    Anybody on the host may rename a container.
+    Containers can be renamed by others.
     """
     return session.container or container_name(session.internal_id)
 
@@ -108,7 +108,7 @@ class Container:
 
     @property
     def is_running(self) -> bool:
-        """True when the engine says so, whatever became of the process."""
+        """True when the engine reports it as running, regardless of the process."""
         return self.status is ContainerStatus.RUNNING
 
     @property
@@ -121,7 +121,7 @@ class Container:
 class EngineInfo:
     """The engine and its machine; `data_root` is the folder with its containers.
 
-    `runc` and `kernel` are their versions; empty where the engine does not tell them.
+    `runc` and `kernel` are their versions; empty if the engine does not report them.
     """
 
     version: str
@@ -233,7 +233,7 @@ class Engine(Interface):
     ) -> bool:
         """Return whether players can reach every port of a container, by its first process.
 
-        False when the process is gone. Raises EngineError when the kernel does not tell.
+        False when the process is gone. Raises EngineError if the kernel does not report it.
         """
         ...
 
@@ -247,7 +247,7 @@ class Engine(Interface):
     ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[LogPiece]]]:
         """Read stdout and stderr, all of it or the last `tail` pieces, in the order of recording.
 
-        The log is the container's: a later run goes on where the one before ended. With `follow`
+        The log is the container's: a later run appends to that of earlier runs. With `follow`
         the answer lasts until the run ends; it is right for the first LOG_BYTES of a log alone:
         where the engine has begun a new file it repeats lines, or leaves a whole file out.
         Without, a response may restart once. Raises ContainerGone, and EngineUnavailable when it
@@ -301,5 +301,5 @@ class Engine(Interface):
         ...
 
     async def close(self) -> None:
-        """Let go of threads and connections."""
+        """Release threads and connections."""
         ...

@@ -8,7 +8,7 @@ from typing import TypeVar
 N = TypeVar("N", int, float)
 
 RUNS_KEPT = 100
-"""Failed runs that a record holds: 12 KB at most; the count goes on."""
+"""Failed runs that a record holds: 12 KB at most; the count is not limited."""
 
 _SIGNALS = range(1, 65)
 _SIGNALLED = 128
@@ -48,7 +48,7 @@ class Usage:
 class Run:
     """A run that failed and was to be followed by another, `delay` seconds later.
 
-    Times are seconds of Unix time; `start_time` and `exit_code` are None where nobody knows.
+    Times are seconds of Unix time; `start_time` and `exit_code` are None if unknown.
     """
 
     start_time: float | None
@@ -64,9 +64,9 @@ def with_run(runs: tuple[Run, ...], run: Run) -> tuple[Run, ...]:
 
 
 def signal_of(exit_code: int | None) -> int | None:
-    """The signal that an exit code of 128 + n stands for; None for any other.
+    """The signal n of an exit code 128 + n; None for any other.
 
-    A process may end with such a code by itself, and an engine does not tell the two apart.
+    A process may also exit with such a code by itself; an engine does not distinguish the two.
     """
     number = (exit_code or 0) - _SIGNALLED
     return number if number in _SIGNALS else None

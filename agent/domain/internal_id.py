@@ -8,7 +8,7 @@ _FORM = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def checked_id(text: str, field: str = "internal_id") -> str:
-    """The id as it is; raises InvalidArgument, which names the field that it stands in."""
+    """Validate an id; raises InvalidArgument, which names the field."""
     if not _FORM.fullmatch(text):
         raise InvalidArgument(field, "it is not a lower-case UUID")
     return text

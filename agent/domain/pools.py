@@ -1,4 +1,4 @@
-"""A warm pool as a host is told of it: how many standbys it keeps, and what they run. Pure."""
+"""A warm pool as ordered from a host: number and spec of standbys. Pure."""
 
 from dataclasses import dataclass, replace
 from signal import SIGKILL, SIGSTOP, Signals
@@ -53,7 +53,7 @@ def taken(order: WarmPool, before: WarmPool | None) -> WarmPool:
         raise InvalidArgument("spec.ports", "the standbys of a pool cannot share a host port")
     if signal and (signal not in Signals.__members__ or signal in NO_SIGNALS):
         raise InvalidArgument("claim_signal", "it is not the name of a signal that can be taken")
-    # A standby has a name of its own, no lifetime, and is nobody's until it is claimed.
+    # A standby has a name of its own, no lifetime, and no owner until it is claimed.
     spec = replace(spec, identity=replace(spec.identity, session_id="", ticket=""), ttl=None)
     is_same = before is not None and (before.spec, before.claim_signal) == (spec, signal)
     spec_revision = before.spec_revision if before is not None and is_same else order.revision

@@ -2,7 +2,7 @@
 
 Free ports queue: the next one taken is the one that has been free longest. So a port returns
 within 180 s of its release only when no other port is free, without
-a timer. One that somebody else on the host has goes to the end of the queue. TCP and UDP are
+a timer. One that another process uses goes to the end of the queue. TCP and UDP are
 separate spaces.
 """
 
@@ -21,7 +21,7 @@ TRIES = 256
 class PortPool:
     """The ports `first` to `last` of a host, both included.
 
-    `is_free` tells whether nobody else on the host has a port.
+    `is_free` returns whether no other process of the host uses a port.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class PortPool:
         raise NoFreePort(protocol.value)
 
     def _took(self, protocol: Protocol, port: int) -> bool:
-        """Take a free port out of the queue, or put it at its end when somebody else has it."""
+        """Take a free port from the queue; move it to the end if another process uses it."""
         if self._is_free(protocol, port):
             del self._free[protocol][port]
             return True

@@ -1,4 +1,4 @@
-"""Which `host[:port]` names a registry, and the same one to everybody; pure."""
+"""Which `host[:port]` names a registry unambiguously. Pure."""
 
 import ipaddress
 import re

@@ -32,7 +32,7 @@ def delay_after_refusals(count: int) -> float:
 
 
 def should_restart(*, wanted: bool, exit_code: int | None, stopping: bool) -> bool:
-    """True for a failure of a session that asked for restarts and was not told to stop.
+    """True for a failure of a session with `restart` that was not stopped.
 
     An unknown exit code counts as a failure.
     """

@@ -48,7 +48,7 @@ class Port:
 
     @property
     def told(self) -> int:
-        """The port that the process is told, and binds in the host's network."""
+        """The port in the process's environment, which it binds in the host's network."""
         return self.inner or self.host
 
     @property
@@ -61,7 +61,7 @@ class Port:
 class Process:
     """A process on this boot: its id and its start time in clock ticks since boot.
 
-    The start time tells a process from a later one that was given the same id.
+    The start time distinguishes a process from a later one with the same id.
     """
 
     pid: int
@@ -121,7 +121,7 @@ class Standby:
 class Claim:
     """That a standby was claimed: by which `request`, in JSON.
 
-    `told` is true once the game could read of it, and has its signal.
+    `told` is true once session.json has it, and the signal was sent.
     """
 
     request: str
@@ -192,7 +192,7 @@ class Session:
 
     @property
     def is_standby(self) -> bool:
-        """True for one that nobody has claimed, as far as is known."""
+        """True for one without a known claim."""
         return self.standby is not None and self.claim is None
 
     @property

@@ -7,7 +7,7 @@
     too many            what is not ready goes first, then the older spec, then the younger
     a drained host      all go, none is started
 
-A standby in doubt is none of this: it may be somebody's session.
+A standby in doubt is none of this: it may have been claimed.
 """
 
 from collections import defaultdict
@@ -38,7 +38,7 @@ class Setback:
 class Holding:
     """What a host has of its pools.
 
-    `standbys` live, are not in doubt, and are neither claimed nor told to end; `leaving` counts
+    `standbys` are live, not in doubt, not claimed and not stopped; `leaving` counts
     those of each pool that are on their way out. `held_back` are pools for which nothing is
     started for now; `cramped` those whose next standby had no room.
     """

@@ -1,1 +1,1 @@
-"""What an agent tells Prometheus of itself: counted as it happens, or read when it is asked."""
+"""Metrics of an agent: counted as events happen, or read at a scrape."""

@@ -35,11 +35,11 @@ _LATENESS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0, 3600.0)
 _STOPS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 300.0)
 """Seconds; 10 s are granted by default before SIGKILL."""
 _PULLS = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
-"""Seconds; after half an hour a pull is given up."""
+"""Seconds; a pull is canceled after half an hour."""
 
 
 class Start(enum.Enum):
-    """How a session begins: when it is asked for, by a claim of a standby, or as a standby."""
+    """How a session starts: cold, by a claim of a standby, or as a standby."""
 
     COLD = "cold"
     WARM = "warm"
@@ -56,7 +56,7 @@ class Phase(enum.Enum):
 
 
 class Metrics:
-    """The counters and histograms of one agent, in a registry of their own."""
+    """The counters and histograms of one agent, with their registry."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()

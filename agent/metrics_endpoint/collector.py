@@ -24,7 +24,7 @@ _CORE = 10**9
 
 
 class Warned(Interface):
-    """A part that says what is amiss."""
+    """A component with warnings."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ class Flushed(Interface):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What is asked; `firewall` is None on a host whose rules nobody looks after."""
+    """The sources of metrics; `firewall` is None if the agent does not check the rules."""
 
     reservations: Reservations
     feed: Feed
@@ -143,7 +143,7 @@ class HostState(Collector):
 
     def _health(self, report: HostReport) -> Iterator[Metric]:
         parts = self._parts
-        yield _one("reconciled", "1 once records were compared.", parts.sessions.reconciled)
+        yield _one("reconciled", "1 once records were reconciled.", parts.sessions.reconciled)
         yield _one("engine_available", "1 while the engine answers.", report.engine_available)
         yield _one("draining", "1 while no new sessions are taken.", report.drain.draining)
         yield _one("warnings", "Warnings of the host's report.", len(report.warnings))
@@ -178,13 +178,13 @@ class HostState(Collector):
         parts = self._parts
         pulls = parts.images.pulls.values()
         waiting = sum(progress.waiting for progress in pulls)
-        family = _gauge("image_pulls_in_progress", "Image pulls under way.", ("state",))
+        family = _gauge("image_pulls_in_progress", "Image pulls in progress.", ("state",))
         family.add_metric(("waiting",), waiting)
         family.add_metric(("pulling",), len(pulls) - waiting)
         yield family
         slots, tls_ports = parts.reservations.start_slots, parts.reservations.tls_ports
         yield _one("start_slots", "Starts that the host makes at once.", slots.slots)
-        yield _one("starts_in_progress", "Starts under way.", slots.used)
+        yield _one("starts_in_progress", "Starts in progress.", slots.used)
         yield _one("starts_waiting", "Starts that wait for a slot.", slots.waiting)
         yield _one("watch_streams", "Control planes that watch.", parts.feed.watchers)
         yield _one("tls_connections", "Open connections of TLS ports.", tls_ports.connections)

@@ -1,4 +1,4 @@
-"""Serves what the agent tells Prometheus, on a port of its own: /metrics and /healthz.
+"""Serves the agent's metrics on a port of its own: /metrics and /healthz.
 
 The state is read in one step of the event loop; text is made of it on a thread. A port that cannot
 be bound is retried and does not affect sessions. The port has no authentication, so a connection
@@ -52,7 +52,7 @@ class MetricsListener:
         is_ready: Callable[[], bool],
         connection_seconds: float = CONNECTION_SECONDS,
     ) -> None:
-        """Serve what is in the registry; `is_ready` is what /healthz tells."""
+        """Serve the registry; `is_ready` is the result of /healthz."""
         self._address = address
         self._host, self._port = host_and_port(address)
         self._registry = registry
@@ -126,7 +126,7 @@ class MetricsListener:
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         ready = self._is_ready()
-        text = "ok\n" if ready else "records were not compared with the engine yet\n"
+        text = "ok\n" if ready else "records are not reconciled with the engine yet\n"
         return web.Response(status=200 if ready else 503, text=text)
 
     def _encoded(self, encode: Callable[[Collector], bytes], families: list[Metric]) -> bytes:
@@ -149,7 +149,7 @@ class _Read(Collector):
 
 
 class _Connection(web.RequestHandler):
-    """One connection: aiohttp's, with one deadline for whatever it does (slow, silent, unread)."""
+    """A connection of aiohttp with a single deadline (slow, idle and unread ones)."""
 
     def __init__(self, server: web.Server, listener: MetricsListener) -> None:
         super().__init__(

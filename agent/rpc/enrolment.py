@@ -1,6 +1,6 @@
 """Enrolling this host: a one-time token and a signing request for a certificate.
 
-The token goes on with the fingerprint of the control plane's authority. Nobody is told the token
+The token ends with the fingerprint of the control plane's authority. It is not sent to a server
 before the authority was compared with that, and the connection by which it goes is one that the
 authority's own enrolment listener answers: no host's certificate has its name.
 """
@@ -24,7 +24,7 @@ from tiltyard.runtime.unreachable import why
 ENROLMENT_HOST = "enrolment.tiltyard.internal"
 """The name in the certificate of the listener, wherever it is reached."""
 FORMAT = 1
-"""Of what is sent, and of the answers that can be read; where none stands it is 1."""
+"""Format of requests and of readable responses; absent is 1."""
 TIMEOUT_SECONDS = 20.0
 LARGEST_ANSWER = 64 * 1024
 
@@ -53,7 +53,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """Who this host is from now on."""
+    """The new identity of this host."""
 
     identity: Identity
     name: str
@@ -97,7 +97,7 @@ def _checked(url: str) -> str:
 def _compared(authority: str, token: Token) -> str:
     """Give the certificate that the token names, as PEM text; one with more behind it is refused.
 
-    Older Pythons stop reading PEM at the padding: what stands behind was not compared.
+    Older Pythons stop reading PEM at the padding: what follows was not compared.
     """
     try:
         certificate = ssl.PEM_cert_to_DER_cert(authority)
@@ -113,7 +113,7 @@ def _compared(authority: str, token: Token) -> str:
 
 
 def _trusting_nobody() -> ssl.SSLContext:
-    """For what everybody may know, and is compared with the fingerprint."""
+    """For public data, which is compared with the fingerprint."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

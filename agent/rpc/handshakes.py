@@ -1,6 +1,6 @@
 """Connections to `rpc_listen` from which no call came, in the log.
 
-gRPC tells its program of no handshake that it refuses. But it asks for the certificate before each
+gRPC does not report handshakes that it refuses. But it requests the certificate before each
 one, and the control plane calls on each of its connections at once: what has not called by a while
 later was refused, or wanted something else. Strangers must not fill the log, so they are counted.
 """

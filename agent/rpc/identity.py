@@ -2,7 +2,7 @@
 
 Key, certificate and the authority's certificate are one file, replaced whole, so that they always
 belong together. The key never leaves the host, and a renewed certificate has another one. While
-one authority takes the place of another, both are trusted: the second stands in the same file.
+an authority is being replaced, both are trusted: the second is in the same file.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Identity:
         return replace(self, authority=_pem(first), trusted_too=b"".join(map(_pem, others)))
 
     def check_same_host(self, renewed: Identity, now: float) -> None:
-        """Check that this host may be `renewed` from now on, in Unix time; UnfitIdentity else."""
+        """Check that this host may use `renewed` now, in Unix time; raises UnfitIdentity."""
         if renewed.check(now) != self.uri:
             raise UnfitIdentity("it names another host")
 
@@ -170,7 +170,7 @@ class HostIdentity:
         self._asked: bytes | None = None
 
     async def request(self) -> bytes:
-        """Make a key, in place of one that was asked for before, and give the signing request."""
+        """Make a key, which replaces an earlier unused one, and return the signing request."""
         await self._current()
         self._asked, request = make_request()
         return request
@@ -186,7 +186,7 @@ class HostIdentity:
             renewed = current.trusting(authorities) if authorities else current
             if certificate not in {b"", current.certificate}:
                 if self._asked is None:
-                    raise InvalidArgument("certificate", "none was asked for")
+                    raise InvalidArgument("certificate", "none was requested")
                 renewed = replace(renewed, key=self._asked, certificate=certificate)
             if renewed == current:
                 return
@@ -194,7 +194,7 @@ class HostIdentity:
         except UnfitIdentity as error:
             raise InvalidArgument("certificate", str(error)) from error
         await self.run(renewed.save, self.path)
-        if renewed.key == self._asked:  # else another was asked for meanwhile
+        if renewed.key == self._asked:  # else another was requested meanwhile
             self._asked = None
 
     async def _current(self) -> Identity:

@@ -32,7 +32,7 @@ from tiltyard.runtime.clock import Clock, rest_after
 
 HEARTBEAT_SECONDS = 2.0
 BATCH_BYTES = 1024 * 1024
-"""Of sessions in one message, however many were asked for."""
+"""Maximum number of sessions in one message."""
 PAGE_DEFAULT = 100
 PAGE_LARGEST = 1000
 
@@ -64,7 +64,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
 
     @answers
     async def GetHost(self, request: pb.GetHostRequest, context: Context) -> pb.GetHostResponse:
-        """Tell what the host is and has."""
+        """Return the state of the host."""
         feed = self._parts.feed
         return pb.GetHostResponse(
             host=wire.host_to_proto(self._parts.describe_host()),
@@ -270,7 +270,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     async def RenewCertificate(
         self, request: pb.RenewCertificateRequest, context: Context
     ) -> pb.RenewCertificateResponse:
-        """Make a key and ask for a certificate, or install the one for it, and whom to trust."""
+        """Make a key and request a certificate, or install the one for it and the authorities."""
         identity = self._parts.identity
         asked = b""
         if request.certificate or request.authorities:
@@ -280,7 +280,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         return pb.RenewCertificateResponse(signing_request=asked, takes_authorities=True)
 
     def _snapshot(self, acked: int) -> list[pb.WatchResponse]:
-        """All that a new watcher is told, as of one moment."""
+        """A snapshot for a new watcher."""
         told = [
             session
             for session in self._parts.sessions.settled()
@@ -296,7 +296,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         ]
 
     def _news(self, changes: Changes) -> list[pb.WatchResponse]:
-        """What a watcher is told of changes; a heartbeat when there are none."""
+        """The changes for a watcher; a heartbeat if there are none."""
         if changes.snapshot:
             return self._snapshot(acked=0)
         # The host goes first: a sequence includes the host's resources at that time.
@@ -310,7 +310,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         return [self._message(images=batch) for batch in batches]
 
     def _host_message(self, coming: tuple[Session, ...] = ()) -> pb.WatchResponse:
-        """The host; it has counted the sessions that are told of after it, too."""
+        """The host; its figures include the sessions that follow."""
         host = wire.host_to_proto(self._parts.describe_host())
         host.starting.extend(session.internal_id for session in coming)
         return self._message(host=host)

@@ -75,7 +75,7 @@ def _told(context: Context) -> dict[str, str]:
 
 
 def answers(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """Turn errors of a unary handler into statuses; a defect is logged and tells nothing."""
+    """Convert errors of a unary handler to statuses; bugs are logged and not revealed."""
 
     @functools.wraps(handler)
     async def answer(self: Any, request: Any, context: Context) -> Any:

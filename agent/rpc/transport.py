@@ -50,9 +50,9 @@ NETWORK_OPTIONS = (
 RETRY_SECONDS = 1.0
 """To look again for an identity, or for the port that another process still has."""
 LOG_SECONDS = 60.0
-"""Refused calls are told of once in this time, with their number."""
+"""Interval of log lines about refused calls, with their number."""
 GRACE_SECONDS = 2.0
-"""How long calls under way may take when the agent stops."""
+"""How long calls in progress may take when the agent stops."""
 
 
 def new_server() -> grpc.aio.Server:
@@ -101,9 +101,9 @@ class Certificates:
         )
 
     def newer(self) -> grpc.ServerCertificateConfiguration | None:
-        """Give what is to be used from now on; None when nothing has changed.
+        """Return the new certificates; None if nothing has changed.
 
-        gRPC asks before every handshake, on threads of its own.
+        gRPC calls it before every handshake, on its own threads.
         """
         self._loop.call_soon_threadsafe(self._asked)
         try:
@@ -195,7 +195,7 @@ class Transport:
         add_services: Callable[[grpc.aio.Server], None],
         end_streams: Callable[[], None],
     ) -> None:
-        """Serve what `add_services` adds; `end_streams` ends those that would go on for ever."""
+        """Serve what `add_services` adds; `end_streams` ends endless streams."""
         self._address = address
         self._identity = identity
         self._clock = clock
@@ -223,7 +223,7 @@ class Transport:
             self.serving.set()
             try:
                 await certificates.enrolled_again.wait()
-                log.info("enrolled again: hanging up on everybody", address=self._address)
+                log.info("enrolled again: closing all connections", address=self._address)
             finally:
                 self._end_streams()
                 await server.stop(GRACE_SECONDS)

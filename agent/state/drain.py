@@ -18,7 +18,7 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 DRAIN = "drain"
-"""Stands among the deadlines of a host for the end of its drain; no session has such an id."""
+"""The id of a drain among the deadlines of a host; no session has such an id."""
 
 RENEWED_SECONDS = 10.0
 """How soon after its end a drain looks again for sessions that were not known then."""
@@ -52,7 +52,7 @@ class HostDrain:
         """What holds now."""
 
     async def load(self) -> None:
-        """Go on with what an earlier run of the agent was asked."""
+        """Load the order to an earlier run of the agent."""
         self._take(await self._records.load_drain())
 
     async def set(self, order: DrainOrder) -> bool:

@@ -1,4 +1,4 @@
-"""What was asked for each warm pool, kept on the disk: `pools/<pool id>.json`.
+"""Orders for warm pools, kept on the disk: `pools/<pool id>.json`.
 
 So a restart of the agent changes nothing, and an order that was overtaken is refused. Of pools
 that were taken away the newest REMOVED_KEPT are remembered, for orders that come late.
@@ -37,7 +37,7 @@ class PoolFiles:
         return self._pools.get(pool)
 
     async def load(self) -> None:
-        """Go on with what an earlier run of the agent was told."""
+        """Load the orders to an earlier run of the agent."""
         self._pools = await self._records.run(_load, self._records.pools_dir)
 
     async def set(self, order: WarmPool) -> bool:

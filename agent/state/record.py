@@ -55,7 +55,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound="Closable")
 
 THREADS = 4
-"""Enough that one slow flush does not hold up the others; a disk gains nothing from more."""
+"""Enough that one slow flush does not block the others; more do not help a disk."""
 
 PUBLIC_FORMAT = 1
 """Of session.json. Games are rarely rebuilt: incremented only with a major version."""
@@ -129,7 +129,7 @@ class Closable(Protocol):
     """A file, or what is made of one."""
 
     def close(self) -> None:
-        """Let go of it; blocks."""
+        """Release it; blocks."""
 
 
 class Records:
@@ -176,7 +176,7 @@ class Records:
 
     @contextlib.contextmanager
     def kept(self, internal_id: str) -> Iterator[None]:
-        """Let nothing of an ended session be removed that somebody reads meanwhile."""
+        """Protect an ended session from removal while it is being read."""
         self._readers[internal_id] += 1
         try:
             yield
@@ -185,7 +185,7 @@ class Records:
             self._readers += Counter()  # drops what has come to nothing
 
     def is_read(self, internal_id: str) -> bool:
-        """True while somebody reads what is left of a session."""
+        """True while an ended session is being read."""
         return internal_id in self._readers
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

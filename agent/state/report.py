@@ -1,7 +1,7 @@
-"""What is told of a session once it has ended. Pure.
+"""The report of an ended session. Pure.
 
 A report is made of the session's record alone and never changes once the session has ended; the
-end of the log, which stays where it is sealed, is read when somebody asks.
+end of the log, which stays where it is sealed, is read on request.
 """
 
 from dataclasses import dataclass

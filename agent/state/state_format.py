@@ -1,4 +1,4 @@
-"""Whether this agent can go on with what another version has left in the state directory.
+"""Whether this agent can read what another version has left in the state directory.
 
 `format` there is the number of all that has none of its own: which files there are, tombstones,
 marks of stops, the identity. An agent that cannot read what a newer one wrote does not start: it
@@ -15,7 +15,7 @@ from agent.state.versioned_json import Envelope, NewerFormat
 from tiltyard.runtime.atomic_file import write
 
 FORMAT = 1
-"""Of the state directory; where no number stands it is 1."""
+"""Of the state directory; absent is 1."""
 FILE = "format"
 """In the state directory."""
 
@@ -45,7 +45,7 @@ def check(root: Path) -> None:
 
 
 def mark(root: Path) -> None:
-    """Say which format it is from now on. Blocks.
+    """Write the format of the state directory. Blocks.
 
     Where there is no room for that, as on a full disk, the next start says it.
     """

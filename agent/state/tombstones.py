@@ -15,7 +15,7 @@ from tiltyard.runtime.clock import Clock
 TOMBSTONE_SECONDS = 3600.0
 """How long a stop refuses a start that comes after it."""
 TOMBSTONES_KEPT = 10_000
-"""Of more, the oldest go: a start is given up within seconds, and a host has 1000 sessions."""
+"""Beyond that the oldest go: a start is given up in seconds, and a host has 1000 sessions."""
 
 
 class Tombstones:
@@ -27,7 +27,7 @@ class Tombstones:
         self._made: dict[str, float] = {}
 
     async def load(self) -> None:
-        """Remember what an earlier run of the agent was told."""
+        """Load the tombstones of an earlier run of the agent."""
         self._made = await self._records.run(_load, self._records.tombstones_dir)
         await self._remove_old()
 
@@ -37,12 +37,12 @@ class Tombstones:
         return made is not None and self._is_young(made)
 
     def note(self, internal_id: str) -> None:
-        """Refuse a start from now on, for as long as this agent runs."""
+        """Reject a later start, for as long as this agent runs."""
         self._made.pop(internal_id, None)
         self._made[internal_id] = self._clock.time()
 
     async def bury(self, internal_id: str) -> None:
-        """Refuse a start from now on, also after a restart.
+        """Reject a later start, also after a restart.
 
         Raises:
             DiskFull: It cannot be written.

@@ -17,7 +17,7 @@ Step = Callable[[Any], Any]
 
 
 class NewerFormat(ValueError):
-    """A newer agent has written it, so that this one cannot tell what it says."""
+    """A newer agent has written it, so that this one cannot read it."""
 
     def __init__(self, what: str, number: int, known: int) -> None:
         super().__init__(f"{what} has format {number}, and this agent reads up to {known}")

@@ -45,7 +45,7 @@ class StartMetrics:
             "Starts that failed on a host for a reason other than room, for which it is avoided.",
             *("region", "node_pool", "reason"),
         )
-        self.in_progress = make.gauge("starts_in_progress", "Starts under way.")
+        self.in_progress = make.gauge("starts_in_progress", "Starts in progress.")
         self.ready_wait = make.histogram(
             "start_ready_wait_duration_seconds",
             "Seconds that a start with Prefer: wait=ready waited for bound ports, from the start"

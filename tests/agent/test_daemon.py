@@ -157,7 +157,7 @@ async def test_a_part_that_does_not_let_go_holds_up_the_stop_of_the_agent_for_a_
         await _reconciled(stub)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
-    assert f"a part did not let go part={part} seconds=" in caplog.text
+    assert f"a part did not stop in time part={part} seconds=" in caplog.text
     monkeypatch.undo()
     async with _served(_config(tmp_path), engine) as (stub, _):  # all others did
         await _reconciled(stub)

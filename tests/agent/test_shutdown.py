@@ -68,7 +68,7 @@ def test_an_agent_that_stops_does_not_wait_for_an_engine_that_hangs(
         with call_under_way(silent_engine):
             agent.process.stop()  # fails unless it ends well, and soon
         said = agent.process.tail(100)
-        assert "a part did not let go" in said
+        assert "a part did not stop in time" in said
         assert "part=engine" in said
         assert "not waiting for threads" in said
 

@@ -306,7 +306,7 @@ async def test_f43_a_refused_log_in_is_not_a_missing_image(
             image = held.at(proxy.address)
             images = host.images()
             for credentials in (None, wrong):
-                with pytest.raises(RegistryRefused, match="refuses access"):
+                with pytest.raises(RegistryRefused, match="denies access"):
                     await pull(images, image, credentials)
             await pull(images, image, right)
             missing = PushedImage("f43/secret", "v1", f"sha256:{'0' * 64}", proxy.address, ())

@@ -165,7 +165,7 @@ async def test_starts_before_the_first_comparison_are_refused_and_the_host_is_no
         an_agent(tmp_path, engine, clock, reconcile=False) as agent,
         scraped(agent) as scrape,
     ):
-        with pytest.raises(Exception, match="compar"):
+        with pytest.raises(Exception, match="not reconciled"):
             await agent.sessions.start(an_id(), a_spec())
         now = await scrape()
         assert now("start_refusals_total", kind="cold", reason="not_reconciled") == 1

@@ -85,7 +85,7 @@ async def test_what_is_not_for_this_host_is_not_installed(host: HostIdentity, ki
 
 
 async def test_nothing_is_installed_that_was_not_asked_for(host: HostIdentity) -> None:
-    with pytest.raises(InvalidArgument, match="none was asked for"):
+    with pytest.raises(InvalidArgument, match="none was requested"):
         await host.install(OURS.sign(SERVES, [URI], [HOST]).certificate)
 
 

@@ -178,7 +178,7 @@ async def test_an_order_that_was_overtaken_is_refused_also_after_a_restart(
     async with an_agent(tmp_path, engine, clock) as agent:
         await agent.sessions.set_drain(DrainOrder(7, draining=True))
     async with an_agent(tmp_path, engine, clock) as agent:
-        with pytest.raises(StaleRevision, match="7 is known"):
+        with pytest.raises(StaleRevision, match="7 is applied already"):
             await agent.sessions.set_drain(DrainOrder(6, draining=False))
         await agent.sessions.set_drain(DrainOrder(7, draining=False))  # a repeat
         assert _drained(agent)

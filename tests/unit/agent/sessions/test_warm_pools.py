@@ -284,7 +284,7 @@ async def test_what_was_asked_is_known_after_a_restart(
     async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
         assert agent.warm_pools.pools == asked
         assert [each.internal_id for each in ready(agent)] == before
-        with pytest.raises(StaleRevision, match="7 is known"):
+        with pytest.raises(StaleRevision, match="7 is applied already"):
             await agent.warm_pools.set(a_pool(5, revision=6))
         await agent.warm_pools.set(a_pool(5, revision=7))  # a repeat
         await settle()

@@ -82,7 +82,7 @@ class Cursor:
         new = []
         for piece in pieces:
             mark = piece.stream, piece.time
-            if self._begins_anew(piece, mark):
+            if self._restarts(piece, mark):
                 break
             if not self.found:
                 self._pass_over(piece, mark)
@@ -116,7 +116,7 @@ class Cursor:
         self._to_skip = 0
         self._from_first = self._whole = False
 
-    def _begins_anew(self, piece: LogPiece, mark: Mark) -> bool:
+    def _restarts(self, piece: LogPiece, mark: Mark) -> bool:
         """See an answer repeat itself, as when the engine began a new file while it opened them.
 
         What comes then was in the answer before.

@@ -125,7 +125,7 @@ class HostState(Collector):
     def _capacity(self, report: HostReport) -> Iterator[Metric]:
         total, reserved = report.capacity, report.reserved
         capacity = self._parts.reservations.capacity
-        yield _one("capacity_cores", "Cores that are lent.", total.nano_cpus / _CORE)
+        yield _one("capacity_cores", "Allocatable cores.", total.nano_cpus / _CORE)
         yield _one("reserved_cores", "Cores that are reserved.", reserved.nano_cpus / _CORE)
         yield _one("capacity_memory_bytes", "Allocatable memory.", total.memory_bytes)
         yield _one("reserved_memory_bytes", "Memory that is reserved.", reserved.memory_bytes)

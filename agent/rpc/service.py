@@ -90,7 +90,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
                 # Free resources depend on all live sessions; a late heartbeat costs new ones.
                 rest = rest_after(clock.monotonic() - began, HEARTBEAT_SECONDS / 2)
                 for message in messages[:-1]:
-                    # Whoever is cut off in between must not take the rest for heard.
+                    # A client that is disconnected in between must not treat the rest as received.
                     message.sequence = message.sequence if changes.snapshot else reached
                 for message in messages:
                     yield message

@@ -29,7 +29,7 @@ PASS_SECONDS = 10.0
 PASS_APART_SECONDS = 1.0
 """Between two passes, however much is heard."""
 ORPHAN_GRACE_SECONDS = 60.0
-"""How long a container without a record is left alone: a call of ours may still be on its way."""
+"""How long a container without a record is left alone: its creation may be in progress."""
 REMOVED_AT_ONCE = 4
 """Of what ended sessions left; an engine takes 0.1 s for each, and starts go on meanwhile.
 
@@ -109,7 +109,7 @@ class Reconciler:
             await back_off.wait()
 
     async def close(self) -> None:
-        """Let go of the chores under way; the next run of the agent begins them anew."""
+        """Cancel the chores in progress; the next run of the agent repeats them."""
         await self._chores.close()
 
     async def pass_once(self) -> None:
@@ -147,7 +147,7 @@ class Reconciler:
             await self._chores.wait()
 
     def _reap(self, containers: list[Container]) -> None:
-        """Remove containers of ours that no session answers for, once they are old enough."""
+        """Remove containers of the agent without a session, once they are old enough."""
         now = self._runtime.clock.monotonic()
         unknown = [
             found for found in containers if not self._sessions.knows(found.labels[LABEL_SESSION])
@@ -157,7 +157,7 @@ class Reconciler:
         }
         for found in unknown:
             if not self._recovery.may_reap(found):
-                continue  # somebody who knows it shall decide
+                continue  # the operator must decide
             if now - self._orphans[found.container] >= ORPHAN_GRACE_SECONDS:
                 log.warning("removing what no session answers for", container=found.name)
                 self._do(found.container, self._runtime.engine.remove(found.container))

@@ -30,7 +30,7 @@ async def seal(runtime: Runtime, disks: Disks, life: Life) -> None:
 
 
 def is_at_rest(session: Session) -> bool:
-    """Tell whether an ended session's own task, which writes its record, has done all it does."""
+    """Return whether the task of an ended session, which writes its record, has finished."""
     return session.process is None and (session.log_sealed or session.container_removed)
 
 

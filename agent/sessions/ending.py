@@ -180,7 +180,7 @@ def _reason(session: Session, container: Container | None) -> EndReason:
 
 
 def _oom_killed(session: Session, container: Container) -> bool:
-    """True when the run ended for want of memory.
+    """True if the run was OOM-killed.
 
     An engine may be told of the end before it is told of the want, and then never says so; the
     kernel's own count is gone when the run was too short to be looked at.

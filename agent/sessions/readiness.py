@@ -1,7 +1,7 @@
 """When players can reach a session: once its processes have bound every port that it declares.
 
 Each run of a session is watched from its start; what has been seen is recorded, so that an agent
-that was started anew goes on for those that are not ready yet, and leaves the others alone.
+that was restarted continues for those that are not ready yet, and leaves the others alone.
 """
 
 from agent.domain.errors import AgentError

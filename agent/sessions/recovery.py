@@ -90,7 +90,7 @@ class Recovery:
         try:
             session = decode_label(found.labels)
         except ValueError as error:
-            log.warning("a label is of no use", container=found.name, error=str(error))
+            log.warning("a label is invalid", container=found.name, error=str(error))
             return
         if session.internal_id != internal_id or internal_id in self._sessions.tombstones:
             return

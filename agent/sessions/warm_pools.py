@@ -71,7 +71,7 @@ class WarmPools:
     # -- for callers ---------------------------------------------------------------------------
 
     async def set(self, order: WarmPool) -> None:
-        """Keep so many standbys of a pool from now on, also after a restart of the agent.
+        """Keep this number of standbys of a pool, also after a restart of the agent.
 
         Raises:
             StaleRevision: The order that holds is newer.

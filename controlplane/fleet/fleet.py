@@ -194,7 +194,7 @@ class Fleet:
         return link.silent_seconds(self._listening.now())
 
     def is_heard(self, agent: str | None) -> bool:
-        """Tell whether an agent's sessions keep the status that it reported.
+        """Return whether an agent's sessions keep the status that it reported.
 
         False after `unreachable_after` of silence, never because the control plane started.
         """
@@ -204,14 +204,14 @@ class Fleet:
         return self.silent_seconds(link) <= self.unreachable_after
 
     def takes_claims(self, agent: str) -> bool:
-        """Tell whether standbys of an agent's host can be claimed now."""
+        """Return whether standbys of an agent's host can be claimed now."""
         link = self._links.get(agent)
         if link is None or link.draining or link.is_newer or not link.reconciled:
             return False
         return self.silent_seconds(link) <= self.placement_silence
 
     def is_draining(self, agent: str | None) -> bool:
-        """Tell whether an agent's host takes no new sessions."""
+        """Return whether an agent's host takes no new sessions."""
         link = self._links.get(agent or "")
         return link is not None and link.draining
 
@@ -229,7 +229,7 @@ class Fleet:
             await self._drains[agent].told(timeout)
 
     def has_image(self, region: str, node_pool: str, image: str) -> bool:
-        """Tell whether a host of a region and node pool that is in reach has pulled an image.
+        """Return whether a host of a region and node pool that is in reach has pulled an image.
 
         It may be draining or full: that is no room (420), not a missing tag (404).
         """
@@ -239,7 +239,7 @@ class Fleet:
         )
 
     def can_run_image(self, region: str, node_pool: str, image: str) -> bool:
-        """Tell whether a host that takes sessions has pulled an image."""
+        """Return whether a host that takes sessions has pulled an image."""
         return any(
             image in view.host.images and is_usable(view, self.placement_silence)
             for view in self._views(region, node_pool)

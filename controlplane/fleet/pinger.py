@@ -19,7 +19,7 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 TIMEOUT = 1.0
-"""Seconds for an answer: who is farther away is of no use to a game."""
+"""Seconds for a reply: hosts that are farther away are useless for games."""
 
 LOOK = 1.0
 """Seconds between two looks at who is due: a new host waits no longer."""

@@ -1,8 +1,8 @@
-"""Brings enabled tags to the hosts: pulls what is missing, removes what is not wanted any more.
+"""Brings enabled tags to the hosts: pulls missing images, removes those that are not needed.
 
-What is wanted is compared anew whenever a host reports other images, a tag is enabled or some time
-has passed, so a host that joins later catches up by itself. Only images that once stood for a tag
-are removed, and only where the host finds that nothing uses them.
+Desired and actual images are compared whenever a host reports other images, a tag is enabled or
+some time has passed, so that a host that joins later catches up. Only images of former tags are
+removed, if the host finds that nothing uses them.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Preloader:
 
     @property
     def idle(self) -> bool:
-        """True when every host has what it shall have, as far as was compared."""
+        """True when every host has all desired images, as far as was compared."""
         return all(host.idle for host in self._hosts.values())
 
     def pulls(self, link: HostLink) -> list[Pull]:
@@ -52,7 +52,7 @@ class Preloader:
         return [] if host is None else host.pulls
 
     def look_at_all(self) -> None:
-        """Compare what every host has with what it shall have, soon."""
+        """Schedule a comparison of actual and desired images on all hosts."""
         for host in self._hosts.values():
             host.look()
 

@@ -177,7 +177,7 @@ class Renewal:
         """Call those with the current certificate who were called with the former, or the reverse.
 
         A database from the middle of a rotation does not say who has moved since. Who is being
-        called may be about to answer, and shall be called on as it was then.
+        called may be about to answer, and must be called the same way.
         """
         if self._issuer.authorities.former is None:
             return

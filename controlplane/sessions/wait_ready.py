@@ -118,7 +118,7 @@ class ReadyStarts:
         while True:
             reported = self._reported.setdefault(agent, asyncio.Event())
             session = self._fleet.session(agent, started.internal_id)
-            # Of a host that is dialled anew nothing is known for a moment: the database decides.
+            # Nothing is known of a host during a reconnect: the database decides.
             if session is None:
                 row = await self._store.get(caller.account, started.internal_id)
                 may_become_ready = row is not None and not row.state.ended

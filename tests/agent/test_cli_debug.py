@@ -68,7 +68,7 @@ async def _drained(steps: AsyncIterator[Any]) -> None:
         pass
 
 
-async def test_status_tells_what_the_host_lends(host: Served) -> None:
+async def test_status_shows_allocatable_resources(host: Served) -> None:
     await host.sessions.start(FIRST, named("m1", ports=pinned(25000)))
     agent_id = host.daemon._reconciler._runtime.settings.agent_id
     shown = dict(cells(await host.ok("status")))

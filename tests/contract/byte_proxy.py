@@ -13,7 +13,7 @@ SERVICE = "tiltyard.agent.v1.AgentService"
 class ByteProxy(grpc.GenericRpcHandler):
     """Hands on what it is asked, and what is answered, errors with their trailing metadata too.
 
-    Whoever derives from it may change either, or not know a method.
+    Subclasses may change either, or leave out a method.
     """
 
     def __init__(self, target: str) -> None:

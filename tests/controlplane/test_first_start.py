@@ -82,7 +82,7 @@ async def test_a_first_start_that_breaks_off_is_taken_up_again(
 
 
 @pytest.mark.parametrize("torn", ["", '{"accounts": {"def'])
-def test_a_draft_that_was_not_finished_is_made_anew(config: Config, torn: str) -> None:
+def test_an_unfinished_draft_is_recreated(config: Config, torn: str) -> None:
     config.state_dir.mkdir()
     _kept(config).with_suffix(".draft").write_text(torn)
     first_start(config)

@@ -53,7 +53,7 @@ async def test_a_control_plane_that_stood_still_goes_on_at_once(tmp_path: Path) 
         assert await system.status_of("x") == "running"
 
 
-async def test_a_control_plane_that_stood_still_dials_nobody_anew(
+async def test_a_stalled_control_plane_does_not_reconnect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "controlplane")

@@ -347,7 +347,7 @@ async def test_agents_are_told_by_their_state(tmp_path: Path) -> None:
         assert scrape.sum("watch_snapshot_duration_seconds_count") >= 3
 
 
-async def test_a_host_that_lends_less_than_it_has_lent_takes_no_room_from_others(
+async def test_an_overcommitted_host_takes_no_capacity_from_others(
     tmp_path: Path,
 ) -> None:
     async with Scraped(tmp_path, agents=2) as system:

@@ -100,7 +100,7 @@ async def test_what_ends_before_it_is_ready_is_not_waited_for(system: System) ->
     assert await system.status_of("match") == "exited"
 
 
-async def test_a_host_that_is_enrolled_anew_meanwhile_is_waited_for(system: System) -> None:
+async def test_a_host_that_enrols_again_meanwhile_is_waited_for(system: System) -> None:
     starting = begin(system, "match")
     internal_id = await running(system, "match")
     fleet = system.control_plane.fleet
@@ -157,7 +157,7 @@ async def test_a_caller_who_hangs_up_changes_nothing(system: System) -> None:
     await eventually(lambda: not tasks)
 
 
-async def test_an_agent_that_is_started_anew_meanwhile_is_heard(system: System) -> None:
+async def test_an_agent_that_restarts_meanwhile_is_followed(system: System) -> None:
     system.agent.sequence = 1000  # the next process counts from 0
     starting = begin(system, "match")
     internal_id = await running(system, "match")

@@ -139,7 +139,7 @@ async def test_a_password_stays_where_it_is(system: Configured) -> None:
     assert_error(await system.put(**KEPT), 422, "password")  # also with the system's authorities
 
 
-async def test_a_registry_that_is_made_anew_has_no_password(system: Configured) -> None:
+async def test_a_recreated_registry_has_no_password(system: Configured) -> None:
     assert (await system.put(**LOGIN)).status == 204
     token = system.operator_token
     assert (await system.call("DELETE", "/operator/registry/own", token=token)).status == 204
@@ -215,7 +215,7 @@ async def test_without_the_key_a_registry_is_unusable_until_its_password_is_set_
     assert answer.status == 204, answer.text
 
 
-async def test_a_password_of_the_settings_file_is_sealed_anew_at_each_start(
+async def test_a_password_of_the_settings_file_is_encrypted_again_at_each_start(
     tmp_path: Path,
 ) -> None:
     async with Configured(tmp_path) as system:

@@ -70,7 +70,7 @@ async def test_a_host_whose_images_could_not_be_compared_is_looked_at_again(
         await system.rows(f"UPDATE tag SET image = '{another}'")
         await system.rows("ALTER TABLE tag RENAME TO hidden")
         system.control_plane._preloader.look_at_all()
-        await eventually(lambda: "cannot read what images it shall have agent=a0" in caplog.text)
+        await eventually(lambda: "cannot read its desired images agent=a0" in caplog.text)
         await system.rows("ALTER TABLE hidden RENAME TO tag")
         await eventually(lambda: system.agent.pulled == [image, another])
 

@@ -219,7 +219,7 @@ def test_floods_its_log_with_so_many_bytes(tmp_path: Path) -> None:
     assert last.endswith(" SIGTERM: saving\n")
 
 
-def test_floods_its_log_anew_at_each_signal(tmp_path: Path) -> None:
+def test_floods_its_log_at_each_signal(tmp_path: Path) -> None:
     flood = ("--flood", "0", "--flood-bytes", "1280", "--flood-at-signal")
     with game(tmp_path, *flood, "--lines-per-second", "0") as playing:
         assert [playing.line() for _ in range(2)] == ["demo game starts", "ports open"]

@@ -112,7 +112,7 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
         monkeypatch.setattr(authority, "BACKDATED", timedelta(seconds=turned + 600))
         await eventually(all_are_renewed)
         assert plane._issuer.caller != old_caller
-        # Whoever is dialled again sees the new one; the streams are on the channels of before.
+        # New connections see the new one; the streams are on the old channels.
         assert all(link.client._left for link in plane.fleet.links)
         for host in (first, second):
             renewed = await system.identity(host)

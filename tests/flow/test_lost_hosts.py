@@ -184,7 +184,7 @@ def test_a_control_plane_that_stood_still_counts_none_of_that(hourly: Losing) ->
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-def test_silence_begins_anew_when_a_host_was_heard(hourly: Losing, crashed: bool) -> None:
+def test_silence_restarts_when_a_host_was_heard(hourly: Losing, crashed: bool) -> None:
     fleet = hourly
     go_silent(fleet, "cut")
     fleet.wait(HOUR - 2 * TRY)

@@ -131,7 +131,7 @@ class Settling(RuleBasedStateMachine):
         self.crash("kept", pause)
 
     @rule(key=keys, fates=fates, number=boxes, others=st.booleans(), pause=pauses)
-    def start_anew_elsewhere(
+    def start_again_elsewhere(
         self, key: Key, fates: list[Fate], number: int, others: bool, pause: float
     ) -> None:
         """Lose the database, and start on a host while another, which may return, has it."""

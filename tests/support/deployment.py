@@ -34,7 +34,7 @@ _PULLED_TIMEOUT = 60.0
 """Seconds until a tag that was enabled must be pulled."""
 _STOPS_AT_ONCE = 8
 _ENDED = frozenset({"exited", "dead"})
-_CORES_LENT_PER_CORE = 8
+_CORES_PER_CORE = 8
 """A development host overcommits its cores: its sessions are mostly idle."""
 
 
@@ -106,7 +106,7 @@ class Deployment:
                 notes.append(self.image.reference)
             with step("agent") as notes:
                 self.agent = stack.enter_context(
-                    AgentProcess(self.engine.socket, **_machine_lent()).allow_host_network()
+                    AgentProcess(self.engine.socket, **_overcommitted()).allow_host_network()
                 )
                 stack.callback(self._remove_traces)
                 notes.append(self.agent.address)
@@ -186,9 +186,9 @@ def exit_on_signals(code: int) -> None:
         signal.signal(signum, leave)
 
 
-def _machine_lent() -> Mapping[str, object]:
+def _overcommitted() -> Mapping[str, object]:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
-        "cpu": (os.cpu_count() or 1) * _CORES_LENT_PER_CORE,
+        "cpu": (os.cpu_count() or 1) * _CORES_PER_CORE,
         "ram": memory // 2**20,
     }

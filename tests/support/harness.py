@@ -56,10 +56,10 @@ _STOP_TIMEOUT = 30.0
 _POLL = 0.02
 
 
-_FIRST_LENT_PORT = 61_000
+_FIRST_PORT = 61_000
 """Above those that the kernel gives to outgoing connections, which may take any at any time."""
-_LENT_AT_ONCE, _LENT_TO_A_PROCESS = 2, 250
-_lent = itertools.cycle(range(0, _LENT_TO_A_PROCESS, _LENT_AT_ONCE))
+_PORTS_AT_ONCE, _PORTS_OF_A_PROCESS = 2, 250
+_offsets = itertools.cycle(range(0, _PORTS_OF_A_PROCESS, _PORTS_AT_ONCE))
 
 
 def free_port() -> int:
@@ -68,9 +68,9 @@ def free_port() -> int:
     Concurrent test processes get different ones.
     """
     beside = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
-    for _ in range(0, _LENT_TO_A_PROCESS, _LENT_AT_ONCE):
-        first = _FIRST_LENT_PORT + beside * _LENT_TO_A_PROCESS + next(_lent)
-        if all(map(_is_free, range(first, first + _LENT_AT_ONCE))):
+    for _ in range(0, _PORTS_OF_A_PROCESS, _PORTS_AT_ONCE):
+        first = _FIRST_PORT + beside * _PORTS_OF_A_PROCESS + next(_offsets)
+        if all(map(_is_free, range(first, first + _PORTS_AT_ONCE))):
             return first
     raise RuntimeError("no two free ports beside each other")
 

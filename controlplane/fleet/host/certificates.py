@@ -48,7 +48,7 @@ class HostCertificates:
         self._reach = reach
 
     def is_moved(self, link: HostLink) -> bool:
-        """Tell whether a host trusts the current authority alone, or is not enrolled."""
+        """Return whether a host trusts the current authority alone, or is not enrolled."""
         row = link.row
         current = self._issuer.authority.fingerprint
         return row.id is None or (row.authority == current and not row.trusts_former)

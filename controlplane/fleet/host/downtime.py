@@ -43,7 +43,7 @@ class HostSilence:
         self._listened_at = self.clock.monotonic()
 
     async def heard(self) -> None:
-        """Count anew. When silence was written, that it is over is written before more is done.
+        """Start counting again. If silence was stored, its end is stored before anything else.
 
         Raises:
             StoreError: It cannot be written.

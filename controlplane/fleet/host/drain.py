@@ -1,9 +1,9 @@
-"""One host's drain: orders are told until the host says that it has them, and learned from it.
+"""One host's drain: orders are repeated until the host acknowledges them, and adopted from it.
 
 The order with the highest revision holds. One that was given on the host itself has the revision
-of ours before it, and holds until the next one of ours: it is learned and not undone. Where a host
-says a higher revision than ours, this database is older than its order: that is learned, too, and
-the next order goes past it.
+of the control plane's order before it, and holds until the next one. If a host reports a higher
+revision than ours, the database is older than that order, which is adopted as well; the next order
+has a higher revision.
 """
 
 import asyncio
@@ -46,10 +46,10 @@ class HostDrain:
         self._stored = link.drain
         self._telling: asyncio.Task[None] | None = None
 
-    async def reported(self, *, anew: bool) -> None:
+    async def reported(self, *, reconnected: bool) -> None:
         """Take note of what the host just said: learn its order, or tell it ours.
 
-        `anew` when it was reached again: a call from before may hang on a dead connection.
+        `reconnected`: a call from before may hang on a dead connection.
 
         Raises:
             StoreError: It cannot be written.
@@ -61,7 +61,7 @@ class HostDrain:
             if self._stored.revision <= learned.revision:  # else there was an order meanwhile
                 self._stored = learned
         if self._link.drain_due:
-            if anew:
+            if reconnected:
                 await self.close()
             self._tell()
 

@@ -30,7 +30,7 @@ LONGEST_WAIT = 60.0
 """Seconds between tries of a pull that fails, or of removing an image that is still used."""
 
 REVIEW_INTERVAL = 600.0
-"""Seconds after which a host is compared anew, should nothing have been a reason to."""
+"""Seconds after which a host is compared again without a reason."""
 
 REPORT_WAIT = 1.0
 """Seconds that a host may take to report an image that it has pulled."""
@@ -82,11 +82,11 @@ class HostPreload:
 
     @property
     def idle(self) -> bool:
-        """True when the host has what it shall have, as far as was compared."""
+        """True when the host has all desired images, as far as was compared."""
         return not (self._stale or self._pulls or self._removal_due or self._running)
 
     def look(self) -> None:
-        """Compare what the host has with what it shall have, soon."""
+        """Schedule a comparison of actual and desired images."""
         self._stale = True
         self._wake.set()
 
@@ -123,7 +123,7 @@ class HostPreload:
             try:
                 await self._compare()
             except StoreError as error:
-                log.warning("cannot read what images it shall have", agent=name, error=str(error))
+                log.warning("cannot read its desired images", agent=name, error=str(error))
                 self._failures += 1
                 return self._pause(self._failures)
             self._failures, self._compared_at = 0, now
@@ -230,7 +230,7 @@ class HostPreload:
         return frozenset() if self.link.host is None else self.link.host.images
 
     def _pause(self, failures: int) -> float:
-        """Give the wait after so many failures, shortened by chance so that hosts do not march."""
+        """Return the wait after this number of failures, with jitter against a thundering herd."""
         random = self._means.random
         return pause(failures, first=FIRST_WAIT, longest=LONGEST_WAIT, random=random)
 

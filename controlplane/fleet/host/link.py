@@ -138,7 +138,7 @@ class HostLink:
 
     @property
     def has_start_slot(self) -> bool:
-        """Tell whether one more start can begin here now."""
+        """Return whether one more start can begin here now."""
         return self.host is not None and len(self.starting) < self.host.start_slots
 
     def view(self, now: float, owner: Owner = ("", "")) -> HostView | None:
@@ -175,7 +175,7 @@ class HostLink:
         self._claiming.discard(internal_id)
 
     def holds_answer(self, internal_id: str) -> bool:
-        """Tell whether an attempt became a session of this host."""
+        """Return whether an attempt became a session of this host."""
         return internal_id not in self.starting
 
     def give_back(self, internal_id: str) -> None:
@@ -239,7 +239,7 @@ class HostLink:
             self.drop(session.internal_id)
 
     def is_gone(self, internal_id: str) -> bool:
-        """Tell whether absence from the snapshot just complete means that a session is gone.
+        """Return whether absence from the snapshot just complete means that a session is gone.
 
         Not so for an attempt in flight, or when the host answered later than the snapshot.
         """
@@ -299,7 +299,7 @@ class HostLink:
     def _release_shown(self) -> None:
         """Return what starts hold that the host's numbers now include.
 
-        A host that was started anew has counted afresh, so the answers of its last life are shown.
+        A restarted agent counts from zero, so the responses of its last run are shown.
         """
         for internal_id, start in list(self._in_flight.items()):
             answer = start.answer

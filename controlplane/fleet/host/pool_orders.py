@@ -44,11 +44,11 @@ class HostOrders:
 
     @property
     def is_unable(self) -> bool:
-        """Tell whether the agent is of a version that keeps no standbys."""
+        """Return whether the agent is of a version that keeps no standbys."""
         return bool(self._unable) and self._unable == self.link.incarnation
 
     def has_taken(self, pool_id: str, revision: int) -> bool:
-        """Tell whether the host has an order about a pool, or one after it."""
+        """Return whether the host has an order about a pool, or one after it."""
         link = self.link
         known = None if link.host is None else link.host.warm_pools.get(pool_id)
         if known is not None and known.revision >= revision:

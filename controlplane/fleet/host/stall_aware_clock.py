@@ -42,7 +42,7 @@ class ListeningClock:
 
 @asynccontextmanager
 async def listening_timeout(seconds: float, listened: Callable[[], float]) -> AsyncIterator[None]:
-    """Raise TimeoutError after so many seconds in which this program listened.
+    """Raise TimeoutError after `seconds` in which this program was not stalled.
 
     As asyncio.timeout does by any clock; `listened` tells how long that has been.
     """

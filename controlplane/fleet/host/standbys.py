@@ -1,10 +1,10 @@
-"""The standbys that hosts report, and the lines in which the ready ones wait to be claimed.
+"""The standbys that hosts report, and the queues in which the ready ones wait to be claimed.
 
-Kept by what the hosts tell, one standby at a time: a claim takes the first of its pool's line and
-looks at no other. Pure but for its own state.
+Updated by reports of hosts, one standby at a time: a claim takes the first of its pool's queue.
+Pure but for its own state.
 
-Who takes one has it for good: it is in no line again before it was given back and noted anew, so
-that two callers never have the same.
+A taken standby is in no queue before it was given back and reported again, so that two callers
+never get the same one.
 """
 
 import re
@@ -127,7 +127,7 @@ class Standbys:
         self.drop(taken.agent, taken.standby.internal_id)
 
     def has_ready(self, pool_id: str) -> bool:
-        """Tell whether one may be ready."""
+        """Return whether one may be ready."""
         pool = self._pools.get(pool_id)
         return pool is not None and bool(pool.lines)
 

@@ -37,7 +37,7 @@ from tiltyard.runtime.tasks import TaskOwner
 log = get_logger(__name__)
 
 MESSAGE_TIMEOUT = 6.0
-"""Three heartbeats: a stream that is silent for longer is dialled anew, on a new connection."""
+"""Three heartbeats: a stream without messages for longer is reopened on a new connection."""
 
 NEWER_PAUSE = 5.0
 """An agent that is too new to be read stays so until somebody installs another version."""
@@ -103,7 +103,7 @@ class HostWatch:
         """Set once the host has reconciled or could not be reached."""
 
     async def run(self) -> None:
-        """Follow the host for ever, dialling anew whenever the stream breaks."""
+        """Follow the host for ever, and reconnect whenever the stream breaks."""
         told = ""
         back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_DIAL_BACK_OFF)
         self._silence.begin()
@@ -173,7 +173,7 @@ class HostWatch:
         elif isinstance(event, SnapshotEnd):
             await self._end_snapshot(event)
         elif isinstance(event, HostReported):
-            await self._drain.reported(anew=self._snapshot is not None)
+            await self._drain.reported(reconnected=self._snapshot is not None)
         if self._snapshot is None:
             if unsettled := self._unsettled():
                 await self._settle(unsettled)

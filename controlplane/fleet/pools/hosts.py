@@ -81,7 +81,7 @@ class PoolHosts:
         return replace(view, held=held, in_flight=count)
 
     def _stays(self, link: HostLink) -> bool:
-        """Tell whether a host may keep what it has; who was not heard yet is waited for."""
+        """Return whether a host may keep its share; it does while it has not reported yet."""
         if link.draining or link.lost_ms is not None:
             return False
         silent = self._fleet.silent_seconds(link)

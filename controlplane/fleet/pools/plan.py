@@ -1,4 +1,4 @@
-"""What each host shall keep of a pool: how many standbys, and what they run. Pure."""
+"""The share of a pool on each host: number and spec of standbys. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,13 +28,13 @@ class PoolHost:
     is_short: bool = False
 
     def has(self, image: str) -> bool:
-        """Tell whether it has pulled an image."""
+        """Return whether it has pulled an image."""
         return self.view is not None and image in self.view.host.images
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a host shall keep of a pool; without a tag it is what it was told before."""
+    """The share of a pool on a host; without a tag it is what was ordered before."""
 
     size: int
     tag: Tag | None

@@ -1,8 +1,8 @@
-"""Keeps warm pools: has hosts keep so many standbys of each, and tells them when that changes.
+"""Maintains warm pools: orders standbys from hosts, and updates the orders when shares change.
 
-What each host shall keep is planned anew whenever a pool, a tag or an application was changed,
-whenever hosts reported something, and now and then, since a host that falls silent says nothing.
-Only what changes is written, under a revision past all before it, and told until the host has it.
+The shares of hosts are planned again whenever a pool, a tag or an application was changed,
+whenever hosts reported something, and periodically, since unresponsive hosts report nothing. Only
+changes are written, with a higher revision, and repeated until the host acknowledges them.
 """
 
 import asyncio
@@ -49,14 +49,14 @@ GATHER = 0.2
 """Seconds for which reports of hosts are gathered; what callers change is looked at at once."""
 
 REST = 4.0
-"""At least so many times as long as a round took nothing is planned, unless callers change it. At
-most MAX_BACK_OFF: it may have been the database or the machine that stood still."""
+"""Duty cycle: the pause after a round as a multiple of its duration, unless callers change it. At
+most MAX_BACK_OFF, since the database or the machine may have stalled."""
 
 REVIEW_INTERVAL = 2.0
-"""Seconds after which all is planned anew, should nothing have been a reason to."""
+"""Seconds after which everything is planned again without a reason."""
 
 REREAD_INTERVAL = 60.0
-"""Seconds after which the pools are read anew, should nothing have been a reason to."""
+"""Seconds after which the pools are read again without a reason."""
 
 PULL_GRACE = 120.0
 """Seconds for which hosts keep older standbys while they pull the tag that another has by now."""
@@ -82,7 +82,7 @@ class KeptOnHost:
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What a host shall keep of a pool; `text` is the same for the same standbys."""
+    """The share of a pool on a host; `text` is the same for the same standbys."""
 
     size: int = 0
     spec: SessionSpec | None = None
@@ -127,7 +127,7 @@ class StandbyPools:
         return self._fleet.standbys.ready_of(pool_id, self._fleet.takes_claims)
 
     def sizes(self) -> list[tuple[WarmPool, int, int]]:
-        """Give each pool with how many standbys it shall have, and how many can be claimed now."""
+        """Return each pool with its desired number of standbys, and how many can be claimed."""
         return [(each.pool, each.size, self.ready(id_)) for id_, each in self._wanted.items()]
 
     def ready_hosts(self, account: str, application: str, location: str) -> list[HostLink]:
@@ -138,7 +138,7 @@ class StandbyPools:
         return [link for link in links if link is not None]
 
     def kept_on(self, agent: str) -> list[KeptOnHost]:
-        """Give the pools of which a host shall keep standbys, or has some."""
+        """Return the pools of which a host has or should have standbys."""
         rows, standbys = self._rows or {}, self._fleet.standbys
         sizes = {pool: row.size for (pool, name), row in rows.items() if name == agent}
         kept = []
@@ -226,7 +226,7 @@ class StandbyPools:
         }
 
     async def _leave_tellers(self) -> None:
-        """Tell hosts nothing that are not in the fleet any more, or are in it anew."""
+        """Forget orders for hosts that have left the fleet, or joined it again."""
         for name, teller in list(self._tellers.items()):
             if self._fleet.link(name) is not teller.link:
                 await self._tellers.pop(name).close()
@@ -238,7 +238,7 @@ class StandbyPools:
                 yield pool_id, agent, row.size, wanted.application.reservation
 
     def _plan(self, rows: dict[_Key, OrderRow], wanted: WantedPool) -> dict[_Key, _Wish | None]:
-        """Give what each host shall keep of a pool; None for what is left as it was ordered."""
+        """Return the share of a pool on each host; None where the order stays."""
         pool_id, node_pool = wanted.pool.id, wanted.application.node_pool
         hosts = self._pool_hosts.of(pool_id, wanted.pool.location, node_pool)
         hosts = [host for host in hosts if self._can_keep(host.agent)]
@@ -259,12 +259,12 @@ class StandbyPools:
         return {(pool_id, agent): self._wish(wanted, planned) for agent, planned in plan.items()}
 
     def _can_keep(self, agent: str) -> bool:
-        """Tell whether a host keeps standbys; one that came during this round is told later."""
+        """Return whether a host keeps standbys; one that has just joined gets its order later."""
         teller = self._tellers.get(agent)
         return teller is not None and not teller.is_unable
 
     def _is_patient(self, wanted: WantedPool, hosts: list[PoolHost]) -> bool:
-        """Tell whether hosts that have not pulled the newest tag may still be about to."""
+        """Return whether hosts that have not pulled the newest tag may still be about to."""
         newest = newest_tag(wanted.tags, hosts, self._fleet.placement_silence)
         now, (tag, since) = self._clock.monotonic(), self._newest.get(wanted.pool.id, (None, 0.0))
         if tag != newest:
@@ -308,7 +308,7 @@ class StandbyPools:
             del rows[row.pool, row.agent]
 
     def _is_done(self, row: OrderRow, link: HostLink | None) -> bool:
-        """Tell whether nobody needs to know of an order any more."""
+        """Return whether an order is obsolete."""
         if link is None:
             return True
         return row.size == 0 and self._tellers[row.agent].has_taken(row.pool, row.revision)
@@ -327,7 +327,7 @@ def _new_orders(
     wishes: dict[_Key, _Wish | None],
     links: dict[str, HostLink],
 ) -> Iterator[NewOrder]:
-    """Compare what hosts were told, and say they know, with what they shall keep."""
+    """Compare the orders that hosts were sent and have confirmed with the plan."""
     reported = {
         (pool_id, name)
         for name, link in links.items()

@@ -90,7 +90,7 @@ class ReportStore:
         return await self._store.run(transaction)
 
     async def has_row(self, internal_id: str) -> bool:
-        """Tell whether this is what a caller's session became, rather than a given-up attempt."""
+        """Return whether this is the end of a caller's session, not of an abandoned attempt."""
 
         def transaction(db: Database) -> bool:
             found = db.execute("SELECT 1 FROM session WHERE internal_id=?", (internal_id,))

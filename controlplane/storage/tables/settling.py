@@ -11,8 +11,8 @@ An agent speaks only for what was placed on it, and is believed no more than tha
 - what is of an account that was removed is stopped;
 - another is adopted: its account has the id free, as after the database was lost.
 
-Where the id is not free, the later start stays, whoever reports first; the other is
-stopped, as if unanswered. A row whose start is under way is waited for. A row that ended never
+If the id is not free, the later start stays, whichever is reported first; the other is
+stopped, as if unanswered. A row whose start is in progress is waited for. A row that ended never
 comes back.
 """
 
@@ -37,7 +37,7 @@ from controlplane.storage.tables.unanswered import is_unanswered, note_unanswere
 from tiltyard.contract import State
 
 IsOurs = Callable[[str, HostSession], bool]
-"""Tells whether an agent's session has a valid ticket."""
+"""Returns whether an agent's session has a valid ticket."""
 
 
 _TOLD = "confirmed, state, host, ports, injected_env, started_ms, end_reason, exit_code, detail"
@@ -154,7 +154,7 @@ def _stopped(session: HostSession) -> Verdict:
 
 
 def _is_remembered(by: Reporter, session: HostSession, account_created_ms: int) -> bool:
-    """Tell whether an ended session would still be known here, and to this account.
+    """Return whether an ended session would still be known here, and to this account.
 
     What an account of the same name had that was removed is nobody's.
     """
@@ -178,7 +178,7 @@ class _Rival:
         return Superseded(self.agent or "", self.internal_id or "")
 
     def gives_way(self, session: HostSession) -> bool:
-        """Tell whether it was started before this one; what ended here stays ended."""
+        """Return whether it was started before this one; what ended here stays ended."""
         is_earlier = (self.started_ms or 0, self.internal_id or "") < (
             session.create_ms,
             session.internal_id,

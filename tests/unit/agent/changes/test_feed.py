@@ -45,7 +45,7 @@ async def test_who_does_not_read_is_owed_a_snapshot_and_no_pile() -> None:
         assert (await slow.take(0)).sessions == (last,)
 
 
-async def test_a_stream_that_was_not_read_begins_anew(tmp_path: Path, engine: FakeEngine) -> None:
+async def test_a_stream_that_was_not_read_restarts(tmp_path: Path, engine: FakeEngine) -> None:
     """Over a real connection, whose buffers are full before the pile is."""
     async with served(tmp_path, engine, CLOCK) as agent:
         feed = agent.daemon._feed

@@ -289,7 +289,7 @@ async def test_waiting_for_a_turn_has_a_deadline(script: ScriptedEngine) -> None
     assert script.seen["POST /containers/x/kill"] == 0
 
 
-async def test_an_engine_that_comes_back_is_asked_anew(tmp_path: Path) -> None:
+async def test_an_engine_that_comes_back_is_queried_again(tmp_path: Path) -> None:
     script = ScriptedEngine(tmp_path)
     async with an_engine(script) as engine:
         async with script.serving():

@@ -42,7 +42,7 @@ def test_the_number_of_sessions_is_bounded() -> None:
         capacity.reserve("b", Resources(1, 1))
 
 
-def test_gpus_are_lent_to_one_session_at_a_time() -> None:
+def test_a_gpu_has_one_session_at_a_time() -> None:
     capacity = Capacity(TOTAL, max_sessions=10, gpu_ids=["g0", "g1"])
     assert capacity.reserve("a", Resources(1, 1, 1)) == ("g0",)
     assert capacity.reserve("b", Resources(1, 1, 1)) == ("g1",)
@@ -50,7 +50,7 @@ def test_gpus_are_lent_to_one_session_at_a_time() -> None:
     assert capacity.reserve("c", Resources(1, 1, 1)) == ("g0",)
 
 
-def test_adopted_sessions_hold_even_what_the_host_no_longer_lends() -> None:
+def test_adopted_sessions_keep_what_is_no_longer_allocatable() -> None:
     capacity = Capacity(TOTAL, max_sessions=10)
     capacity.adopt("a", Resources(9_000, 10), ())
     assert capacity.reserved.nano_cpus == 9_000
@@ -59,7 +59,7 @@ def test_adopted_sessions_hold_even_what_the_host_no_longer_lends() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 2_000), st.booleans())))
-def test_never_more_is_held_than_lent(moves: list[tuple[int, int, bool]]) -> None:
+def test_reservations_never_exceed_capacity(moves: list[tuple[int, int, bool]]) -> None:
     capacity = Capacity(TOTAL, max_sessions=3)
     held: dict[str, int] = {}
     for number, amount, take in moves:

@@ -55,7 +55,7 @@ def test_behind_a_gap_everything_is_new_but_the_rest_of_a_cut_line() -> None:
     assert cursor.take(lines(3, 4)) == lines(4)
 
 
-def test_an_answer_that_begins_anew_is_read_once() -> None:
+def test_an_answer_that_restarts_is_read_once() -> None:
     cursor = a_cursor(lines(1))
     cursor.seek()
     assert cursor.take(lines(1, 2, 3)) == lines(2, 3)

@@ -255,7 +255,7 @@ async def test_a_standby_that_has_no_room_is_counted(agent: Agent, scrape: Scrap
 # -- the host -----------------------------------------------------------------------------------
 
 
-async def test_what_is_lent_and_reserved_shows(agent: Agent, scrape: Scraped) -> None:
+async def test_allocatable_and_reserved_resources_are_shown(agent: Agent, scrape: Scraped) -> None:
     before = await scrape()
     await agent.sessions.start(an_id(), a_spec())
     after = await scrape()

@@ -106,7 +106,7 @@ async def test_it_may_end_or_be_stopped_before(
         assert agent.nothing_is_held()
 
 
-async def test_each_run_becomes_ready_anew(
+async def test_each_run_becomes_ready(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:

@@ -254,7 +254,7 @@ async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_start
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
     async with an_agent(tmp_path, engine, clock) as agent:
-        # Whoever got no answer asks again.
+        # A caller without an answer repeats the call.
         with contextlib.suppress(SessionNotFound):
             await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
         with pytest.raises(SessionStopped):

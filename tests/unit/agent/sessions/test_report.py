@@ -258,7 +258,7 @@ async def test_what_a_run_had_used_when_it_was_stopped_outlives_a_kill_of_the_ag
         assert (await sealed(agent, internal_id)).usage == Usage(3, 4)
 
 
-async def test_a_process_that_somebody_else_started_again_counts_anew(agent: Agent) -> None:
+async def test_a_process_restarted_by_others_counts_from_zero(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
     agent.cgroups.use(session.process, cpu_seconds=1, memory_bytes=10)

@@ -122,18 +122,14 @@ async def test_a_token_is_fetched_with_credentials_and_used_again(
     assert server.paths.count("/token") == 3
 
 
-async def test_a_token_that_has_expired_is_fetched_anew(
-    http: RegistryHttp, server: Server
-) -> None:
+async def test_an_expired_token_is_fetched_again(http: RegistryHttp, server: Server) -> None:
     server.token = {"token": "t1", "expires_in": 1}
     for _ in range(2):
         await ask(http, server)
     assert server.paths.count("/token") == 2
 
 
-async def test_a_token_that_is_refused_is_fetched_anew_once(
-    http: RegistryHttp, server: Server
-) -> None:
+async def test_a_rejected_token_is_fetched_again_once(http: RegistryHttp, server: Server) -> None:
     await ask(http, server)
     server.given.clear()
     server.token = {"token": "t9", "expires_in": 300}

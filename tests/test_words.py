@@ -39,7 +39,7 @@ def pages() -> Iterator[Path]:
 
 @pytest.mark.parametrize("words", FORBIDDEN)
 def test_plain_words_are_used_instead_of(words: str) -> None:
-    phrase = words.replace(" ", r"[\s#*/|]+")  # also across lines of a comment
+    phrase = words.replace(" ", r"[\s#*/|_]+")  # also across lines of a comment
     word = re.compile(rf"(?<![a-z])(?:{phrase})(?![a-z])", re.IGNORECASE)
     found = []
     for path in pages():

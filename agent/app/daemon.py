@@ -95,7 +95,7 @@ class Daemon:
             config.certificate_files(),
             clock,
             bind_address=config.bind_address,
-            tell=self._feed.tell_host,
+            notify=self._feed.tell_host,
             limits=Limits(
                 config.tls_max_connections,
                 config.tls_max_connections_per_port,
@@ -157,7 +157,7 @@ class Daemon:
                 self._clock,
                 version=ipaddress.ip_address(self._config.bind_address).version,
                 published=lambda: published_ports(sessions.all()),
-                tell=self._feed.tell_host,
+                notify=self._feed.tell_host,
             )
             stack.push_async_callback(_bounded, "firewall", self._firewall.close)
             await stack.enter_async_context(self._served(runtime, sessions))

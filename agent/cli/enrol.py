@@ -44,8 +44,8 @@ def enrol_host(
     """
     config = read_config(path)
     if not config.rpc_listen:
-        told = "rpc_listen must be set in the settings, such as 0.0.0.0:7444: there the host is"
-        fail(f"{told} called. Restart a running agent, and enrol again", EXIT_CONFIG)
+        problem = "rpc_listen must be set in the settings, such as 0.0.0.0:7444: there the host is"
+        fail(f"{problem} called. Restart a running agent, and enrol again", EXIT_CONFIG)
     named = {"name": name or socket.gethostname(), "address": config.announced()}
     named |= {"region": region or "", "nodePool": node_pool or ""}
     wanted = {key: value for key, value in named.items() if value}

@@ -189,7 +189,7 @@ def deadline_lines(rows: Iterable[Row]) -> list[str]:
 def images(answer: Message, live: Iterable[Message]) -> list[Row]:
     """List images with live sessions, size, and progress of the pull.
 
-    One that was removed from under its sessions is told, too.
+    Images that were removed while sessions use them are listed as well.
     """
     used = Counter(session["image"] for session in live)
     here = {image["image"]: image.get("size_bytes") for image in answer["images"]}

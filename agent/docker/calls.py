@@ -55,7 +55,7 @@ class EngineCalls:
     def __init__(self) -> None:
         self._general = ThreadPoolExecutor(GENERAL_THREADS, "engine")
         self._kept = ThreadPoolExecutor(KEPT_THREADS, "engine-kept")
-        self._turns: dict[str, _Turn] = {}
+        self._slots: dict[str, _Slot] = {}
         self._under_way: set[asyncio.Future[object]] = set()
 
     async def run(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
@@ -67,8 +67,8 @@ class EngineCalls:
             async with asyncio.timeout(seconds * _QUEUE_FACTOR):
                 if not call.container:
                     return await self._on_thread(call, work)
-                turn = await self._take_turn(call.container)
-                return await self._on_thread(call, work, lambda: self._pass_turn(turn))
+                slot = await self._take_slot(call.container)
+                return await self._on_thread(call, work, lambda: self._release(slot))
         except TimeoutError as error:
             raise EngineTimeout(call.name) from error
 
@@ -97,27 +97,27 @@ class EngineCalls:
         finally:
             begun.cancel()  # without effect on one that has begun
 
-    async def _take_turn(self, container: str) -> _Turn:
-        turn = self._turns.setdefault(container, _Turn(container))
-        turn.wanted += 1
+    async def _take_slot(self, container: str) -> _Slot:
+        slot = self._slots.setdefault(container, _Slot(container))
+        slot.wanted += 1
         try:
-            await turn.lock.acquire()
+            await slot.lock.acquire()
         except BaseException:
-            self._drop(turn)
+            self._drop(slot)
             raise
-        return turn
+        return slot
 
-    def _pass_turn(self, turn: _Turn) -> None:
-        turn.lock.release()
-        self._drop(turn)
+    def _release(self, slot: _Slot) -> None:
+        slot.lock.release()
+        self._drop(slot)
 
-    def _drop(self, turn: _Turn) -> None:
-        turn.wanted -= 1
-        if not turn.wanted:
-            del self._turns[turn.container]
+    def _drop(self, slot: _Slot) -> None:
+        slot.wanted -= 1
+        if not slot.wanted:
+            del self._slots[slot.container]
 
 
-class _Turn:
+class _Slot:
     """The right to speak to the engine about one container."""
 
     def __init__(self, container: str) -> None:

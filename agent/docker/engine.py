@@ -273,11 +273,11 @@ class DockerEngine:
             raise
 
     async def _run(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
-        def told() -> T:
+        def convert() -> T:
             with docker_sdk.translated(call, self._forget):
                 return work()
 
-        return await self._calls.run(call, seconds, told)
+        return await self._calls.run(call, seconds, convert)
 
     async def _known(self) -> docker_sdk.EngineFacts:
         """What is known of the engine; all who ask while it is unknown share one search."""

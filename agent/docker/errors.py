@@ -86,8 +86,8 @@ def error_of_connection(call: Call, error: BaseException) -> AgentError:
     never_sent = any(isinstance(cause, _NEVER_SENT) for cause in causes)
     if timed_out(error) or (call.changes and not never_sent):
         return EngineTimeout(call.name)
-    told = (cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror)
-    return EngineUnavailable(next(told, "it broke the connection off"))
+    reasons = (cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror)
+    return EngineUnavailable(next(reasons, "it broke the connection off"))
 
 
 def timed_out(error: BaseException) -> bool:

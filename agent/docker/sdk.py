@@ -125,8 +125,8 @@ class Clients:
 def find_out(clients: Clients, seconds: float) -> EngineFacts:
     """Ask an engine what is asked once; EngineError when it is too old."""
     first = clients.mine(MIN_API, seconds)
-    told = first.version(api_version=False)
-    spoken = told["ApiVersion"]
+    reply = first.version(api_version=False)
+    spoken = reply["ApiVersion"]
     if _number(spoken) < _number(MIN_API):
         raise EngineError("info", f"the engine speaks API {spoken}, and {MIN_API} is needed")
     version = min(spoken, _MAX_API, key=_number)
@@ -138,7 +138,7 @@ def find_out(clients: Clients, seconds: float) -> EngineFacts:
         cpus=int(info["NCPU"]),
         network=_network(client),
         nofile=None if daemon is None else grantable_nofile(daemon),
-        runc=component(told, "runc"),
+        runc=component(reply, "runc"),
         settings=known_settings(daemon),
         has_layer_quota=has_layer_quota(info, _MOUNTS.read_text("utf-8", "replace")),
     )

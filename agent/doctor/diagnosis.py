@@ -31,7 +31,7 @@ def is_well(findings: Iterable[Finding]) -> bool:
 
 
 def _engine(facts: Facts) -> Iterator[Finding]:
-    yield _judged("docker-sock", facts.docker_socket, host_checks.docker_sock)
+    yield _checked("docker-sock", facts.docker_socket, host_checks.docker_sock)
     if isinstance(facts.engine, Unknown):
         yield bad(
             "docker",
@@ -70,8 +70,8 @@ def _host(facts: Facts) -> Iterator[Finding]:
     agent = facts.agent if isinstance(facts.agent, AgentFacts) else None
     process = agent.process if agent else None
     uid = process.uid if process else None
-    yield _judged("state-dir", facts.state_dir, partial(host_checks.state_dir, uid=uid))
-    yield _judged("state-format", facts.state_format, agent_checks.state_format)
+    yield _checked("state-dir", facts.state_dir, partial(host_checks.state_dir, uid=uid))
+    yield _checked("state-format", facts.state_format, agent_checks.state_format)
     if isinstance(facts.kernel, Unknown):
         yield _unknown("kernel", facts.kernel)
     else:
@@ -84,15 +84,15 @@ def _host(facts: Facts) -> Iterator[Finding]:
         yield host_checks.conntrack(facts.kernel)
         yield host_checks.clock(facts.kernel)
         yield host_checks.boot_id(facts.kernel)
-    yield _judged("firewall", facts.firewall, agent_checks.firewall)
+    yield _checked("firewall", facts.firewall, agent_checks.firewall)
 
 
 def _agent(facts: Facts) -> Iterator[Finding]:
-    yield _judged("policy", facts.policy, partial(agent_checks.policy, facts.config.policy))
+    yield _checked("policy", facts.policy, partial(agent_checks.policy, facts.config.policy))
     yield agent_checks.failpoint(facts.config.failpoint)
     identity = partial(agent_checks.identity, facts.config.rpc_listen)
-    yield _judged("identity", facts.identity, identity)
-    yield _judged("tls", facts.tls, agent_checks.tls)
+    yield _checked("identity", facts.identity, identity)
+    yield _checked("tls", facts.tls, agent_checks.tls)
     if isinstance(facts.agent_socket, Unknown):
         yield _unknown("agent-sock", facts.agent_socket)
         return
@@ -124,7 +124,7 @@ def _disk(check: str, disk: DiskFacts | Unknown, *, why: str, hint: str) -> Find
     return host_checks.disk(check, disk, why=why, hint=hint)
 
 
-def _judged(name: str, facts: T | Unknown, check: Callable[[T], Finding]) -> Finding:
+def _checked(name: str, facts: T | Unknown, check: Callable[[T], Finding]) -> Finding:
     """Evaluate one part, or report that it is unknown."""
     return _unknown(name, facts) if isinstance(facts, Unknown) else check(facts)
 

@@ -151,8 +151,8 @@ def cgroups(engine: EngineFacts) -> Finding:
     ]
     if not lacks:
         return ok("cgroups", kind)
-    judge = warn if lacks == [WANTED["SwapLimit"]] else bad
-    return judge(
+    finding = warn if lacks == [WANTED["SwapLimit"]] else bad
+    return finding(
         "cgroups",
         kind,
         why="; ".join(lack.why for lack in lacks),

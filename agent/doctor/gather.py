@@ -148,9 +148,9 @@ def _held_ports(agent: AgentClient) -> Iterator[HostPort]:
         for port in session["ports"]:
             protocol = Protocol(port["protocol"].removeprefix("PROTOCOL_").lower())
             yield protocol, port["host_port"]
-            told = f"_PORT_{protocol.value.upper()}_{port['container_port']}"
+            suffix = f"_PORT_{protocol.value.upper()}_{port['container_port']}"
             for name, value in session["injected_env"].items():
-                if name.endswith(told):
+                if name.endswith(suffix):
                     yield protocol, int(value)
 
 

@@ -1,6 +1,6 @@
 """Checks of what the settings refer to: files, folders, addresses and ports. Blocks.
 
-Judged as `doctor` judges it, as far as no agent and no engine need to run for that.
+The checks of `doctor` that need neither a running agent nor an engine.
 """
 
 import stat
@@ -38,8 +38,8 @@ def all_mistakes(config: AgentConfig) -> Iterator[Mistake]:
     yield from environment_checks.address("bind_address", config.bind_address)
     yield from _ports(config)
     tls = agent_checks.tls(tls_facts(config.certificate_files()))
-    yield from _judged("tls_certificate", tls, is_fatal=tls.level is Level.FAIL)
-    yield from _judged("failpoint", agent_checks.failpoint(config.failpoint))
+    yield from _mistakes("tls_certificate", tls, is_fatal=tls.level is Level.FAIL)
+    yield from _mistakes("failpoint", agent_checks.failpoint(config.failpoint))
 
 
 def _ports(config: AgentConfig) -> Iterator[Mistake]:
@@ -47,7 +47,7 @@ def _ports(config: AgentConfig) -> Iterator[Mistake]:
         kernel = kernel_facts()
     except (OSError, ValueError):  # where /proc is not there
         return
-    yield from _judged("port_range", host_checks.port_range(kernel, config.ports()))
+    yield from _mistakes("port_range", host_checks.port_range(kernel, config.ports()))
     addresses = {key: getattr(config, key) for key in LISTENERS}
     listeners = {key: host_and_port(text) for key, text in addresses.items() if text}
     first, last = config.ports()
@@ -63,7 +63,7 @@ LISTENERS = ("rpc_listen", "metrics_listen")
 """Settings with a listening address of the agent."""
 
 
-def _judged(key: str, finding: Finding, *, is_fatal: bool = False) -> Iterator[Mistake]:
+def _mistakes(key: str, finding: Finding, *, is_fatal: bool = False) -> Iterator[Mistake]:
     if finding.level is not Level.OK:
-        told = f"{finding.found}: {finding.why}"
-        yield Mistake((key,), told, finding.hint, is_warning=not is_fatal)
+        problem = f"{finding.found}: {finding.why}"
+        yield Mistake((key,), problem, finding.hint, is_warning=not is_fatal)

@@ -61,7 +61,7 @@ class _Pull:
         self.progress = PullProgress()
         self._changed = asyncio.Event()
 
-    def tell(self, progress: PullProgress | None = None) -> None:
+    def notify(self, progress: PullProgress | None = None) -> None:
         if progress is not None:
             self.progress = progress
         self._changed.set()
@@ -137,13 +137,13 @@ class Images:
             self._tasks.start(work, f"pull-{image[-12:]}", key=image)
         task = self._tasks.get(image)
         assert task is not None
-        told = None
+        yielded = None
         while self._pulls.get(image) is pull:
-            if told is pull.progress:
+            if yielded is pull.progress:
                 await pull.wait()
             else:
-                told = pull.progress
-                yield told
+                yielded = pull.progress
+                yield yielded
         await asyncio.shield(task)
 
     async def remove(self, image: str) -> None:
@@ -166,7 +166,7 @@ class Images:
         try:
             if self._slots.locked():
                 log.info("pull waits for others", image=image, count=CONCURRENT_PULLS)
-                pull.tell(PullProgress(waiting=True))
+                pull.notify(PullProgress(waiting=True))
             async with self._slots:
                 with self._metrics.pull():
                     await self._fetch(image, credentials, pull)
@@ -175,16 +175,16 @@ class Images:
             raise
         finally:
             del self._pulls[image]
-            pull.tell()
+            pull.notify()
 
     async def _fetch(self, image: str, credentials: Credentials | None, pull: _Pull) -> None:
         log.info("pull begins", image=image)
-        pull.tell(PullProgress())
+        pull.notify(PullProgress())
         try:
             async with asyncio.timeout(self._pull_timeout):
                 async with self._engine.pull(image, credentials) as steps:
                     async for progress in steps:
-                        pull.tell(progress)
+                        pull.notify(progress)
         except TimeoutError:
             cause = f"it was given up after {self._pull_timeout:g} s"
             raise RegistryTimeout(image, cause) from None

@@ -27,7 +27,7 @@ HostPort = tuple[Protocol, int]
 class FirewallWatch:
     """Compares on a thread of its own.
 
-    `published` are the host ports that lead to containers now, of this version of IP; `tell` is
+    `published` are the host ports that lead to containers now, of this version of IP; `notify` is
     called when `warnings` have changed.
     """
 
@@ -38,13 +38,13 @@ class FirewallWatch:
         *,
         version: int,
         published: Callable[[], frozenset[HostPort]],
-        tell: Callable[[], None],
+        notify: Callable[[], None],
     ) -> None:
         self._firewall = firewall
         self._clock = clock
         self._version = version
         self._published = published
-        self._tell = tell
+        self._notify = notify
         self._thread = ThreadPoolExecutor(1, "firewall")
         self._looking: asyncio.Future[tuple[str, ...]] | None = None
         self._unled: frozenset[HostPort] = frozenset()
@@ -70,7 +70,7 @@ class FirewallWatch:
             if not found:
                 log.info("the firewall is as it should be")
             self.warnings = found
-            self._tell()
+            self._notify()
 
     async def close(self) -> None:
         """Wait for a check in progress, each step of which has a deadline."""

@@ -2,7 +2,7 @@
 
 The container's port is not published. The agent dials the container's own address on its bridge,
 which is another after each start of the container and stays over restarts of the engine with
-live-restore; in the host's network, the inner port on 127.0.0.1 that the process was told. A port
+live-restore; in the host's network, the inner port on 127.0.0.1 in the process environment. A port
 is listened on from before its container is made until its session has ended, and so is nobody
 else's meanwhile. Connections end with the agent's process.
 """
@@ -38,7 +38,7 @@ LOOPBACK = "127.0.0.1"
 class TlsPorts:
     """The TLS ports of one host's sessions.
 
-    Without `files` there are none, but for those of sessions from before. `tell` is called when
+    Without `files` there are none, but for those of sessions from before. `notify` is called when
     `available` or `warnings` have changed.
     """
 
@@ -48,13 +48,13 @@ class TlsPorts:
         clock: Clock,
         *,
         bind_address: str,
-        tell: Callable[[], None],
+        notify: Callable[[], None],
         limits: Limits | None = None,
     ) -> None:
         self._certificate = None if files is None else HostCertificate(files)
         self._clock = clock
         self._bind_address = bind_address
-        self._tell = tell
+        self._notify = notify
         self._limits = limits or Limits()
         self._shared = Shared(Gate(self._limits), self._limits, self._context, self._lives)
         self._listeners: dict[str, dict[Port, TlsListener]] = {}
@@ -64,7 +64,7 @@ class TlsPorts:
         self._files_thread = ThreadPoolExecutor(1, "tls-files")
         self._process_thread = ThreadPoolExecutor(1, "tls-processes")
         self._looking: asyncio.Future[None] | None = None
-        self._told: tuple[bool, tuple[str, ...]] = (False, ())
+        self._reported: tuple[bool, tuple[str, ...]] = (False, ())
 
     # -- for sessions --------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class TlsPorts:
                 del self._missing[session.internal_id]
                 log.info("TLS ports are served again", session=session.internal_id)
             self.follow(session)
-        self._tell_changes()
+        self._report_changes()
 
     async def stop(self) -> None:
         """End all connections, and give all ports back."""
@@ -204,15 +204,15 @@ class TlsPorts:
         )
         return await running == process
 
-    def _tell_changes(self) -> None:
+    def _report_changes(self) -> None:
         now = (self.available, self.warnings)
-        if now == self._told:
+        if now == self._reported:
             return
         for warning in now[1]:
-            if warning not in self._told[1]:
+            if warning not in self._reported[1]:
                 log.warning("TLS ports are not as they should be", error=warning)
-        self._told = now
-        self._tell()
+        self._reported = now
+        self._notify()
 
 
 def destination_of(session: Session, port: Port) -> Destination | None:

@@ -27,7 +27,7 @@ class TlsStream:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._sending = asyncio.Lock()
         self._ended = False
-        self._heard = b""
+        self._received = b""
         """Received data that has not been read."""
 
     async def handshake(self) -> None:
@@ -48,11 +48,11 @@ class TlsStream:
     async def receive(self) -> bytes:
         """Wait for what the player sends; nothing when that has ended."""
         while True:
-            self._heard += self._decrypted()
+            self._received += self._decrypted()
             if self._outgoing.pending:  # a change of keys is answered
                 await self._flush()
-            if self._heard or self._ended:
-                data, self._heard = self._heard, b""
+            if self._received or self._ended:
+                data, self._received = self._received, b""
                 return data
             await self._feed()
 
@@ -63,7 +63,7 @@ class TlsStream:
 
     async def end(self) -> None:
         """Send the end of the stream to the player; data from the player is still received."""
-        self._heard += self._decrypted()  # an end that finds records is taken for a failure
+        self._received += self._decrypted()  # an end that finds records is taken for a failure
         with contextlib.suppress(ssl.SSLWantReadError):  # the player has yet to end its side
             self._tls.unwrap()
         await self._flush()

@@ -70,7 +70,7 @@ async def test_a_refusal_lists_a_hundred_violations_and_counts_them(system: Syst
 
 
 @pytest.mark.parametrize(("unknown", "violations"), [(98, 98), (99, 1)])
-async def test_an_object_has_so_many_properties_and_no_more(
+async def test_properties_of_an_object_are_limited(
     system: System, unknown: int, violations: int
 ) -> None:
     body = {"location": "local", "image": "game"} | {str(n): 1 for n in range(unknown)}

@@ -39,7 +39,7 @@ async def fill(system: System, count: int) -> None:
     await system.rows("UPDATE session SET player_count=? WHERE id='m'", count)
 
 
-async def test_a_session_has_so_many_players_and_no_more(system: System) -> None:
+async def test_players_of_a_session_are_limited(system: System) -> None:
     await fill(system, MAX_PLAYERS - 2)
     assert_error(await join(system, "a", "b", "c"), 422, "players")
     description = (await system.call("GET", "/session/m")).json["players"]
@@ -131,7 +131,7 @@ async def test_a_join_answers_with_what_it_made(
     assert (await join(system, "a")).json["players"] == ["a", "d", "later", "c"]
 
 
-async def test_an_account_has_so_many_good_tokens(
+async def test_valid_tokens_of_an_account_are_limited(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.storage.tables.tokens.MAX_GOOD_TOKENS", 4)
@@ -173,7 +173,7 @@ async def test_good_tokens_are_counted_in_an_index(system: System) -> None:
     assert any("unrevoked_token" in row[3] for row in rows)
 
 
-async def test_an_account_has_so_many_applications(
+async def test_applications_of_an_account_are_limited(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.storage.tables.applications.MAX_APPLICATIONS", 2)
@@ -188,7 +188,7 @@ async def test_an_account_has_so_many_applications(
     await system.make_application(tag=None, account="bob")
 
 
-async def test_labels_have_so_many_bytes(system: System) -> None:
+async def test_bytes_of_labels_are_limited(system: System) -> None:
     most = {"k": "x" * (MAX_JSON_BYTES - len(json.dumps({"k": ""})))}
     assert (await system.start(id="most", labels=most)).status == 201
     for labels in ({"k": most["k"] + "x"}, most | {"": ""}, {"k": "é" * (MAX_JSON_BYTES // 3)}):
@@ -197,7 +197,7 @@ async def test_labels_have_so_many_bytes(system: System) -> None:
     assert_error(await system.call("PUT", "/warm-pool/game/local", json=body), 422, "labels")
 
 
-async def test_an_account_has_so_many_enabled_tags_over_all_applications(
+async def test_enabled_tags_are_limited_over_all_applications_of_an_account(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.storage.tables.tags.MAX_ENABLED_TAGS", 3)

@@ -107,7 +107,7 @@ async def test_a_lower_quota_ends_nothing_and_refuses_what_is_more(system: Syste
     assert (await system.start()).status == 201
 
 
-async def test_an_account_has_so_many_pools(
+async def test_pools_of_an_account_are_limited(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.storage.tables.warm_pools.MAX_POOLS", 2)

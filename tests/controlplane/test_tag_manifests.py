@@ -59,7 +59,7 @@ async def refused(system: System, why: str) -> None:
     await nothing_came_of_it(system)
 
 
-async def of_no_use(system: System, why: str) -> None:
+async def is_rejected(system: System, why: str) -> None:
     """Check that the registry gets the blame."""
     answer = await enable(system)
     assert_error(answer, 503)
@@ -148,18 +148,18 @@ async def test_a_tag_that_was_good_stays_as_it_was_enabled(system: System) -> No
 
 async def test_an_answer_that_is_no_manifest_is_503(system: System) -> None:
     system.registry.push_manifest("studio/game", "v1", b"<html>Log in</html>", "text/html")
-    await of_no_use(system, "its manifest is no JSON")
+    await is_rejected(system, "its manifest is no JSON")
     system.registry.push_manifest("studio/game", "v1", b" " * (4 * 1024 * 1024 + 1), IMAGE)
-    await of_no_use(system, "its answer is larger than 4194304 bytes")
+    await is_rejected(system, "its answer is larger than 4194304 bytes")
     system.registry.push_manifest("studio/game", "v1", image(), INDEX)
-    await of_no_use(system, "its manifest is of another type than its header says")
+    await is_rejected(system, "its manifest is of another type than its header says")
 
 
 @pytest.mark.parametrize("told", ["sha256:" + "0" * 64, "latest", "md5:x", " "])
 async def test_a_manifest_that_its_digest_does_not_name_is_503(system: System, told: str) -> None:
     system.registry.push("studio/game", "v1")
     system.registry.told_digest = told
-    await of_no_use(system, "its manifest is not what its digest says")
+    await is_rejected(system, "its manifest is not what its digest says")
 
 
 async def test_an_image_that_is_not_what_its_list_names_is_503(system: System) -> None:
@@ -168,10 +168,10 @@ async def test_an_image_that_is_not_what_its_list_names_is_503(system: System) -
     registry.push_manifest("studio/game", "v1", index(named))
     key = ("studio/game", named["digest"])
     good = registry.manifests.pop(key)
-    await of_no_use(system, "it lacks an image that its list names")
+    await is_rejected(system, "it lacks an image that its list names")
     registry.manifests[key] = (good[0] + b" ", IMAGE)
     registry.told_digest = ""
-    await of_no_use(system, "it lacks an image that its list names")
+    await is_rejected(system, "it lacks an image that its list names")
     registry.manifests[key] = good
     assert (await enable(system)).status == 204
 
@@ -249,7 +249,7 @@ async def test_an_application_that_does_not_come_to_rest_is_503(
         system.registry.push(repository, "v1")
     names = ("studio/other", "studio/game")
     changing.changes = [edit(system, repository=name) for name in names]
-    await of_no_use(system, "it was changed meanwhile")
+    await is_rejected(system, "it was changed meanwhile")
 
 
 # -- a tag that moves ----------------------------------------------------------------------------

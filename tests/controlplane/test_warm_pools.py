@@ -537,7 +537,7 @@ async def test_a_start_does_not_try_all_of_a_pool(system: System, reason: str) -
 
 
 @pytest.mark.parametrize("way", ["refuses", "is silent"])
-async def test_another_host_is_asked_where_one_is_of_no_use(tmp_path: Path, way: str) -> None:
+async def test_another_host_is_tried_if_one_cannot_be_used(tmp_path: Path, way: str) -> None:
     system = System(tmp_path, agents=2)
     system.agents[0].host.free_sessions = 3
     system.prefer(*system.agents)

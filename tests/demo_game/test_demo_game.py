@@ -209,7 +209,7 @@ def test_floods_as_fast_as_it_is_read_and_goes_on_echoing(tmp_path: Path) -> Non
         assert [int(line.split()[0]) for line in log] == list(range(1, len(log) + 1))
 
 
-def test_floods_its_log_with_so_many_bytes(tmp_path: Path) -> None:
+def test_floods_its_log_up_to_a_size(tmp_path: Path) -> None:
     flood = ("--flood", "0", "--flood-bytes", "12800", "--lines-per-second", "0")
     with game(tmp_path, *flood) as playing:
         lines = playing.flood()

@@ -311,7 +311,7 @@ async def test_f23_a_session_whose_rule_is_gone_is_told_until_the_engine_makes_i
     session = agent.play()
     published = frozenset({(Protocol.UDP, port_of(session))})
     watch = FirewallWatch(
-        firewall, FakeClock(), version=4, published=lambda: published, tell=lambda: None
+        firewall, FakeClock(), version=4, published=lambda: published, notify=lambda: None
     )
 
     async def warnings() -> tuple[str, ...]:

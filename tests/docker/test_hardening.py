@@ -255,7 +255,7 @@ def test_f30_children_that_nobody_waits_for_are_buried(prison: Prison) -> None:
     prison.agent.assert_survived()
 
 
-def test_what_an_image_says_of_itself_changes_nothing_of_ours(prison: Prison) -> None:
+def test_settings_of_an_image_do_not_weaken_isolation(prison: Prison) -> None:
     session = prison.held("show", "/proc/self/status", image=prison.build(HOSTILE))
     told = prison.told(session)
     variables = dict(line.split("=", 1) for line in told["environment"])

@@ -39,19 +39,19 @@ class Notifier:
 
     def ready(self) -> None:
         """Notify that it serves."""
-        self._tell("READY=1")
+        self._notify("READY=1")
 
     def stopping(self) -> None:
         """Notify that the program is stopping."""
-        self._tell("STOPPING=1")
+        self._notify("STOPPING=1")
 
     async def beat(self) -> None:
         """Send watchdog keepalives twice per interval, for ever."""
         while self._watchdog is not None:
-            self._tell("WATCHDOG=1")
+            self._notify("WATCHDOG=1")
             await self._sleep(self._watchdog / 2)
 
-    def _tell(self, state: str) -> None:
+    def _notify(self, state: str) -> None:
         if not self._address:
             return
         try:

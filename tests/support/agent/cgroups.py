@@ -24,7 +24,7 @@ class FakeCgroups:
         self._write(process, "cpuacct", "cpuacct.usage", f"{round(cpu_seconds * 10**9)}\n")
         self._write(process, "memory", "memory.max_usage_in_bytes", f"{memory_bytes}\n")
 
-    def kill_for_want_of_memory(self, process: Process | None) -> None:
+    def kill_out_of_memory(self, process: Process | None) -> None:
         """Count that once for the group of a process."""
         text = "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"
         self._write(process, "memory", "memory.oom_control", text)

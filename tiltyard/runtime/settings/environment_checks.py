@@ -25,9 +25,9 @@ def folder(key: str, path: Path) -> Iterator[Mistake]:
     if not nearest.is_dir():
         yield Mistake((key,), f"{nearest} is no folder", "name another, or move it away")
     elif not os.access(nearest, os.W_OK | os.X_OK):
-        told = f"this user may not write in {nearest}"
+        problem = f"this user may not write in {nearest}"
         yield Mistake(
-            (key,), told, "chown it to who serves, or check as who serves", is_warning=True
+            (key,), problem, "chown it to who serves, or check as who serves", is_warning=True
         )
 
 
@@ -38,8 +38,8 @@ def private_key(key: str, path: Path) -> Iterator[Mistake]:
     except OSError:
         return  # who loads it says so
     if mode & _OTHERS:
-        told = f"all users can read {path}, which has mode {stat.S_IMODE(mode):04o}"
-        yield Mistake((key,), told, f"chmod 0640 {path}, and have another issued", is_warning=True)
+        problem = f"all users can read {path}: mode {stat.S_IMODE(mode):04o}"
+        yield Mistake((key,), problem, f"chmod 0640 {path}, and replace it", is_warning=True)
 
 
 def address(key: str, host: str) -> Iterator[Mistake]:
@@ -48,8 +48,8 @@ def address(key: str, host: str) -> Iterator[Mistake]:
         is_ipv6 = ipaddress.ip_address(host).version == 6
     except ValueError:
         if host not in {"", "localhost"}:  # nothing is every address
-            told, hint = f"{host} is a name", "write an address, or a service may not come up"
-            yield Mistake((key,), told, hint, is_warning=True)
+            problem, hint = f"{host} is a name", "write an address, or a service may not come up"
+            yield Mistake((key,), problem, hint, is_warning=True)
         return
     family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -58,8 +58,8 @@ def address(key: str, host: str) -> Iterator[Mistake]:
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:
                 return
-            told, hint = f"{host} is no address of this machine", "is it meant? see `ip address`"
-            yield Mistake((key,), told, hint, is_warning=True)
+            problem, hint = f"{host} is no address of this machine", "see `ip address`"
+            yield Mistake((key,), problem, hint, is_warning=True)
 
 
 def listeners(addresses: Mapping[str, tuple[str, int]]) -> Iterator[Mistake]:
@@ -68,8 +68,8 @@ def listeners(addresses: Mapping[str, tuple[str, int]]) -> Iterator[Mistake]:
     for key, (host, port) in addresses.items():
         for other, other_host in by_port[port]:
             if port and _meets(host, other_host):
-                told = f"port {port} is that of {other} as well"
-                yield Mistake((key,), told, "give each a port of its own")
+                problem = f"port {port} is that of {other} as well"
+                yield Mistake((key,), problem, "give each a port of its own")
                 break
         by_port[port].append((key, host))
 

@@ -29,8 +29,8 @@ class Mistake:
     is_warning: bool = False
 
     def __str__(self) -> str:
-        told = f"{self.text}; {self.hint}" if self.hint else self.text
-        parts = (self.where, shown(self.key), f"warning: {told}" if self.is_warning else told)
+        text = f"{self.text}; {self.hint}" if self.hint else self.text
+        parts = (self.where, shown(self.key), f"warning: {text}" if self.is_warning else text)
         return " ".join(": ".join(filter(None, parts)).splitlines())
 
 

@@ -74,9 +74,9 @@ def read_source(
     except (ValueError, RecursionError) as error:  # the former also of too many digits
         found = _LINE.search(str(error))
         line = int(found[1]) if found else text.count("\n") + 1
-        told = _LINE.sub("", str(error)).strip()
+        problem = _LINE.sub("", str(error)).strip()
         raise SettingsError(
-            Mistake((), f"cannot read {path}: {told}", "it must be TOML", f"{path}:{line}")
+            Mistake((), f"cannot read {path}: {problem}", "it must be TOML", f"{path}:{line}")
         ) from error
     return Source(path, text, table, texts, set_there)
 
@@ -90,8 +90,8 @@ def unknown_variables(
         if variable.startswith(prefix):
             name = variable.removeprefix(prefix).lower()
             hint = unknown((name,), keys).hint
-            told = f"unknown key {name!r} in the environment"
-            yield Mistake((name,), told, hint, variable)
+            problem = f"unknown key {name!r} in the environment"
+            yield Mistake((name,), problem, hint, variable)
 
 
 def _read(path: Path) -> str:
@@ -101,11 +101,11 @@ def _read(path: Path) -> str:
         if len(content) <= MAX_BYTES:
             # As text files are read: an end of the line may be one of three.
             return content.decode().replace("\r\n", "\n").replace("\r", "\n")
-        told, hint = f"it has more than {MAX_BYTES} bytes", "name the settings file"
+        problem, hint = f"it has more than {MAX_BYTES} bytes", "name the settings file"
     except OSError as error:
-        told, hint = error.strerror or str(error), "name a file that this user may read"
+        problem, hint = error.strerror or str(error), "name a file that this user may read"
     except UnicodeDecodeError as error:
-        told, hint = f"it is not UTF-8 at byte {error.start}", "save it as UTF-8"
+        problem, hint = f"it is not UTF-8 at byte {error.start}", "save it as UTF-8"
     except ValueError as error:  # a name that can be none
-        told, hint = str(error), "name a file"
-    raise SettingsError(Mistake((), f"cannot read {path}: {told}", hint, str(path)))
+        problem, hint = str(error), "name a file"
+    raise SettingsError(Mistake((), f"cannot read {path}: {problem}", hint, str(path)))

@@ -249,7 +249,7 @@ async def test_one_call_at_a_time_for_a_container(
     script.let_go()
     await asyncio.gather(starting, killing)
     assert script.seen["POST /containers/x/kill"] == 1
-    assert not engine._calls._turns
+    assert not engine._calls._slots
 
 
 async def test_a_cancelled_wait_leaves_the_call_its_turn(
@@ -273,7 +273,7 @@ async def test_a_cancelled_wait_leaves_the_call_its_turn(
     script.let_go()
     await removing
     assert script.seen["POST /containers/x/kill"] == 0
-    assert not engine._calls._turns
+    assert not engine._calls._slots
 
 
 async def test_waiting_for_a_turn_has_a_deadline(script: ScriptedEngine) -> None:

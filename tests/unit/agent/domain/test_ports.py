@@ -115,7 +115,7 @@ def test_ports_that_are_all_of_others_are_asked_about_once() -> None:
     assert pool.free(Protocol.UDP) == 3
 
 
-def test_one_request_passes_over_so_many_ports_and_the_next_goes_on_behind_them() -> None:
+def test_a_request_skips_a_limited_number_of_ports_and_the_next_continues() -> None:
     free_from = 20000 + TRIES
     pool = PortPool(20000, 30000, lambda _, port: port >= free_from)
     with pytest.raises(NoFreePort):

@@ -408,7 +408,7 @@ async def watched() -> Any:
         FakeClock(),
         version=4,
         published=lambda: frozenset(published),
-        tell=lambda: told.append(watch.warnings),
+        notify=lambda: told.append(watch.warnings),
     )
     yield Watched(firewall, watch, published, told)
     await watch.close()

@@ -116,7 +116,7 @@ async def serving(
         files,
         clock,
         bind_address="127.0.0.1",
-        tell=lambda: told.append(None),
+        notify=lambda: told.append(None),
         limits=limits,
     )
     await tls.look()

@@ -272,7 +272,7 @@ async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
         assert agent.nothing_is_held()
 
 
-async def test_orphans_of_ours_go_after_a_grace_period_and_strangers_stay(
+async def test_orphans_are_removed_after_a_grace_period_and_foreign_containers_stay(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:

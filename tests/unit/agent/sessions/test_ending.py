@@ -82,7 +82,7 @@ async def test_a_process_that_ends_by_itself_leaves_its_exit_code(
     assert agent.nothing_is_held()
 
 
-async def test_want_of_memory_is_told_as_such(agent: Agent) -> None:
+async def test_out_of_memory_is_reported(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.end(f"tiltyard-{session.internal_id}", 137, oom=True)
     await until_sealed(agent, session.internal_id)

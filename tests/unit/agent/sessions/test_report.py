@@ -62,7 +62,7 @@ async def _by_itself(agent: Agent, internal_id: str) -> None:
     agent.engine.end(f"tiltyard-{internal_id}", 139)
 
 
-async def _for_want_of_memory(agent: Agent, internal_id: str) -> None:
+async def _out_of_memory(agent: Agent, internal_id: str) -> None:
     agent.engine.end(f"tiltyard-{internal_id}", 137, oom=True)
 
 
@@ -89,7 +89,7 @@ async def _vanished(agent: Agent, internal_id: str) -> None:
 
 ENDINGS: dict[str, tuple[Ending, State, EndReason, int | None, int | None]] = {
     "exited": (_by_itself, State.EXITED, EndReason.EXITED, 139, 11),
-    "oom": (_for_want_of_memory, State.EXITED, EndReason.OOM, 137, 9),
+    "oom": (_out_of_memory, State.EXITED, EndReason.OOM, 137, 9),
     "stopped": (_stopped, State.EXITED, EndReason.STOPPED, 143, 15),
     "drain": (_drained, State.EXITED, EndReason.DRAIN, 143, 15),
     "host_lost": (_given_up, State.EXITED, EndReason.HOST_LOST, 143, 15),
@@ -216,12 +216,12 @@ async def test_what_was_used_is_added_up_over_restarts(agent: Agent) -> None:
     ("exit_code", "counted", "reason"),
     [(137, True, "oom"), (137, False, "exited"), (0, True, "exited"), (1, True, "exited")],
 )
-async def test_the_kernel_knows_of_want_of_memory_when_the_engine_was_not_told(
+async def test_the_kernel_knows_of_oom_kills_that_the_engine_missed(
     agent: Agent, exit_code: int, counted: bool, reason: str
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     if counted:
-        agent.cgroups.kill_for_want_of_memory(session.process)
+        agent.cgroups.kill_out_of_memory(session.process)
     agent.engine.end(f"tiltyard-{session.internal_id}", exit_code, oom=False)
     report = await sealed(agent, session.internal_id)
     assert report.end_reason is EndReason(reason)

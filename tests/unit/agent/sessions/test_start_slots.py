@@ -39,7 +39,7 @@ def line(clock: FakeClock) -> Line:
     return Line(StartSlots(1, clock))
 
 
-async def test_so_many_begin_at_once(clock: FakeClock) -> None:
+async def test_concurrent_starts_are_limited(clock: FakeClock) -> None:
     line = Line(StartSlots(2, clock))
     await line.ask("a1 a2 a3")
     assert line.begun == ["a1", "a2"]

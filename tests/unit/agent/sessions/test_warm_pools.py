@@ -358,7 +358,7 @@ async def test_an_order_that_comes_after_the_end_of_its_pool_is_refused(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_an_order_that_is_of_no_use_is_refused(agent: Agent, order: Any, field: str) -> None:
+async def test_an_invalid_order_is_rejected(agent: Agent, order: Any, field: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         await agent.warm_pools.set(order)
     assert refused.value.field == field

@@ -101,7 +101,7 @@ def test_the_file_is_read(tmp_path: Path) -> None:
         ("", 0o646, "chmod go-w"),
     ],
 )
-def test_a_file_of_no_use_is_refused(tmp_path: Path, text: str, mode: int, told: str) -> None:
+def test_an_invalid_file_is_rejected(tmp_path: Path, text: str, mode: int, told: str) -> None:
     with pytest.raises(PolicyError, match=told):
         load_policy(_written(tmp_path, text, mode))
 

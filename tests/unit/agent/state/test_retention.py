@@ -224,7 +224,7 @@ def test_what_an_earlier_version_recorded_goes_by_the_wall_clock(clock: FakeCloc
     assert retention.with_ages([old, new], clock) == [(5, old), (5, new)]
 
 
-async def test_so_many_ended_sessions_are_known_and_no_more(
+async def test_the_number_of_ended_sessions_is_limited(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody acknowledges anything: nothing waits for that."""
@@ -241,7 +241,7 @@ async def test_so_many_ended_sessions_are_known_and_no_more(
     assert "goes before its time" in caplog.text
 
 
-async def test_so_many_tombstones_are_kept_and_no_more(
+async def test_the_number_of_tombstones_is_limited(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.state.tombstones.TOMBSTONES_KEPT", 2)

@@ -130,7 +130,7 @@ def test_too_many_values_are_refused_before_anything_is_decoded(text: bytes) -> 
         read_json(text * 10_000)
 
 
-def test_so_many_values_are_read_and_no_more() -> None:
+def test_the_number_of_values_is_limited() -> None:
     most = b"[" + b"1," * (MAX_VALUES - 2) + b"1]"
     assert len(read_json(most)) == MAX_VALUES - 1
     with pytest.raises(ValueError, match="holds more than"):

@@ -230,7 +230,7 @@ async def test_other_addresses_all_the_time_cost_no_more_than_the_same(
     assert sum(network.asked.values()) <= MAX_ADDRESSES * MAX_MISSES
 
 
-async def test_only_so_many_echoes_are_under_way(measured: Measured, network: Network) -> None:
+async def test_concurrent_echoes_are_limited(measured: Measured, network: Network) -> None:
     network.hold = asyncio.Event()
     for number in range(2 * AT_ONCE):
         address = f"198.51.100.{number}"

@@ -174,7 +174,7 @@ async def test_a_registry_may_want_name_and_password_itself(
         {"token": "t" * 70000},
     ],
 )
-async def test_an_answer_that_is_no_token_is_of_no_use(
+async def test_an_answer_without_a_token_is_rejected(
     http: RegistryHttp, server: Server, token: dict[str, Any]
 ) -> None:
     server.token = token
@@ -484,9 +484,7 @@ async def test_no_secret_is_told_even_when_it_is_sent_back(
 @pytest.mark.parametrize(
     "address", ["a" * 64 + ".example.com", "xn--a.example.com", "xn--.com", "a:99999"]
 )
-async def test_an_address_that_cannot_be_one_is_of_no_use(
-    http: RegistryHttp, address: str
-) -> None:
+async def test_an_invalid_address_is_rejected(http: RegistryHttp, address: str) -> None:
     for private in (False, True):
         with pytest.raises(UnusableError, match=r"^its address is none$"):
             endpoint = Endpoint(address, private=private)

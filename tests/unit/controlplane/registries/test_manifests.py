@@ -202,7 +202,7 @@ def test_so_is_any_other_that_is_looked_at(manifest: Any) -> None:
         (b"[" + b"[]," * 1_000_000 + b"[]]", "no JSON"),
     ],
 )
-def test_what_cannot_be_read_is_of_no_use(content: bytes, told: str) -> None:
+def test_an_unreadable_manifest_is_rejected(content: bytes, told: str) -> None:
     with pytest.raises(UnusableError, match=told):
         check_manifest(content, IMAGE, LIMIT)
 

@@ -60,7 +60,7 @@ def test_taking_one_looks_at_no_other(count: int) -> None:
     assert len(taken) == len(asked) == count
 
 
-def test_a_host_that_is_of_no_use_is_set_aside_whole_until_it_is_heard() -> None:
+def test_an_unusable_host_is_set_aside_until_it_reports() -> None:
     standbys = Standbys()
     for number in range(1000):
         standbys.note("silent", standby(str(uuid.UUID(int=number))))

@@ -34,7 +34,9 @@ def test_the_environment_goes_before_the_file_and_each_has_its_place(tmp_path: P
         (b"#" * (MAX_BYTES + 1), f"it has more than {MAX_BYTES} bytes"),
     ],
 )
-def test_a_file_of_no_use_is_told_with_its_line(tmp_path: Path, content: bytes, told: str) -> None:
+def test_an_invalid_file_is_reported_with_its_line(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
     path = tmp_path / "f.toml"
     path.write_bytes(content)
     with pytest.raises(SettingsError) as raised:

@@ -80,20 +80,20 @@ def _drained(row: Row) -> list[str]:
     left, deadline = row["sessions"], row["drainDeadline"]
     begun = f"{row['name']} takes no new sessions"
     if left == 0:
-        return [f"{begun}, and has none.", *_untold(row)]
+        return [f"{begun}, and has none.", *_pending(row)]
     end = "when it ends" if deadline is None else f"by {time(deadline)}"
     count = "" if left is None else f": {left} session{'' if left == 1 else 's'}"
-    return [f"{begun}; what it has ends {end}{count}.", *_untold(row)]
+    return [f"{begun}; what it has ends {end}{count}.", *_pending(row)]
 
 
 def _undrained(row: Row) -> list[str]:
     """Describe the result of an undrain."""
-    return [f"{row['name']} takes new sessions again.", *_untold(row)]
+    return [f"{row['name']} takes new sessions again.", *_pending(row)]
 
 
-def _untold(row: Row) -> list[str]:
-    pending = "It is unreachable now, and gets the order once it is reachable."
-    return [pending] if row["drainPending"] else []
+def _pending(row: Row) -> list[str]:
+    text = "It is unreachable now, and gets the order once it is reachable."
+    return [text] if row["drainPending"] else []
 
 
 def _warm_pools(pools: list[Row]) -> str:

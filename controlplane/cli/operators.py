@@ -211,7 +211,7 @@ def list_sessions(api: Api, *, everything: bool, **query: str | int | None) -> N
     """List sessions, newest first."""
     reply = api.get("operator", "session", all=everything, **query)
     api.print_table(reply, "sessions", SESSIONS)
-    api.tell_more(reply)
+    api.note_more(reply)
 
 
 @session.command("stop")
@@ -234,7 +234,7 @@ def audit(api: Api, **query: str | int | None) -> None:
     """Show the audit log, newest first."""
     reply = api.get("operator", "audit", **query)
     api.print_table(reply, "events", EVENTS)
-    api.tell_more(reply)
+    api.note_more(reply)
 
 
 COMMANDS = (account, token, session, audit)

@@ -157,7 +157,7 @@ class Api:
                 f"  and make another for {whose} with `token create NAME{of} --scope …`"
             ) from None
 
-    def tell_more(self, reply: Reply) -> None:
+    def note_more(self, reply: Reply) -> None:
         """Print how to get the next page of a list."""
         if not self._as_json and reply.content.get("before") is not None:
             console.remark(f"there is more: --before {printable(str(reply.content['before']))}")

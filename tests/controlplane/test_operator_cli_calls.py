@@ -36,7 +36,7 @@ async def test_a_quota_that_cannot_be_changed(tmp_path: Path) -> None:
         accounts = {"accounts": [{"name": "b", "quota": {}}]}
         token = api.token_file(tmp_path)
         for answer, options, code, told in (
-            (accounts, "", 2, "name what to change: --sessions, --cpu, --ram"),
+            (accounts, "", 2, "give what to change: --sessions, --cpu, --ram"),
             (accounts, "--cpu nothing", 2, "Invalid value for '--cpu'"),
             (accounts, "--cpu=-1", 2, "Invalid value for '--cpu'"),
             (accounts, "--cpu 1", 1, "cannot set the quota: cannot find account 'a'"),

@@ -3,10 +3,8 @@
 from collections.abc import Collection, Iterable
 from datetime import timedelta
 
-from sqlite_utils import Database
-
 from controlplane.domain.contract import HostSession
-from controlplane.storage.engine.store import Store
+from controlplane.storage.engine.store import Database, Store
 from controlplane.storage.tables.session_rows import end_missing, end_session
 from controlplane.storage.tables.settling import IsOurs, Reporter, Settlement, Verdict, settle
 from controlplane.storage.tables.unanswered import TO_STOP, note_stopped

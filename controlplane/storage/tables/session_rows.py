@@ -9,10 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlite_utils import Database
-
 from controlplane.domain.contract import Port
-from controlplane.storage.engine.store import ITSELF, Actor, Event, record_event
+from controlplane.storage.engine.store import ITSELF, Actor, Database, Event, record_event
 from controlplane.storage.tables.unanswered import note_stopped, note_unanswered
 from tiltyard.contract import EndReason, State
 

@@ -21,10 +21,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from enum import Enum, auto
 
-from sqlite_utils import Database
-
 from controlplane.domain.contract import HostSession
-from controlplane.storage.engine.store import Actor
+from controlplane.storage.engine.store import Actor, Database
 from controlplane.storage.tables.session_rows import (
     end_missing,
     lose_sessions,

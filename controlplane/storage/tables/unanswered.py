@@ -4,7 +4,7 @@ Something may come of one. Whatever its host reports of it is stopped, nothing o
 no standby among them is claimed again.
 """
 
-from sqlite_utils import Database
+from controlplane.storage.engine.store import Database
 
 TO_STOP = "SELECT internal_id FROM unanswered WHERE agent=:agent AND stopped_ms IS NULL"
 """Finds what is still to be stopped on the host of an agent."""

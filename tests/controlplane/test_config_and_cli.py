@@ -124,7 +124,7 @@ def test_init_prints_each_token_once(settings: Path) -> None:
     second = json.loads(_run(*more).output)
     assert set(second["accounts"]) == {"x"}
     assert second["operator_token"] is None
-    assert "everything is there" in _run("init", "--config", str(settings)).output
+    assert "everything exists" in _run("init", "--config", str(settings)).output
 
 
 def test_a_state_that_cannot_be_used_is_told(settings: Path, tmp_path: Path) -> None:

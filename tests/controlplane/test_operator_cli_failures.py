@@ -112,10 +112,10 @@ async def test_how_long_commands_wait(
         (500, "[]", "answered 500"),
         (500, '{"details": "x", "violations": 1}', "answered 500"),
         (302, "{}", "answered 302"),
-        (200, "{}", "a form that this version does not know"),
-        (200, "[]", "a form that this version does not know"),
-        (200, '{"regions": [{}]}', "a form that this version does not know"),
-        (200, '{"regions": 5}', "a form that this version does not know"),
+        (200, "{}", "this version does not know the format"),
+        (200, "[]", "this version does not know the format"),
+        (200, '{"regions": [{}]}', "this version does not know the format"),
+        (200, '{"regions": 5}', "this version does not know the format"),
         (403, '{"details": "no \\u001b[31mway"}', r"no \x1b[31mway"),
     ],
 )
@@ -200,7 +200,7 @@ async def test_no_token_goes_to_another_machine_in_clear(
     for arguments in (("--url", url, "--insecure"), ("--insecure", "--url", url)):
         allowed = await list_regions(*arguments)
         assert allowed.exit_code == 0
-        assert allowed.stderr == f"warning: the token goes in clear to {url}\n"
+        assert allowed.stderr == f"warning: the token is sent in clear text to {url}\n"
     assert called == 2 * [f"{url}/operator/region"]
     for safe in ("https://192.0.2.1", "http://127.0.0.1:1"):
         assert (await list_regions("--url", safe, "--insecure")).stderr == ""

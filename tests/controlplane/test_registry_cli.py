@@ -135,4 +135,4 @@ async def test_standard_input_holds_one_secret(system: Operated) -> None:
     command = "registry set own r.example --token-file - --username robot --password-file -"
     status, output, errors = await shell(system, command, stdin=system.operator_token.encode())
     assert (status, output) == (2, b"")
-    assert b"Invalid value for '--password-file': standard input is the token's" in errors
+    assert b"Invalid value for '--password-file': standard input has the token" in errors

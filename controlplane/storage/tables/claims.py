@@ -7,14 +7,12 @@ after a crash of either program, it is made again.
 import json
 from dataclasses import dataclass
 
-from sqlite_utils import Database
-
 from controlplane.domain.contract import (
     Claim,
     Port,
 )
 from controlplane.domain.errors import StoppedDuringStartError
-from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
+from controlplane.storage.engine.store import ITSELF, Actor, Database, Event, Store, record_event
 from controlplane.storage.tables.session_rows import Attempt, remove_labels
 from controlplane.storage.tables.unanswered import note_unanswered
 from tiltyard.contract import Identity

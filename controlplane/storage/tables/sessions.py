@@ -4,8 +4,6 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlite_utils import Database
-
 from controlplane.domain.contract import Port
 from controlplane.domain.errors import (
     AgentRefusedError,
@@ -14,7 +12,7 @@ from controlplane.domain.errors import (
     StoppedDuringStartError,
     UnauthorizedError,
 )
-from controlplane.storage.engine.store import ITSELF, Actor, Event, Store, record_event
+from controlplane.storage.engine.store import ITSELF, Actor, Database, Event, Store, record_event
 from controlplane.storage.tables.claims import FailedClaim, NewClaim, check_standby, undo_claim
 from controlplane.storage.tables.quota_use import passed_limit, quota_of
 from controlplane.storage.tables.session_rows import (

@@ -40,7 +40,7 @@ async def test_a_quota_that_cannot_be_changed(tmp_path: Path) -> None:
             (accounts, "--cpu nothing", 2, "Invalid value for '--cpu'"),
             (accounts, "--cpu=-1", 2, "Invalid value for '--cpu'"),
             (accounts, "--cpu 1", 1, "cannot set the quota: cannot find account 'a'"),
-            ({"accounts": [{}]}, "--cpu 1", 1, "a form that this version does not know"),
+            ({"accounts": [{}]}, "--cpu 1", 1, "this version does not know the format"),
         ):
             api.answers["GET", "/operator/account"] = answer
             change = ("account", "quota", "a", *options.split())

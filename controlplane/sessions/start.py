@@ -224,24 +224,18 @@ class Starts:
         return confirmed.session
 
     async def _reserve(
-        self,
-        start: Start,
-        plan: Plan,
-        identity: Identity,
-        trial: Trial | None = None,
-        claim: NewClaim | None = None,
+        self, start: Start, plan: Plan, identity: Identity, claim: NewClaim | None = None
     ) -> None:
         """Commit a row, in place of that of a failed claim if there is one."""
         now_ms, before = unix_ms(self._clock), start.trial
-        new = NewSession(identity, plan.application.reservation, now_ms, claim)
         failed = None
         if before is not None:
             failed = FailedClaim(start.id, before.attempt, before.is_unanswered)
+        new = NewSession(identity, plan.application.reservation, now_ms, claim)
         await self._sessions.reserve_session(new, failed)
-        start.is_recorded = trial is not None or (
-            start.is_recorded and start.id == identity.session_id
-        )
-        start.trial = trial
+        start.is_recorded &= start.id == identity.session_id
+        start.is_recorded |= claim is not None
+        start.trial = None
         self.under_way.note_row(start, identity.session_id)
         if before is not None:
             self._unanswered.drop(before)
@@ -276,15 +270,16 @@ class Starts:
     async def _claim_held(self, start: Start, plan: Plan, held: HeldStandby) -> Outcome | None:
         """Claim one standby; None when no session can have it. A failed one is still the row's."""
         new = claim_of(plan, held, start.actor)
-        trial = Trial(new.attempt, partial(self._claims.keep, held), is_unanswered=True)
         try:
-            await self._reserve(start, plan, new.claim.identity, trial, new)
+            await self._reserve(start, plan, new.claim.identity, new)
         except StandbyTakenError:
             self._claims.keep(held)
             return None
         except BaseException:
             self._claims.release(held)
             raise
+        keep = partial(self._claims.keep, held)
+        start.trial = trial = Trial(new.attempt, keep, is_unanswered=True)
         await self._reach("claim.attempted")
         timeout = self._timeout(start, CLAIM_SHARE)
         outcome = await self._attempts.claim(start, held.link, new.claim, timeout)

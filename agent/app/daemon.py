@@ -35,7 +35,7 @@ from agent.network.tls_gate import Limits
 from agent.network.tls_ports import TlsPorts
 from agent.rpc.identity import HostIdentity
 from agent.rpc.service import AgentService, Services
-from agent.rpc.transport import GRACE_SECONDS, Transport, new_server
+from agent.rpc.tls_server import GRACE_SECONDS, TlsServer, new_server
 from agent.sessions.adoption import Reconciler, Timekeeper
 from agent.sessions.disk_limits import DiskLimits
 from agent.sessions.manager import SessionManager
@@ -184,8 +184,8 @@ class Daemon:
         if self._config.metrics_listen:
             yield "metrics", self._metrics_listener(runtime, sessions).run
         if self._config.rpc_listen:
-            yield "transport", self._transport.run
-            yield "handshakes", self._transport.handshakes.watch
+            yield "tls-server", self._tls_server.run
+            yield "unused-connections", self._tls_server.unused_connections.watch
         if self._config.firewall_bridges:
             yield "firewall", self._firewall.run
 
@@ -236,7 +236,7 @@ class Daemon:
             agent_pb2_grpc.add_AgentServiceServicer_to_server, AgentService(services)
         )
         add_services(server)
-        self._transport = Transport(
+        self._tls_server = TlsServer(
             self._config.rpc_listen,
             identity,
             self._clock,
@@ -317,7 +317,7 @@ class Daemon:
             + self._conntrack.warnings
             + self._firewall.warnings
             + self._tls_ports.warnings
-            + self._transport.warnings
+            + self._tls_server.warnings
             + self._warm_pools.warnings,
             tls=self._tls_ports.available,
             disk_full=held.disks.short is not None,

@@ -18,7 +18,7 @@ from agent.docker.engine import DockerEngine
 from agent.doctor.exposure import exposure
 from agent.kernel.clock import SystemHostClock
 from agent.metrics.instruments import Metrics
-from agent.state.owner import another_owner
+from agent.state.owner_check import another_owner
 from agent.state.state_format import NewerState
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written

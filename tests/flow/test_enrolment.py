@@ -24,7 +24,7 @@ REVOKED_WITHIN = 5.0
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.rpc.transport.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("agent.rpc.tls_server.RETRY_SECONDS", 0.02)
     monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.05)
 
 

@@ -29,7 +29,7 @@ HELD = 2
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.rpc.transport.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("agent.rpc.tls_server.RETRY_SECONDS", 0.02)
     monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.05)
     monkeypatch.setattr("controlplane.fleet.renewal.INTERVAL", 0.5)
 

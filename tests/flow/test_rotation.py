@@ -35,7 +35,7 @@ DEADLINE = 10.0
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.rpc.transport.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("agent.rpc.tls_server.RETRY_SECONDS", 0.02)
     monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.05)
     monkeypatch.setattr("controlplane.fleet.renewal.MOVE_INTERVAL", 0.02)
     monkeypatch.setattr("controlplane.fleet.renewal.CALL_OTHERWISE", 1.0)

@@ -13,7 +13,7 @@ from cryptography import x509
 
 from agent.domain.errors import InvalidArgument
 from agent.rpc.identity import FILE, HostIdentity, Identity, UnfitIdentity, make_request
-from tests.agent.test_transport import HOST, OURS, URI, an_identity
+from tests.agent.test_tls_server import HOST, OURS, URI, an_identity
 from tests.support.certificates import SERVES, Signer
 
 

@@ -20,7 +20,7 @@ MOST_PEERS = 1024
 """Remembered as callers; more than there can be connections."""
 
 
-class Handshakes:
+class UnusedConnections:
     """Counts those of one listener, on the event loop."""
 
     def __init__(self, address: str, clock: Clock) -> None:

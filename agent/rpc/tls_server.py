@@ -1,7 +1,8 @@
 """AgentService on a network: mutual TLS, and only for the control plane.
 
-gRPC itself refuses every handshake without a client's certificate of our authority; `handshakes`
-counts them. The caller's name is checked on every call, since an authority signs for agents, too.
+gRPC itself refuses every handshake without a client's certificate of our authority;
+`unused_connections` counts them. The caller's name is checked on every call, since an authority
+signs for agents, too.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Any
 
 import grpc
 
-from agent.rpc.handshakes import Handshakes
 from agent.rpc.identity import HostIdentity, Identity, UnfitIdentity
 from agent.rpc.statuses import Context
+from agent.rpc.unused_connections import UnusedConnections
 from tiltyard.runtime.atomic_file import Signature, signature
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
@@ -117,9 +118,9 @@ class Certificates:
 class OnlyTheControlPlane(grpc.aio.ServerInterceptor):
     """Refuses every call whose certificate does not name the control plane."""
 
-    def __init__(self, clock: Clock, handshakes: Handshakes) -> None:
+    def __init__(self, clock: Clock, unused: UnusedConnections) -> None:
         self._clock = clock
-        self._handshakes = handshakes
+        self._unused = unused
         self._refused = 0
         self._told_at: float | None = None
 
@@ -168,7 +169,7 @@ class OnlyTheControlPlane(grpc.aio.ServerInterceptor):
         return answer
 
     async def _admit(self, context: Context) -> None:
-        self._handshakes.called(context.peer())
+        self._unused.called(context.peer())
         names = context.auth_context().get("peer_uri", [])
         if list(names) == [CALLER_URI]:
             return
@@ -183,7 +184,7 @@ class OnlyTheControlPlane(grpc.aio.ServerInterceptor):
             self._refused, self._told_at = 0, now
 
 
-class Transport:
+class TlsServer:
     """The listener of `rpc_listen`, from the moment that the host is enrolled."""
 
     def __init__(
@@ -202,7 +203,7 @@ class Transport:
         self._add_services = add_services
         self._end_streams = end_streams
         self._problem = ""
-        self.handshakes = Handshakes(address, clock)
+        self.unused_connections = UnusedConnections(address, clock)
         self.serving = asyncio.Event()
         """Set once the port answers."""
 
@@ -242,10 +243,10 @@ class Transport:
                 return opened
 
     async def _open(self) -> tuple[grpc.aio.Server, Certificates]:
-        certificates = Certificates(self._identity.path, self.handshakes.began)
+        certificates = Certificates(self._identity.path, self.unused_connections.began)
         first = await self._identity.run(certificates.load)
         server = grpc.aio.server(
-            interceptors=[OnlyTheControlPlane(self._clock, self.handshakes)],
+            interceptors=[OnlyTheControlPlane(self._clock, self.unused_connections)],
             options=[*SERVER_OPTIONS, *NETWORK_OPTIONS],
         )
         self._add_services(server)

@@ -19,7 +19,7 @@ import pytest
 from agent.app.daemon import Daemon
 from agent.kernel.clock import SystemHostClock
 from agent.rpc.identity import FILE, Identity
-from agent.rpc.transport import MAX_CONNECTIONS, NETWORK_OPTIONS, Certificates
+from agent.rpc.tls_server import MAX_CONNECTIONS, NETWORK_OPTIONS, Certificates
 from agent.settings.model import AgentConfig
 from tests.support.agent.hosts import let_go, nobody_else, until
 from tests.support.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
@@ -78,7 +78,7 @@ class Listening:
             return list((await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).host.warnings)
 
     async def is_open(self) -> None:
-        await self.daemon._transport.serving.wait()
+        await self.daemon._tls_server.serving.wait()
 
 
 @asynccontextmanager
@@ -107,8 +107,8 @@ async def listening(
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.05)
-    monkeypatch.setattr("agent.rpc.transport.RETRY_SECONDS", 0.02)
-    monkeypatch.setattr("agent.rpc.handshakes.PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("agent.rpc.tls_server.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("agent.rpc.unused_connections.PATIENCE_SECONDS", 0.5)
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ async def test_a_caller_of_another_name_has_no_method_at_all(agent: Listening) -
 async def test_refused_calls_do_not_fill_the_log(
     agent: Listening, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "agent.rpc.transport"):
+    with caplog.at_level(logging.WARNING, "agent.rpc.tls_server"):
         for _ in range(5):
             for party in NAMELESS.values():
                 await agent.answers(party)
@@ -295,7 +295,7 @@ async def test_a_replaced_certificate_is_shown_to_the_next_and_nobody_is_dropped
 async def test_an_agent_that_stops_lets_its_watchers_go(
     agent: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.rpc.transport.GRACE_SECONDS", 20.0)
+    monkeypatch.setattr("agent.rpc.tls_server.GRACE_SECONDS", 20.0)
     async with agent.called_by(CALLER) as stub:
         watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
         while not (await watch.read()).HasField("heartbeat"):
@@ -340,7 +340,7 @@ async def test_strangers_cannot_take_all_the_agents_files(
     """Who keeps silent keeps a connection, without a certificate, until its handshake is late."""
     never = {"grpc.server_handshake_timeout_ms": 600_000}
     monkeypatch.setattr(
-        "agent.rpc.transport.NETWORK_OPTIONS", tuple((dict(NETWORK_OPTIONS) | never).items())
+        "agent.rpc.tls_server.NETWORK_OPTIONS", tuple((dict(NETWORK_OPTIONS) | never).items())
     )
     async with listening(tmp_path, engine, enrolled=True) as agent:
         await agent.is_open()

@@ -7,7 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.rpc.handshakes import LOG_SECONDS, MOST_PEERS, PATIENCE_SECONDS, Handshakes
+from agent.rpc.unused_connections import (
+    LOG_SECONDS,
+    MOST_PEERS,
+    PATIENCE_SECONDS,
+    UnusedConnections,
+)
 from tests.support.fake_clock import FakeClock
 
 
@@ -17,8 +22,8 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-async def handshakes(clock: FakeClock) -> AsyncIterator[Handshakes]:
-    made = Handshakes("127.0.0.1:7444", clock)
+async def handshakes(clock: FakeClock) -> AsyncIterator[UnusedConnections]:
+    made = UnusedConnections("127.0.0.1:7444", clock)
     watching = asyncio.create_task(made.watch(), name="handshakes")
     yield made
     watching.cancel()
@@ -31,7 +36,7 @@ def counted(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def test_who_calls_is_not_told_of(
-    handshakes: Handshakes, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    handshakes: UnusedConnections, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(MOST_PEERS + 2):
         handshakes.began()
@@ -45,7 +50,7 @@ async def test_who_calls_is_not_told_of(
 
 
 async def test_who_does_not_call_is_told_of_soon_and_then_once_a_minute(
-    handshakes: Handshakes, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    handshakes: UnusedConnections, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     handshakes.called("ipv4:192.0.2.1:1")
     handshakes.began()

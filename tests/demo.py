@@ -17,7 +17,7 @@ from tests.support.deployment import (
     PATIENT,
     REGION,
     Deployment,
-    StepFailed,
+    StepFailedError,
     Steps,
     exit_on_signals,
 )
@@ -27,7 +27,7 @@ _LINES = 10
 
 
 def play(client: ApiClient, steps: Steps) -> None:
-    """Play one session; StepFailed at the first step that fails."""
+    """Play one session; StepFailedError at the first step that fails."""
     with steps.step("POST /session") as notes:
         session = client.post("/session", {"location": REGION, "image": APPLICATION}).expect(201)
         made = session.json()
@@ -70,7 +70,7 @@ def main() -> int:
     try:
         with Deployment(steps, **PATIENT) as deployment:
             play(deployment.client, steps)
-    except StepFailed:
+    except StepFailedError:
         return 1
     steps.done("demo")
     return 0

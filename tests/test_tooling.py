@@ -20,7 +20,7 @@ import docker
 import pytest
 
 from tests.support.api_client import ApiClient
-from tests.support.deployment import StepFailed, Steps
+from tests.support.deployment import StepFailedError, Steps
 from tests.support.harness import ROOT, Process, copy_sources, free_port, to_toml
 from tests.support.real_parts_policy import MARKERS
 from tests.up import announced
@@ -284,7 +284,7 @@ def test_steps_print_a_line_each_and_the_reason_of_the_one_that_fails() -> None:
     steps = Steps(lines.append)
     with steps.step("first") as notes:
         notes.append("what came of it")
-    with pytest.raises(StepFailed), steps.step("second"):
+    with pytest.raises(StepFailedError), steps.step("second"):
         raise RuntimeError("no such thing")
     assert re.fullmatch(r"ok +\d+\.\d{3} s  first: what came of it", lines[0])
     assert re.fullmatch(r"FAILED +\d+\.\d{3} s  second: no such thing", lines[1])

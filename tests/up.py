@@ -17,7 +17,7 @@ from tests.support.deployment import (
     REGION,
     REGISTRY_NAME,
     Deployment,
-    StepFailed,
+    StepFailedError,
     Steps,
     exit_on_signals,
 )
@@ -95,7 +95,7 @@ def main() -> int:
             steps.done(f"ready; {DEV_JSON.relative_to(ROOT)} says how to call it; Ctrl-C ends it")
             with steps.step("serving"):
                 serve(deployment)
-    except StepFailed:
+    except StepFailedError:
         return 1
     return 0
 

@@ -18,11 +18,11 @@ from agent.artifacts.spool_room import RoomLimits, SpoolRoom
 from agent.artifacts.tar_filter import TarFilter, TarLimits
 from agent.domain.engine import Engine
 from agent.domain.errors import (
-    DiskFull,
-    EngineTimeout,
-    InvalidArgument,
-    PathNotFound,
-    ReaderTooSlow,
+    DiskFullError,
+    EngineTimeoutError,
+    InvalidArgumentError,
+    PathNotFoundError,
+    ReaderTooSlowError,
 )
 from agent.logs.reading import CHUNK_BYTES
 from agent.state.record import Records
@@ -52,15 +52,15 @@ class Patience:
 
 
 def checked_path(path: str) -> str:
-    """The path in its shortest form when it is absolute and can exist, else InvalidArgument.
+    """The path in its shortest form when it is absolute and can exist, else InvalidArgumentError.
 
     `.`, `..` and doubled slashes are resolved as text, as Docker does. A slash at the end is taken
     away: by it Docker would follow a symbolic link, and name the host's folders in its answer.
     """
     if not path.startswith("/"):
-        raise InvalidArgument("path", "it is not absolute")
+        raise InvalidArgumentError("path", "it is not absolute")
     if "\0" in path or len(path.encode("utf-8", "surrogateescape")) > LONGEST_PATH_BYTES:
-        raise InvalidArgument("path", "no file can have this path")
+        raise InvalidArgumentError("path", "no file can have this path")
     return posixpath.normpath("/" + path.lstrip("/"))
 
 
@@ -85,10 +85,12 @@ class Artifacts:
     async def fetch(self, container: str, path: str, send: Send, *, account: str) -> None:
         """Hand the archive to `send` in chunks of at most CHUNK_BYTES, after all of it was read.
 
-        `account` is whose container it is, and has a share of the room. Raises PathNotFound (also
-        for what no archive holds: a socket, a FIFO, a device), ContainerGone, ArtifactTooLarge,
-        ReadersBusy, DiskFull and the engine's errors before the first chunk, ReaderTooSlow after
-        it.
+        `account` is whose container it is, and has a share of the room.
+
+        Raises:
+            PathNotFoundError: There is none, or it is a socket, a FIFO or a device.
+            ReaderTooSlowError: After the first chunk; all others come before it.
+            AgentError: The archive is too large, there is no room, or what the engine refuses.
         """
         path = checked_path(path)
         async with self._room.taken(container, account) as share:
@@ -108,7 +110,7 @@ class Artifacts:
             yield
         except OSError as error:
             cause = error.strerror or str(error)
-            raise DiskFull(str(self._records.spool_dir), cause) from error
+            raise DiskFullError(str(self._records.spool_dir), cause) from error
 
     async def _packed(self, container: str, path: str, spool: IO[bytes]) -> int:
         """Write the whole archive, and return its size in bytes.
@@ -135,12 +137,12 @@ class Artifacts:
                         batch, size = [], 0
                 await packing
         except TimeoutError as error:
-            raise EngineTimeout("archive") from error
+            raise EngineTimeoutError("archive") from error
         finally:
             await asyncio.gather(packing, return_exceptions=True)
         size = await self._records.run(packer.finish, batch)
         if not packer.has_entries:
-            raise PathNotFound(path)
+            raise PathNotFoundError(path)
         return size
 
     async def _served(self, spool: IO[bytes], send: Send) -> None:
@@ -151,7 +153,7 @@ class Artifacts:
                 async with asyncio.timeout(min(self._patience.idle, end - now())):
                     await send(chunk)
             except TimeoutError as error:
-                raise ReaderTooSlow from error
+                raise ReaderTooSlowError from error
 
 
 class _Packer:

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from agent.domain.errors import ReadersBusy
+from agent.domain.errors import ReadersBusyError
 from agent.domain.fair_share import exceeds_share
 
 
@@ -50,14 +50,15 @@ class SpoolRoom:
     async def taken(self, container: str, account: str) -> AsyncIterator[Share]:
         """Take room for packing an artifact of a container and keep it until the block is left.
 
-        Raises ReadersBusy.
+        Raises:
+            ReadersBusyError: There is no room.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.patience):
                 while self._obstacle(container, account):
                     await self._freed.wait()
         if obstacle := self._obstacle(container, account):
-            raise ReadersBusy(obstacle)
+            raise ReadersBusyError(obstacle)
         share = Share(container, account, self._limits.largest_bytes)
         self._shares.append(share)
         try:

@@ -24,7 +24,7 @@ from agent.artifacts.tar_header import (
     parse_pax,
     render,
 )
-from agent.domain.errors import ArtifactTooLarge, UnreadableTar
+from agent.domain.errors import ArtifactTooLargeError, UnreadableTarError
 
 _LARGEST_PAX_BYTES = 65536
 """Room for two names and more; of extended attributes Docker sends `security.capability` alone."""
@@ -33,7 +33,7 @@ _END = bytes(2 * BLOCK_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class TarLimits:
-    """What one archive may be; ArtifactTooLarge beyond it.
+    """What one archive may be; ArtifactTooLargeError beyond it.
 
     `total_bytes` of uncompressed tar, counted as the engine sends it and as
     it is passed on; a size that a header announces counts at once. `entries` with those dropped,
@@ -74,7 +74,9 @@ class TarFilter:
     def feed(self, data: bytes) -> bytes:
         """Take the next piece and give back what is safe of it.
 
-        Raises ArtifactTooLarge, and UnreadableTar for what the engine would not write.
+        Raises:
+            ArtifactTooLargeError: The archive is beyond its limits.
+            UnreadableTarError: It is not as the engine writes one.
         """
         self._pending += data
         view, position, out = memoryview(self._pending), 0, list[bytes | memoryview]()
@@ -97,9 +99,13 @@ class TarFilter:
         return given
 
     def close(self) -> bytes:
-        """Give back the end of the archive; UnreadableTar when the engine's has none."""
+        """Give back the end of the archive.
+
+        Raises:
+            UnreadableTarError: The engine's has none.
+        """
         if not self._ended or self._pending:
-            raise UnreadableTar("it is truncated")
+            raise UnreadableTarError("it is truncated")
         return _END
 
     def _count(self, taken: int) -> None:
@@ -108,7 +114,7 @@ class TarFilter:
 
     def _check(self, limit: int, found: int, what: str) -> None:
         if found > limit:
-            raise ArtifactTooLarge(limit, what)
+            raise ArtifactTooLargeError(limit, what)
 
     def _take_content(self, piece: memoryview, out: list[bytes | memoryview]) -> None:
         if self._pax is not None:
@@ -124,7 +130,7 @@ class TarFilter:
             self._ended = True
             return
         if self._ended:
-            raise UnreadableTar("something follows its end")
+            raise UnreadableTarError("something follows its end")
         header = parse_header(block, self._attributes)
         if header.kind == PAX:
             self._expect_pax(header.size)
@@ -140,7 +146,7 @@ class TarFilter:
 
     def _expect_pax(self, size: int) -> None:
         if self._attributes or not 0 < size <= _LARGEST_PAX_BYTES:
-            raise UnreadableTar(f"an entry has attributes twice, or {size} bytes of them")
+            raise UnreadableTarError(f"an entry has attributes twice, or {size} bytes of them")
         self._pax = bytearray()
         self._content = _padded(size)
         self._pax_bytes = size
@@ -150,15 +156,15 @@ class TarFilter:
         header.name = self._named(header.name)
         parent, _, _ = header.name.rpartition(b"/")
         if header.name != self._root and self._kinds.get(hash(parent)) != FOLDER:
-            raise UnreadableTar("an entry is in no folder of it")
+            raise UnreadableTarError("an entry is in no folder of it")
         if hash(header.name) in self._kinds:
-            raise UnreadableTar("two entries have one name")
+            raise UnreadableTarError("two entries have one name")
         kind = header.kind
         if kind == HARD_LINK:
             header.link = self._named(header.link)
             kind = self._kinds.get(hash(header.link), FOLDER)
             if kind == FOLDER:
-                raise UnreadableTar("a hard link leads to no file of it")
+                raise UnreadableTarError("a hard link leads to no file of it")
         self._check(self._limits.name_bytes, len(header.link), "bytes in a link")
         self._kinds[hash(header.name)] = kind
         return kind not in DEVICES
@@ -172,7 +178,7 @@ class TarFilter:
         self._check(self._limits.depth, name.count(b"/") + 1, "folders within one another")
         _, _, last = name.rpartition(b"/")
         if not last or (last in {b".", b".."} and name != self._root):
-            raise UnreadableTar("an entry has no proper name")
+            raise UnreadableTarError("an entry has no proper name")
         return name
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from agent.domain.errors import UnreadableTar
+from agent.domain.errors import UnreadableTarError
 
 BLOCK_BYTES = 512
 FILE, HARD_LINK, SYMBOLIC_LINK, FOLDER = b"0", b"1", b"2", b"5"
@@ -37,12 +37,16 @@ class Header:
 
 
 def parse_header(block: bytes, attributes: dict[bytes, bytes]) -> Header:
-    """Read a header and the PAX attributes that came before it. Raises UnreadableTar."""
+    """Read a header and the PAX attributes that came before it.
+
+    Raises:
+        UnreadableTarError: It is none.
+    """
     kind = block[156:157]
     if kind not in _KINDS or block[257:263] != b"ustar\0":
-        raise UnreadableTar("it has an entry of a kind that the engine does not write")
+        raise UnreadableTarError("it has an entry of a kind that the engine does not write")
     if _octal(block[148:156]) != _checksum(block):
-        raise UnreadableTar("the checksum of a header is wrong")
+        raise UnreadableTarError("the checksum of a header is wrong")
     name, prefix = _text(block[:100]), _text(block[345:500])
     header = Header(
         kind=kind,
@@ -57,7 +61,7 @@ def parse_header(block: bytes, attributes: dict[bytes, bytes]) -> Header:
     if attributes:
         _apply(header, attributes)
     if header.size and kind not in _WITH_CONTENT:
-        raise UnreadableTar("an entry has content that is no file")
+        raise UnreadableTarError("an entry has content that is no file")
     return header
 
 
@@ -70,9 +74,9 @@ def parse_pax(data: bytes | bytearray) -> dict[bytes, bytes]:
         end = begin + _decimal(digits)
         key, sign, value = bytes(data[begin + len(digits) + 1 : end - 1]).partition(b"=")
         if not sign or data[end - 1 : end] != b"\n":
-            raise UnreadableTar("its attributes are malformed")
+            raise UnreadableTarError("its attributes are malformed")
         if key.startswith(b"GNU.sparse"):
-            raise UnreadableTar("it has a file with holes, which the engine does not write")
+            raise UnreadableTarError("it has a file with holes, which the engine does not write")
         found[key] = value
         begin = end
     return found
@@ -115,7 +119,7 @@ def _beyond(header: Header) -> dict[bytes, bytes]:
 
 def _apply(header: Header, attributes: dict[bytes, bytes]) -> None:
     if any(b"\0" in attributes.get(key, b"") for key in (b"path", b"linkpath")):
-        raise UnreadableTar("a name holds a NUL")
+        raise UnreadableTarError("a name holds a NUL")
     header.name = attributes.get(b"path", header.name)
     header.link = attributes.get(b"linkpath", header.link)
     for key in (b"size", b"uid", b"gid"):
@@ -164,11 +168,11 @@ def _octal(field: bytes) -> int:
     if not digits:
         return 0
     if not digits.isdigit() or b"8" in digits or b"9" in digits:
-        raise UnreadableTar("a number in a header is malformed")
+        raise UnreadableTarError("a number in a header is malformed")
     return int(digits, 8)
 
 
 def _decimal(digits: bytes) -> int:
     if not digits.isdigit() or len(digits) > _LONGEST_NUMBER:
-        raise UnreadableTar("a number among its attributes is malformed")
+        raise UnreadableTarError("a number among its attributes is malformed")
     return int(digits)

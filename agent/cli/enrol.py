@@ -10,8 +10,8 @@ import click
 
 from agent.cli.options import fail
 from agent.cli.settings_options import CONFIG, read_config
-from agent.domain.errors import DiskFull
-from agent.rpc.enrolment import NotEnrolled, Token, enrol
+from agent.domain.errors import DiskFullError
+from agent.rpc.enrolment import NotEnrolledError, Token, enrol
 from agent.rpc.identity import FILE
 from tiltyard.runtime.settings.report import EXIT_CONFIG
 
@@ -52,11 +52,11 @@ def enrol_host(
     try:
         token = Token.parse(_text(token_file))
         enrolled = asyncio.run(enrol(url, token, wanted, time.time()))
-    except NotEnrolled as error:
+    except NotEnrolledError as error:
         fail(str(error))
     try:
         enrolled.identity.save(config.state_dir / FILE)
-    except DiskFull as error:
+    except DiskFullError as error:
         again = f"`tiltyard-controlplane agent token --agent {enrolled.name}`"
         fail(f"{error}; the token is used up: {again} makes another")
     click.echo(
@@ -70,4 +70,4 @@ def _text(path: Path) -> str:
         return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
-        raise NotEnrolled(f"cannot read {path}: {why}") from error
+        raise NotEnrolledError(f"cannot read {path}: {why}") from error

@@ -19,7 +19,7 @@ from agent.doctor.exposure import exposure
 from agent.kernel.clock import SystemHostClock
 from agent.metrics.instruments import Metrics
 from agent.state.owner_check import another_owner
-from agent.state.state_format import NewerState
+from agent.state.state_format import NewerStateError
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
 from tiltyard.runtime.settings.report import EXIT_CONFIG
@@ -49,7 +49,7 @@ def serve(path: Path | None) -> None:
             engine = DockerEngine(str(config.docker_socket), metrics=metrics, clock=clock)
             daemon = Daemon(config, engine, clock, supervision=supervision, metrics=metrics)
             asyncio.run(_serve(daemon))
-        except NewerState as error:
+        except NewerStateError as error:
             fail(f"it does not start: {error}", EXIT_CONFIG)
         except RuntimeError as error:
             fail(str(error))

@@ -8,7 +8,7 @@ from typing import Any, Self
 import grpc
 from google.protobuf.json_format import MessageToDict
 
-from agent.client.session_choice import Message, NotChosen, choose
+from agent.client.session_choice import Message, NotChosenError, choose
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.contract import ERROR_REASON_KEY
@@ -48,7 +48,7 @@ class AgentClient:
         self._channel.close()
         if isinstance(error, grpc.RpcError):
             raise ClientError(self._explain(error)) from error
-        if isinstance(error, NotChosen):
+        if isinstance(error, NotChosenError):
             raise ClientError(str(error)) from error
 
     def host(self) -> dict[str, Any]:

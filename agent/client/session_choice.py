@@ -10,7 +10,7 @@ _SHOWN = 5
 _ENDED = frozenset({"STATE_EXITED", "STATE_DEAD"})
 
 
-class NotChosen(Exception):
+class NotChosenError(Exception):
     """No session fits, or more than one; the text is for people."""
 
 
@@ -33,11 +33,11 @@ def choose(sessions: Iterable[Message], given: str) -> Message:
         live = [session for session in found if is_live(session)]
         found = live or found[-1:]
     if not found:
-        raise NotChosen(f"there is no session {given!r} on this host")
+        raise NotChosenError(f"there is no session {given!r} on this host")
     if len(found) > 1:
         shown = ", ".join(map(_named, found[:_SHOWN]))
         rest = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise NotChosen(f"{given!r} may be any of: {shown}{rest}")
+        raise NotChosenError(f"{given!r} may be any of: {shown}{rest}")
     return found[0]
 
 

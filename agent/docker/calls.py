@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from agent.docker.errors import Call
-from agent.domain.errors import EngineTimeout
+from agent.domain.errors import EngineTimeoutError
 
 GENERAL_THREADS = 24
 """Concurrent calls; the engine itself processes starts almost serially."""
@@ -59,7 +59,7 @@ class EngineCalls:
         self._under_way: set[asyncio.Future[object]] = set()
 
     async def run(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
-        """Return what `work` returns; EngineTimeout if it has not ended in time.
+        """Return what `work` returns; EngineTimeoutError if it has not ended in time.
 
         `seconds` is what the engine is given by `work` itself.
         """
@@ -70,7 +70,7 @@ class EngineCalls:
                 slot = await self._take_slot(call.container)
                 return await self._on_thread(call, work, lambda: self._release(slot))
         except TimeoutError as error:
-            raise EngineTimeout(call.name) from error
+            raise EngineTimeoutError(call.name) from error
 
     async def close(self) -> None:
         """Wait for the calls in progress, each of which has a deadline, and end the threads."""

@@ -10,26 +10,26 @@ from dataclasses import dataclass
 
 from agent.domain.errors import (
     AgentError,
-    ContainerExists,
-    ContainerGone,
-    DiskFull,
+    ContainerExistsError,
+    ContainerGoneError,
+    DiskFullError,
     EngineError,
-    EngineTimeout,
-    EngineUnavailable,
-    FirewallFailed,
-    ImageCannotRun,
-    ImageInUse,
-    ImageMissing,
-    ImageNotFound,
-    PathNotFound,
-    PortTaken,
-    RegistryRefused,
-    RegistryTimeout,
-    RegistryUnavailable,
+    EngineTimeoutError,
+    EngineUnavailableError,
+    FirewallFailedError,
+    ImageCannotRunError,
+    ImageInUseError,
+    ImageMissingError,
+    ImageNotFoundError,
+    PathNotFoundError,
+    PortTakenError,
+    RegistryRefusedError,
+    RegistryTimeoutError,
+    RegistryUnavailableError,
 )
 
 STORAGE = "the engine's storage"
-"""In place of the path in DiskFull, since the engine names one of its own or none."""
+"""In place of the path in DiskFullError, since the engine names one of its own or none."""
 
 _MAX_CAUSE = 300
 """Characters of the engine's text in an error: it may quote a whole request."""
@@ -54,13 +54,13 @@ def error_of_answer(call: Call, status: int, message: str) -> AgentError:
     text = message.strip()
     lower = text.lower()
     if _disk_full(lower):
-        return DiskFull(STORAGE, _short(text))
+        return DiskFullError(STORAGE, _short(text))
     if status == 404 and (missing := _missing(call, lower)) is not None:
         return missing
     if status == 404 and call.name == "archive":
-        return PathNotFound(call.path)
+        return PathNotFoundError(call.path)
     if status == 409 and call.name == "remove-image":
-        return ImageInUse(call.image, _short(text))
+        return ImageInUseError(call.image, _short(text))
     refusal = _REFUSALS[call.name](call, text) if call.name in _REFUSALS else None
     return refusal or EngineError(call.name, _short(text) or f"status {status}")
 
@@ -70,7 +70,7 @@ def error_of_pull(image: str, message: str) -> AgentError:
     text = message.strip()
     lower = _without_names(image, text).lower()
     if _disk_full(lower):
-        return DiskFull(STORAGE, _short(text))
+        return DiskFullError(STORAGE, _short(text))
     for parts, make in _PULL_FAILURES:
         if any(part in lower for part in parts):
             return make(image, _short(text))
@@ -85,9 +85,9 @@ def error_of_connection(call: Call, error: BaseException) -> AgentError:
     causes = list(_causes(error))
     never_sent = any(isinstance(cause, _NEVER_SENT) for cause in causes)
     if timed_out(error) or (call.changes and not never_sent):
-        return EngineTimeout(call.name)
+        return EngineTimeoutError(call.name)
     reasons = (cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror)
-    return EngineUnavailable(next(reasons, "it broke the connection off"))
+    return EngineUnavailableError(next(reasons, "it broke the connection off"))
 
 
 def timed_out(error: BaseException) -> bool:
@@ -199,28 +199,28 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _missing(call: Call, lower: str) -> AgentError | None:
     if "no such container" in lower:
-        return ContainerGone(call.container)
+        return ContainerGoneError(call.container)
     if "no such image" in lower:
-        return ImageMissing(call.image)
+        return ImageMissingError(call.image)
     return None
 
 
 def _create_refusal(call: Call, text: str) -> AgentError | None:
     lower = text.lower()
     if "is already in use by container" in lower:
-        return ContainerExists(call.container)
+        return ContainerExistsError(call.container)
     if "no command specified" in lower:
-        return ImageCannotRun("it names no command and none is given")
+        return ImageCannotRunError("it names no command and none is given")
     return None
 
 
 def _read_refusal(call: Call, text: str) -> AgentError | None:
     lower = text.lower()
     if "dead or marked for removal" in lower:
-        return ContainerGone(call.container)
+        return ContainerGoneError(call.container)
     lower = lower.replace(call.path.lower(), "")
     if call.name == "archive" and any(part in lower for part in _NO_PATH):
-        return PathNotFound(call.path)
+        return PathNotFoundError(call.path)
     return None
 
 
@@ -229,23 +229,23 @@ def _start_refusal(call: Call, text: str) -> AgentError | None:
     if any(part in lower for part in _TAKEN):
         return _port_taken(text)
     if any(part in lower for part in _FIREWALL):
-        return FirewallFailed(call.name, _short(text))
+        return FirewallFailedError(call.name, _short(text))
     if (user := _NO_USER.search(text)) is not None:
-        return ImageCannotRun(_short(user[0]))
+        return ImageCannotRunError(_short(user[0]))
     if _PLATFORM in lower:
-        return ImageCannotRun(_PLATFORM)
+        return ImageCannotRunError(_PLATFORM)
     program = _EXEC.search(text)
     cause = next((part for part in _CANNOT_RUN if part in lower), None)
     if program is None or cause is None:
         return None
-    return ImageCannotRun(f"{program['program'][:100]}: {cause}")
+    return ImageCannotRunError(f"{program['program'][:100]}: {cause}")
 
 
 def _port_taken(text: str) -> AgentError:
     found = next((match for form in _PORT_FORMS if (match := form.search(text))), None)
     if found is None:
-        return PortTaken("", 0)
-    return PortTaken(found.groupdict().get("protocol") or "", int(found["port"]))
+        return PortTakenError("", 0)
+    return PortTakenError(found.groupdict().get("protocol") or "", int(found["port"]))
 
 
 def _without_names(image: str, text: str) -> str:
@@ -279,11 +279,11 @@ _REFUSALS: Mapping[str, Callable[[Call, str], AgentError | None]] = {
 }
 
 _PULL_FAILURES: Sequence[tuple[Sequence[str], Callable[[str, str], AgentError]]] = (
-    (_REGISTRY_LIMITS, RegistryUnavailable),
-    (_REGISTRY_REFUSES, RegistryRefused),
-    (_IMAGE_NOT_FOUND, lambda image, _: ImageNotFound(image)),
-    (("no matching manifest for",), lambda _, cause: ImageCannotRun(cause)),
-    (_REGISTRY_LATE, RegistryTimeout),
-    (_REGISTRY_FAILS, RegistryUnavailable),
+    (_REGISTRY_LIMITS, RegistryUnavailableError),
+    (_REGISTRY_REFUSES, RegistryRefusedError),
+    (_IMAGE_NOT_FOUND, lambda image, _: ImageNotFoundError(image)),
+    (("no matching manifest for",), lambda _, cause: ImageCannotRunError(cause)),
+    (_REGISTRY_LATE, RegistryTimeoutError),
+    (_REGISTRY_FAILS, RegistryUnavailableError),
 )
 """What a failed pull means, the first that fits."""

@@ -9,7 +9,7 @@ from agent.docker.answers import container_of_listing, status_of
 from agent.docker.calls import EngineCalls
 from agent.docker.errors import Call
 from agent.domain.engine import Container, ContainerStatus
-from agent.domain.errors import ContainerGone, EngineError, EngineTimeout
+from agent.domain.errors import ContainerGoneError, EngineError, EngineTimeoutError
 from agent.kernel.processes import first_process, live_process
 from tiltyard.runtime.logging.events import get_logger
 
@@ -77,9 +77,9 @@ class Listing:
         async with slots:
             try:
                 return await self._inspect(container)
-            except ContainerGone:
+            except ContainerGoneError:
                 return None
-            except (EngineTimeout, EngineError) as error:
+            except (EngineTimeoutError, EngineError) as error:
                 log.warning("listed without details", container=container, error=str(error))
                 process = await self._calls.run(
                     Call("list"), self._seconds, partial(first_process, container)

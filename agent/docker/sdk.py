@@ -34,7 +34,12 @@ from agent.docker.image_settings import why_refused
 from agent.docker.layer_quota import has_layer_quota
 from agent.docker.program import why_not_run
 from agent.domain.engine import FORMAT, LABEL_FORMAT, Container
-from agent.domain.errors import ContainerGone, EngineError, EngineTimeout, ImageCannotRun
+from agent.domain.errors import (
+    ContainerGoneError,
+    EngineError,
+    EngineTimeoutError,
+    ImageCannotRunError,
+)
 from agent.kernel.processes import live_process
 
 Client = docker.APIClient
@@ -123,7 +128,11 @@ class Clients:
 
 
 def find_out(clients: Clients, seconds: float) -> EngineFacts:
-    """Ask an engine what is asked once; EngineError when it is too old."""
+    """Ask an engine what is asked once.
+
+    Raises:
+        EngineError: It is too old.
+    """
     first = clients.mine(MIN_API, seconds)
     reply = first.version(api_version=False)
     spoken = reply["ApiVersion"]
@@ -198,15 +207,18 @@ def _ignoring_conflict() -> Iterator[None]:
 def create(api: docker.APIClient, config: dict[str, Any], name: str, fit: set[str]) -> str:
     """Create a container from a whole body and return its id.
 
-    ImageCannotRun when the image brings along what no container gets. Those that do not are added
-    to `fit`, by digest, and not looked into again: what a digest names never changes.
+    An image that brings nothing along which no container gets is added to `fit`, by digest, and
+    not looked into again: what a digest names never changes.
+
+    Raises:
+        ImageCannotRunError: It brings along what no container gets.
     """
     image = config["Image"]
     if image not in fit:
         found = api.inspect_image(image)  # type: ignore[no-untyped-call]
         cause = why_refused(found["Config"] or {})
         if cause is not None:
-            raise ImageCannotRun(cause)
+            raise ImageCannotRunError(cause)
         if "@" in image:
             fit.add(image)
     answer = api.create_container_from_config(config, name)  # type: ignore[no-untyped-call]
@@ -214,7 +226,11 @@ def create(api: docker.APIClient, config: dict[str, Any], name: str, fit: set[st
 
 
 def start(api: docker.APIClient, container: str) -> Container:
-    """Start a container and describe it; ImageCannotRun when its program could not be started."""
+    """Start a container and describe it.
+
+    Raises:
+        ImageCannotRunError: Its program could not be started.
+    """
     api.start(container)
     answer = api.inspect_container(container)
     pid = pid_of(answer)
@@ -224,7 +240,7 @@ def start(api: docker.APIClient, container: str) -> Container:
         lambda: api.logs(container, stdout=False, tail=5),
     )
     if cause is not None:
-        raise ImageCannotRun(cause)
+        raise ImageCannotRunError(cause)
     process = None if pid is None else live_process(pid)
     return inspect(api, container) if process is None else container_of(answer, process)
 
@@ -240,7 +256,7 @@ def written_bytes(api: docker.APIClient, container: str) -> int:
     """What a container, by its id, wrote to its layer and to the volumes of its image."""
     entries = api.containers(all=True, size=True, filters={"id": container})
     if not entries:
-        raise ContainerGone(container)
+        raise ContainerGoneError(container)
     mounts = entries[0].get("Mounts") or ()
     volumes = {mount["Name"] for mount in mounts if mount.get("Type") == "volume"}
     sizes = [int(entries[0].get("SizeRw", 0))]
@@ -290,7 +306,7 @@ def translated(call: Call, forget: Callable[[], None]) -> Iterator[None]:
         raise error_of_answer(call, error.status_code or 0, str(error.explanation)) from error
     except (docker.errors.DockerException, KeyError, TypeError, ValueError) as error:
         if call.changes:
-            raise EngineTimeout(call.name) from error  # it may have taken place all the same
+            raise EngineTimeoutError(call.name) from error  # it may have taken place all the same
         raise EngineError(call.name, f"the engine's answer cannot be read: {error}") from error
     except OSError as error:  # what requests raises is one
         if not timed_out(error):

@@ -21,10 +21,10 @@ from agent.domain.engine import (
 from agent.domain.errors import (
     AgentError,
     EngineError,
-    EngineTimeout,
-    EngineUnavailable,
-    InvalidArgument,
-    RegistryTimeout,
+    EngineTimeoutError,
+    EngineUnavailableError,
+    InvalidArgumentError,
+    RegistryTimeoutError,
 )
 from tiltyard.contract import PullProgress
 
@@ -100,7 +100,7 @@ class DockerStreams:
         """Start a pull; closing the context earlier cancels it."""
         if "@" not in image:
             # The engine would pull all tags of the repository.
-            raise InvalidArgument("image", "it is not a reference by digest")
+            raise InvalidArgumentError("image", "it is not a reference by digest")
         call = Call("pull", image=image)
         headers = {} if credentials is None else {"X-Registry-Auth": _auth(image, credentials)}
         async with (
@@ -202,7 +202,7 @@ async def _pieces(
     if frames.complaint:
         raise EngineError(call.name, frames.complaint)
     if not frames.between_frames:
-        raise EngineUnavailable("it broke off within a frame of the log")
+        raise EngineUnavailableError("it broke off within a frame of the log")
 
 
 async def _soon(body: aiohttp.StreamReader) -> bytes:
@@ -238,7 +238,7 @@ async def _sessions(call: Call, response: aiohttp.ClientResponse) -> AsyncGenera
             with _readable(call):
                 session = found["Actor"]["Attributes"][LABEL_SESSION]  # type: ignore[index]
             yield session
-    raise EngineUnavailable("it ended its stream of events")
+    raise EngineUnavailableError("it ended its stream of events")
 
 
 async def _error(call: Call, response: aiohttp.ClientResponse) -> AgentError:
@@ -269,12 +269,12 @@ def _translated(call: Call) -> Iterator[None]:
     except TimeoutError as error:
         late = not isinstance(error, aiohttp.ConnectionTimeoutError)
         if call.name == "pull" and late:
-            raise RegistryTimeout(call.image) from error
-        raise EngineTimeout(call.name) from error
+            raise RegistryTimeoutError(call.image) from error
+        raise EngineTimeoutError(call.name) from error
     except aiohttp.ClientPayloadError as error:
-        raise EngineUnavailable("it broke its answer off") from error
+        raise EngineUnavailableError("it broke its answer off") from error
     except (aiohttp.ClientError, OSError) as error:
-        raise EngineUnavailable(str(error) or type(error).__name__) from error
+        raise EngineUnavailableError(str(error) or type(error).__name__) from error
 
 
 @contextlib.contextmanager

@@ -34,9 +34,9 @@ from agent.doctor.host_facts import (
     process_facts,
 )
 from agent.domain.engine import LABEL_AGENT
-from agent.domain.errors import AgentError, EngineTimeout
+from agent.domain.errors import AgentError, EngineTimeoutError
 from agent.network.firewall import Firewall, FirewallError
-from agent.network.tls_certificate import CertificateFiles, UnfitCertificate, beginning
+from agent.network.tls_certificate import CertificateFiles, UnfitCertificateError, beginning
 from agent.rpc.identity import FILE, Identity
 from agent.settings.model import AgentConfig
 from agent.settings.policy import PolicyError, load_policy
@@ -96,7 +96,11 @@ def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
 
 
 def engine_facts(socket: Path, seconds: float) -> EngineFacts:
-    """Query Docker Engine, with a timeout per call; raises AgentError."""
+    """Query Docker Engine, with a timeout per call.
+
+    Raises:
+        AgentError: It does not answer.
+    """
     clients = docker_sdk.Clients(str(socket))
     try:
         with docker_sdk.translated(Call("info"), lambda: None):
@@ -122,7 +126,11 @@ def engine_facts(socket: Path, seconds: float) -> EngineFacts:
 
 
 def agent_facts(socket: Path) -> AgentFacts:
-    """Query the agent, and the kernel about its process; raises ClientError."""
+    """Query the agent, and the kernel about its process.
+
+    Raises:
+        ClientError: It does not answer.
+    """
     with AgentClient(socket) as agent:
         answer = agent.host()
         held = frozenset(_held_ports(agent))
@@ -165,7 +173,7 @@ def _policy_problem(path: Path | None) -> str:
 def _state_format_problem(path: Path) -> str:
     try:
         state_format.check(path)
-    except state_format.NewerState as error:
+    except state_format.NewerStateError as error:
         return str(error)
     return ""
 
@@ -184,7 +192,7 @@ def tls_facts(files: CertificateFiles | None) -> TlsFacts | None:
     path, key = str(files.certificate), file_facts(files.key)
     try:
         pair = files.load()
-    except UnfitCertificate as error:
+    except UnfitCertificateError as error:
         return TlsFacts(path, 0.0, key, str(error))
     now = time.time()
     begins = beginning(pair.begin_time, now)
@@ -215,7 +223,7 @@ def _begun(read: Callable[[], T], deadline: float, seconds: float) -> Callable[[
 def _read(read: Callable[[], T]) -> T | Unknown:
     try:
         return read()
-    except EngineTimeout:
+    except EngineTimeoutError:
         return Unknown(f"no answer within {ANSWER_SECONDS:g} s")
     except OSError as error:
         return Unknown(error.strerror or str(error))

@@ -6,7 +6,7 @@ admission which lets any number of control planes race.
 
 from collections.abc import Iterable
 
-from agent.domain.errors import NoCapacity
+from agent.domain.errors import NoCapacityError
 from agent.domain.session import MEBIBYTE
 from tiltyard.contract import Resources
 
@@ -59,7 +59,11 @@ class Capacity:
         self._cpu_and_memory = total
 
     def reserve(self, internal_id: str, wanted: Resources) -> tuple[str, ...]:
-        """Hold `wanted` for a session and return the ids of its GPUs; raises NoCapacity."""
+        """Hold `wanted` for a session and return the ids of its GPUs.
+
+        Raises:
+            NoCapacityError: The host has not that much left.
+        """
         total, reserved = self.total, self.reserved
         core = 10**9
         checks = (
@@ -70,7 +74,7 @@ class Capacity:
         )
         for resource, amount, free, unit in checks:
             if amount > free:
-                raise NoCapacity(resource, amount / unit, max(0, free) / unit)
+                raise NoCapacityError(resource, amount / unit, max(0, free) / unit)
         taken = {gpu for _, gpus in self._held.values() for gpu in gpus}
         gpus = tuple(gpu for gpu in self._gpu_ids if gpu not in taken)[: wanted.gpus]
         self._held[internal_id] = (wanted, gpus)

@@ -169,8 +169,8 @@ _PIECE_OVERHEAD = 128
 class Engine(Interface):
     """A container engine. Every call has a deadline of its own.
 
-    All methods raise EngineUnavailable, EngineTimeout (the outcome is unknown: read again) and
-    EngineError; further errors are named with each.
+    All methods raise EngineUnavailableError, EngineTimeoutError (the outcome is unknown: read
+    again) and EngineError; further errors are named with each.
     """
 
     async def info(self) -> EngineInfo:
@@ -180,19 +180,31 @@ class Engine(Interface):
     async def create(self, spec: ContainerSpec) -> str:
         """Create a container and return its id.
 
-        Raises ImageMissing, ImageCannotRun, and ContainerExists when the name is taken.
+        Raises:
+            ImageMissingError: The image is not on the host.
+            ImageCannotRunError: No container can be made of it.
+            ContainerExistsError: The name is taken.
         """
         ...
 
     async def start(self, container: str) -> Container:
         """Start a created or ended container and describe it; one that runs is only described.
 
-        Raises PortTaken, ImageCannotRun, ContainerGone. The container stays behind on failure.
+        The container stays behind on failure.
+
+        Raises:
+            PortTakenError: Another process has one of its ports.
+            ImageCannotRunError: Its program cannot be started.
+            ContainerGoneError: There is none of this name.
         """
         ...
 
     async def inspect(self, container: str) -> Container:
-        """Describe one container by id or name. Raises ContainerGone."""
+        """Describe one container by id or name.
+
+        Raises:
+            ContainerGoneError: There is none.
+        """
         ...
 
     async def list(self, agent_id: str) -> list[Container]:
@@ -202,14 +214,18 @@ class Engine(Interface):
     async def written_bytes(self, container: str) -> int:
         """Bytes that a container wrote: its own layer, and the volumes that its image declares.
 
-        The engine walks all of its files, so it may take long. Raises ContainerGone.
+        The engine walks all of its files, so it may take long.
+
+        Raises:
+            ContainerGoneError: There is none.
         """
         ...
 
     async def kill(self, container: str, signal: str) -> None:
         """Send a signal, `SIGTERM` or `SIGKILL`; nothing happens to one that does not run.
 
-        Raises ContainerGone.
+        Raises:
+            ContainerGoneError: There is none.
         """
         ...
 
@@ -220,7 +236,10 @@ class Engine(Interface):
     async def signal_process(self, process: Process, signal: str) -> None:
         """Send a signal to the process itself, for when the engine does not answer `kill`.
 
-        Nothing happens when it is gone. Raises EngineError when the agent may not.
+        Nothing happens when it is gone.
+
+        Raises:
+            EngineError: The agent may not.
         """
         ...
 
@@ -250,18 +269,25 @@ class Engine(Interface):
         The log is the container's: a later run appends to that of earlier runs. With `follow`
         the answer lasts until the run ends; it is right for the first LOG_BYTES of a log alone:
         where the engine has begun a new file it repeats lines, or leaves a whole file out.
-        Without, a response may restart once. Raises ContainerGone, and EngineUnavailable when it
-        is read for longer than `longest` seconds: files that the engine has dropped meanwhile keep
-        their room on its disk until then.
+        Without, a response may restart once.
+
+        Raises:
+            ContainerGoneError: There is none.
+            EngineUnavailableError: It is read for longer than `longest` seconds. Files that the
+                engine has dropped keep their room on its disk until then.
         """
         ...
 
     def archive(
         self, container: str, path: str
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Read a file or folder as an uncompressed tar. Raises ContainerGone, PathNotFound.
+        """Read a file or folder as an uncompressed tar.
 
         The engine holds the container's lock while the body is unread: read at full speed.
+
+        Raises:
+            ContainerGoneError: There is none.
+            PathNotFoundError: It has no such file or folder.
         """
         ...
 
@@ -270,8 +296,13 @@ class Engine(Interface):
     ) -> AbstractAsyncContextManager[AsyncIterator[PullProgress]]:
         """Pull an image by digest; the iterator ends when the image is on the host.
 
-        Raises ImageNotFound, ImageCannotRun, RegistryUnavailable, RegistryTimeout, DiskFull, and
-        InvalidArgument for a reference without a digest.
+        Raises:
+            ImageNotFoundError: The registry has none, or does not give it out.
+            ImageCannotRunError: No container can be made of it.
+            RegistryUnavailableError: The registry cannot be reached.
+            RegistryTimeoutError: It does not answer in time.
+            DiskFullError: The engine's disk is full.
+            InvalidArgumentError: The reference has no digest.
         """
         ...
 
@@ -289,14 +320,15 @@ class Engine(Interface):
     async def remove_image(self, image: str) -> None:
         """Remove a reference by digest, and the image with the last; nothing when it is gone.
 
-        Raises ImageInUse when a container, running or not, was made of it.
+        Raises:
+            ImageInUseError: A container, running or not, was made of it.
         """
         ...
 
     def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         """Internal ids of sessions whose container changed; a hint, with gaps.
 
-        Ends with EngineUnavailable when the engine goes away.
+        Ends with EngineUnavailableError when the engine goes away.
         """
         ...
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from agent.domain.errors import InvalidArgument
+from agent.domain.errors import InvalidArgumentError
 from agent.domain.session import Port
 from tiltyard.contract import PortRequest
 
@@ -35,7 +35,7 @@ def check_environment(caller: Mapping[str, str], injected: Mapping[str, str]) ->
     """Check the variables of a caller without expanding them: the result may be very large.
 
     Raises:
-        InvalidArgument: A variable is one that the host sets, or is too large once it is
+        InvalidArgumentError: A variable is one that the host sets, or is too large once it is
             expanded, or all of them are.
     """
     references = _references(injected)
@@ -43,17 +43,17 @@ def check_environment(caller: Mapping[str, str], injected: Mapping[str, str]) ->
     total = sum(_size(name) + 1 + size for name, size in longer.items())
     for name, value in caller.items():
         if name in injected:
-            raise InvalidArgument("env", f"{name} is set by the host")
+            raise InvalidArgumentError("env", f"{name} is set by the host")
         size = _size(name) + 1 + _size(value)
         for found in references.finditer(value):
             size += longer[found[1] or found[2]] - len(found[0])
         if size > MAX_VARIABLE_BYTES:
-            raise InvalidArgument(
+            raise InvalidArgumentError(
                 "env", f"{name:.64} has more than {MAX_VARIABLE_BYTES} bytes once it is expanded"
             )
         total += size
     if total > MAX_ENVIRONMENT_BYTES:
-        raise InvalidArgument("env", f"it has more than {MAX_ENVIRONMENT_BYTES} bytes in all")
+        raise InvalidArgumentError("env", f"it has more than {MAX_ENVIRONMENT_BYTES} bytes in all")
 
 
 def container_environment(

@@ -26,7 +26,7 @@ class AgentError(Exception):
 
 
 @dataclass(eq=False)
-class InvalidArgument(AgentError):
+class InvalidArgumentError(AgentError):
     """A field of a request is missing, malformed or outside its limits."""
 
     field: str
@@ -36,7 +36,7 @@ class InvalidArgument(AgentError):
 
 
 @dataclass(eq=False)
-class SessionNotFound(AgentError):
+class SessionNotFoundError(AgentError):
     """No session of this internal id is known."""
 
     internal_id: str
@@ -45,7 +45,7 @@ class SessionNotFound(AgentError):
 
 
 @dataclass(eq=False)
-class SpecConflict(AgentError):
+class SpecConflictError(AgentError):
     """The internal id is known with another spec."""
 
     internal_id: str
@@ -54,7 +54,7 @@ class SpecConflict(AgentError):
 
 
 @dataclass(eq=False)
-class SessionStopped(AgentError):
+class SessionStoppedError(AgentError):
     """A stop for this internal id arrived before or during its start."""
 
     internal_id: str
@@ -63,7 +63,7 @@ class SessionStopped(AgentError):
 
 
 @dataclass(eq=False)
-class SessionLive(AgentError):
+class SessionLiveError(AgentError):
     """The session has not ended yet."""
 
     internal_id: str
@@ -72,7 +72,7 @@ class SessionLive(AgentError):
 
 
 @dataclass(eq=False)
-class NoCapacity(AgentError):
+class NoCapacityError(AgentError):
     """The host lacks a resource that a session reserves."""
 
     resource: str
@@ -83,7 +83,7 @@ class NoCapacity(AgentError):
 
 
 @dataclass(eq=False)
-class NoFreePort(AgentError):
+class NoFreePortError(AgentError):
     """No port of the host's range is free."""
 
     protocol: str
@@ -92,7 +92,7 @@ class NoFreePort(AgentError):
 
 
 @dataclass(eq=False)
-class PortTaken(AgentError):
+class PortTakenError(AgentError):
     """A host port is in use: `protocol` "" and `port` 0 if the engine does not name it."""
 
     protocol: str
@@ -102,7 +102,7 @@ class PortTaken(AgentError):
 
 
 @dataclass(eq=False)
-class PortOutOfRange(AgentError):
+class PortOutOfRangeError(AgentError):
     """A pinned port is outside the host's range."""
 
     port: int
@@ -113,7 +113,7 @@ class PortOutOfRange(AgentError):
 
 
 @dataclass(eq=False)
-class StartQueueFull(AgentError):
+class StartQueueFullError(AgentError):
     """The host is starting as many containers as it can."""
 
     slots: int
@@ -122,7 +122,7 @@ class StartQueueFull(AgentError):
 
 
 @dataclass(eq=False)
-class Draining(AgentError):
+class DrainingError(AgentError):
     """The host takes no new sessions."""
 
     reason = ErrorReason.DRAINING
@@ -130,7 +130,7 @@ class Draining(AgentError):
 
 
 @dataclass(eq=False)
-class StaleRevision(AgentError):
+class StaleRevisionError(AgentError):
     """A newer order has come before this one."""
 
     revision: int
@@ -140,7 +140,7 @@ class StaleRevision(AgentError):
 
 
 @dataclass(eq=False)
-class NotReconciled(AgentError):
+class NotReconciledError(AgentError):
     """The agent has not reconciled its records with the engine yet."""
 
     reason = ErrorReason.NOT_RECONCILED
@@ -148,7 +148,7 @@ class NotReconciled(AgentError):
 
 
 @dataclass(eq=False)
-class ImageMissing(AgentError):
+class ImageMissingError(AgentError):
     """The image is not on this host."""
 
     image: str
@@ -157,7 +157,7 @@ class ImageMissing(AgentError):
 
 
 @dataclass(eq=False)
-class ImageCannotRun(AgentError):
+class ImageCannotRunError(AgentError):
     """The engine refuses to start this image, here and on any host."""
 
     cause: str
@@ -166,7 +166,7 @@ class ImageCannotRun(AgentError):
 
 
 @dataclass(eq=False)
-class ImageNotFound(AgentError):
+class ImageNotFoundError(AgentError):
     """The registry does not have the image."""
 
     image: str
@@ -175,7 +175,7 @@ class ImageNotFound(AgentError):
 
 
 @dataclass(eq=False)
-class RegistryUnavailable(AgentError):
+class RegistryUnavailableError(AgentError):
     """The registry cannot be reached, rejects the request, or sends an invalid response."""
 
     image: str
@@ -185,14 +185,14 @@ class RegistryUnavailable(AgentError):
 
 
 @dataclass(eq=False)
-class RegistryRefused(RegistryUnavailable):
+class RegistryRefusedError(RegistryUnavailableError):
     """The registry requires credentials, or denies them access to the image."""
 
     template = "cannot pull {image}: the registry denies access: {cause}"
 
 
 @dataclass(eq=False)
-class RegistryTimeout(AgentError):
+class RegistryTimeoutError(AgentError):
     """The registry did not answer in time."""
 
     image: str
@@ -202,7 +202,7 @@ class RegistryTimeout(AgentError):
 
 
 @dataclass(eq=False)
-class ImageInUse(AgentError):
+class ImageInUseError(AgentError):
     """Something uses the image that was to be removed."""
 
     image: str
@@ -212,7 +212,7 @@ class ImageInUse(AgentError):
 
 
 @dataclass(eq=False)
-class NotAllowed(AgentError):
+class NotAllowedError(AgentError):
     """The host policy does not allow the request."""
 
     what: str
@@ -222,7 +222,7 @@ class NotAllowed(AgentError):
 
 
 @dataclass(eq=False)
-class NoCertificate(AgentError):
+class NoCertificateError(AgentError):
     """A session has a TLS port, and the host no certificate."""
 
     reason = ErrorReason.NOT_ALLOWED
@@ -230,7 +230,7 @@ class NoCertificate(AgentError):
 
 
 @dataclass(eq=False)
-class EngineUnavailable(AgentError):
+class EngineUnavailableError(AgentError):
     """The container engine cannot be reached."""
 
     cause: str
@@ -239,7 +239,7 @@ class EngineUnavailable(AgentError):
 
 
 @dataclass(eq=False)
-class EngineTimeout(AgentError):
+class EngineTimeoutError(AgentError):
     """The engine's response was lost or late; the outcome is unknown until it is read again."""
 
     call: str
@@ -258,12 +258,12 @@ class EngineError(AgentError):
 
 
 @dataclass(eq=False)
-class FirewallFailed(EngineError):
+class FirewallFailedError(EngineError):
     """The engine could not write firewall rules, since other programs interfere."""
 
 
 @dataclass(eq=False)
-class CannotKill(AgentError):
+class CannotKillError(AgentError):
     """The container does not end, not even by SIGKILL."""
 
     internal_id: str
@@ -272,7 +272,7 @@ class CannotKill(AgentError):
 
 
 @dataclass(eq=False)
-class ContainerGone(AgentError):
+class ContainerGoneError(AgentError):
     """The container is no longer on the host."""
 
     container: str
@@ -281,7 +281,7 @@ class ContainerGone(AgentError):
 
 
 @dataclass(eq=False)
-class ContainerExists(AgentError):
+class ContainerExistsError(AgentError):
     """A container of this name exists; the engine's answer to a create that took place before."""
 
     name: str
@@ -290,7 +290,7 @@ class ContainerExists(AgentError):
 
 
 @dataclass(eq=False)
-class PathNotFound(AgentError):
+class PathNotFoundError(AgentError):
     """The path does not exist in the container."""
 
     path: str
@@ -299,7 +299,7 @@ class PathNotFound(AgentError):
 
 
 @dataclass(eq=False)
-class ArtifactTooLarge(AgentError):
+class ArtifactTooLargeError(AgentError):
     """The artifact is larger than a download may be: `limit` counts bytes of tar, or `what`."""
 
     limit: int
@@ -309,7 +309,7 @@ class ArtifactTooLarge(AgentError):
 
 
 @dataclass(eq=False)
-class ReadersBusy(AgentError):
+class ReadersBusyError(AgentError):
     """All slots or space for readers of artifacts or logs are in use; temporary."""
 
     cause: str
@@ -318,7 +318,7 @@ class ReadersBusy(AgentError):
 
 
 @dataclass(eq=False)
-class ReaderTooSlow(AgentError):
+class ReaderTooSlowError(AgentError):
     """An artifact was read too slowly and has been removed."""
 
     reason = ErrorReason.NO_CAPACITY
@@ -326,7 +326,7 @@ class ReaderTooSlow(AgentError):
 
 
 @dataclass(eq=False)
-class UnreadableTar(AgentError):
+class UnreadableTarError(AgentError):
     """The engine's archive is truncated or malformed."""
 
     cause: str
@@ -335,7 +335,7 @@ class UnreadableTar(AgentError):
 
 
 @dataclass(eq=False)
-class LogGone(AgentError):
+class LogGoneError(AgentError):
     """The log is no longer on the host."""
 
     internal_id: str
@@ -344,7 +344,7 @@ class LogGone(AgentError):
 
 
 @dataclass(eq=False)
-class DiskFull(AgentError):
+class DiskFullError(AgentError):
     """A disk of the host is full or cannot be written."""
 
     path: str
@@ -354,7 +354,7 @@ class DiskFull(AgentError):
 
 
 @dataclass(eq=False)
-class StandbyNotClaimable(AgentError):
+class StandbyNotClaimableError(AgentError):
     """A standby is unknown, not ready, in doubt, ending, or claimed by another session."""
 
     cause: str

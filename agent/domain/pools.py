@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from signal import SIGKILL, SIGSTOP, Signals
 
-from agent.domain.errors import InvalidArgument
+from agent.domain.errors import InvalidArgumentError
 from agent.domain.session import Standby
 from tiltyard.contract import SessionSpec
 
@@ -42,17 +42,20 @@ class WarmPool:
 def taken(order: WarmPool, before: WarmPool | None) -> WarmPool:
     """A pool as it is after an order, given what it was `before`.
 
-    Raises InvalidArgument when no standby could ever be of use.
+    Raises:
+        InvalidArgumentError: No standby of it could ever be claimed.
     """
     if not order.size:
         return WarmPool(order.pool, order.revision, 0)
     spec, signal = order.spec, order.claim_signal
     if spec is None:
-        raise InvalidArgument("spec", "it is needed for a size that is not 0")
+        raise InvalidArgumentError("spec", "it is needed for a size that is not 0")
     if any(port.pinned for port in spec.ports):
-        raise InvalidArgument("spec.ports", "the standbys of a pool cannot share a host port")
+        raise InvalidArgumentError("spec.ports", "standbys of a pool cannot share a host port")
     if signal and (signal not in Signals.__members__ or signal in NO_SIGNALS):
-        raise InvalidArgument("claim_signal", "it is not the name of a signal that can be taken")
+        raise InvalidArgumentError(
+            "claim_signal", "it is not the name of a signal that can be taken"
+        )
     # A standby has a name of its own, no lifetime, and no owner until it is claimed.
     spec = replace(spec, identity=replace(spec.identity, session_id="", ticket=""), ttl=None)
     is_same = before is not None and (before.spec, before.claim_signal) == (spec, signal)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from agent.domain.errors import NoFreePort, PortOutOfRange, PortTaken
+from agent.domain.errors import NoFreePortError, PortOutOfRangeError, PortTakenError
 from agent.domain.session import Port
 from tiltyard.contract import PortRequest, Protocol
 
@@ -49,8 +49,12 @@ class PortPool:
     ) -> tuple[Port, ...]:
         """Hold a port for each request, in their order, or none at all.
 
-        In the host's network, `in_host`, a TLS port takes two. Raises PortOutOfRange and PortTaken
-        for pinned ports, NoFreePort for others.
+        In the host's network, `in_host`, a TLS port takes two.
+
+        Raises:
+            PortOutOfRangeError: A pinned port is not of the range.
+            PortTakenError: A pinned port is in use.
+            NoFreePortError: No other port is free.
         """
         taken: dict[int, Port] = {}
         try:
@@ -106,15 +110,15 @@ class PortPool:
         if request.pinned:
             port = request.pinned
             if not self.first <= port <= self.last:
-                raise PortOutOfRange(port, self.first, self.last)
+                raise PortOutOfRangeError(port, self.first, self.last)
             if port in free and self._took(protocol, port):
                 return port
-            raise PortTaken(protocol.value, port)
+            raise PortTakenError(protocol.value, port)
         for _ in range(min(len(free), TRIES)):
             port = next(iter(free))
             if self._took(protocol, port):
                 return port
-        raise NoFreePort(protocol.value)
+        raise NoFreePortError(protocol.value)
 
     def _took(self, protocol: Protocol, port: int) -> bool:
         """Take a free port from the queue; move it to the end if another process uses it."""

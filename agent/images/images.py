@@ -12,11 +12,11 @@ from agent.domain.engine import (
 from agent.domain.errors import (
     AgentError,
     EngineError,
-    EngineTimeout,
-    EngineUnavailable,
-    ImageInUse,
-    InvalidArgument,
-    RegistryTimeout,
+    EngineTimeoutError,
+    EngineUnavailableError,
+    ImageInUseError,
+    InvalidArgumentError,
+    RegistryTimeoutError,
 )
 from agent.domain.registry_address import LONGEST_HOST, LONGEST_PORT, why_refused
 from agent.metrics.instruments import Metrics
@@ -44,13 +44,17 @@ LONGEST_REFERENCE = LONGEST_HOST + LONGEST_PORT + 1 + LONGEST_REPOSITORY + len("
 
 
 def checked_reference(image: str) -> str:
-    """The reference when it is one by digest at a registry; InvalidArgument otherwise."""
+    """The reference, which is one by digest at a registry.
+
+    Raises:
+        InvalidArgumentError: It is not.
+    """
     registry, slash, rest = image.partition("/")
     if len(image) > LONGEST_REFERENCE or not _REPOSITORY.fullmatch(slash + rest):
-        raise InvalidArgument("image", "it is not host[:port]/repository@sha256:digest")
+        raise InvalidArgumentError("image", "it is not host[:port]/repository@sha256:digest")
     cause = why_refused(registry)
     if cause is not None:
-        raise InvalidArgument("image", f"its registry is {registry!r}: {cause}")
+        raise InvalidArgumentError("image", f"its registry is {registry!r}: {cause}")
     return image
 
 
@@ -107,12 +111,16 @@ class Images:
         """Sizes of images in bytes, by reference; empty if the engine does not report them."""
         try:
             return await self._engine.image_sizes()
-        except (EngineError, EngineTimeout, EngineUnavailable) as error:
+        except (EngineError, EngineTimeoutError, EngineUnavailableError) as error:
             log.info("the sizes of images are not known", error=str(error))
             return {}
 
     async def refresh(self) -> None:
-        """Read the engine's list again; raises its errors."""
+        """Read the engine's list again.
+
+        Raises:
+            AgentError: The engine does not answer.
+        """
         here = await self._engine.images()
         if here != self._here:
             self._here = here
@@ -123,7 +131,10 @@ class Images:
     ) -> AsyncGenerator[PullProgress]:
         """Yield progress until the image is on the host; joins a pull in progress.
 
-        The pull continues without a reader. Raises the errors of PullImage in agent.proto.
+        The pull continues without a reader.
+
+        Raises:
+            AgentError: What PullImage of agent.proto names.
         """
         self._policy.check_image(checked_reference(image))
         if image in self._here:
@@ -149,11 +160,12 @@ class Images:
     async def remove(self, image: str) -> None:
         """Remove an image that no session uses; nothing happens when it is not there.
 
-        Raises ImageInUse when it is being pulled or a container was made of it.
+        Raises:
+            ImageInUseError: It is being pulled, or a container was made of it.
         """
         checked_reference(image)
         if image in self._pulls:
-            raise ImageInUse(image, "it is being pulled")
+            raise ImageInUseError(image, "it is being pulled")
         await self._engine.remove_image(image)
         log.info("image removed", image=image)
         await self.refresh()
@@ -187,7 +199,7 @@ class Images:
                         pull.notify(progress)
         except TimeoutError:
             cause = f"it was given up after {self._pull_timeout:g} s"
-            raise RegistryTimeout(image, cause) from None
+            raise RegistryTimeoutError(image, cause) from None
         await self.refresh()
         if image not in self._here:
             raise EngineError("pull", f"{image} is not there after it")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent.domain.errors import DiskFull
+from agent.domain.errors import DiskFullError
 from agent.domain.session import MEBIBYTE
 from tiltyard.runtime.logging.events import get_logger
 
@@ -79,7 +79,11 @@ class Shortage:
 
 
 def measured(path: Path, reserve_bytes: int) -> Disk:
-    """Look at the file system of a folder. Blocks; raises OSError."""
+    """Look at the file system of a folder. Blocks.
+
+    Raises:
+        OSError: It cannot be found.
+    """
     return disk_of(path, os.statvfs(path), path.stat().st_dev, reserve_bytes)
 
 
@@ -204,6 +208,6 @@ class Disks:
         return (*short, unsealed)
 
     def check(self) -> None:
-        """DiskFull when there is too little room for another session."""
+        """DiskFullError when there is too little room for another session."""
         if disk := self.short:
-            raise DiskFull(str(disk.path), str(disk))
+            raise DiskFullError(str(disk.path), str(disk))

@@ -8,11 +8,11 @@ from contextlib import aclosing, asynccontextmanager
 
 from agent.domain.engine import LOG_BYTES, Engine, LogPiece, name_of
 from agent.domain.errors import (
-    ContainerGone,
+    ContainerGoneError,
     EngineError,
-    EngineTimeout,
-    EngineUnavailable,
-    LogGone,
+    EngineTimeoutError,
+    EngineUnavailableError,
+    LogGoneError,
 )
 from agent.domain.session import Session
 from agent.logs.cursor import Cursor
@@ -58,7 +58,7 @@ class Follower:
 
         An engine that goes away ends it, to be called again, and so does one that fails within the
         log, for READ_TRIES times without anything new. One that fails at first is an error. Raises
-        LogGone and what else the engine fails with.
+        LogGoneError and what else the engine fails with.
         """
         self.complete = False
         try:
@@ -69,7 +69,7 @@ class Follower:
             async with aclosing(self._catch_up()) as chunks:
                 async for data in chunks:
                     yield data
-        except (EngineUnavailable, EngineTimeout, EngineError) as error:
+        except (EngineUnavailableError, EngineTimeoutError, EngineError) as error:
             self._failures += isinstance(error, EngineError)
             if not self._begun or self._failures >= READ_TRIES:
                 raise
@@ -153,5 +153,5 @@ async def _answer(
             longest=LIVE_SECONDS if follow else STEP_ANSWER_SECONDS,
         ) as answer:
             yield answer
-    except ContainerGone:
-        raise LogGone(session.internal_id) from None
+    except ContainerGoneError:
+        raise LogGoneError(session.internal_id) from None

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from agent.domain.errors import ReadersBusy
+from agent.domain.errors import ReadersBusyError
 from agent.domain.fair_share import exceeds_share
 from agent.domain.session import Session
 
@@ -50,10 +50,14 @@ class LogReaders:
 
     @contextlib.contextmanager
     def taken(self, session: Session, *, follow: bool) -> Iterator[None]:
-        """Take a slot until the block is left. Raises ReadersBusy."""
+        """Take a slot until the block is left.
+
+        Raises:
+            ReadersBusyError: None is free.
+        """
         slots = self._followers if follow else self._readers
         if obstacle := slots.obstacle(session):
-            raise ReadersBusy(obstacle)
+            raise ReadersBusyError(obstacle)
         internal_id, account = session.internal_id, session.spec.identity.account
         slots.of_session[internal_id] += 1
         slots.of_account[account] += 1

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 from agent.domain.engine import Engine, name_of
-from agent.domain.errors import DiskFull, EngineError, LogGone
+from agent.domain.errors import DiskFullError, EngineError, LogGoneError
 from agent.domain.session import Session
 from agent.logs.follower import Follower
 from agent.logs.sealed import SealedLog
@@ -55,8 +55,8 @@ async def seal(
     `log.copied`, at which the log is not yet in its place.
 
     Raises:
-        ContainerGone: There is no container, and so no log.
-        DiskFull: It cannot be written.
+        ContainerGoneError: There is no container, and so no log.
+        DiskFullError: It cannot be written.
         AgentError: What else the engine refuses.
     """
     path = records.log_path(session.internal_id)
@@ -73,7 +73,7 @@ async def seal(
             await failpoint("log.copied")
             return await records.run(log.finish)
     except OSError as error:
-        raise DiskFull(str(path), error.strerror or str(error)) from error
+        raise DiskFullError(str(path), error.strerror or str(error)) from error
 
 
 async def read(
@@ -81,13 +81,16 @@ async def read(
 ) -> AsyncGenerator[bytes]:
     """Yield a session's output from its beginning, in chunks of at most CHUNK_BYTES.
 
-    With `follow` the end of the session ends it, restarts in between do not. Raises LogGone, and
-    the engine's errors unless it has begun.
+    With `follow` the end of the session ends it, restarts in between do not.
+
+    Raises:
+        LogGoneError: The host has it no more.
+        AgentError: What the engine refuses, unless it has begun.
     """
     await life.wait_started()
     session = life.session
     if session.container_removed and not session.log_sealed:
-        raise LogGone(session.internal_id)
+        raise LogGoneError(session.internal_id)
     if session.log_sealed:
         chunks = _sealed(records, session.internal_id)
     else:
@@ -132,4 +135,4 @@ async def _sealed(records: Records, internal_id: str) -> AsyncGenerator[bytes]:
                 while chunk := await records.run(file.read, CHUNK_BYTES):
                     yield chunk
     except FileNotFoundError:
-        raise LogGone(internal_id) from None
+        raise LogGoneError(internal_id) from None

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.domain.errors import DiskFull, SessionLive
+from agent.domain.errors import DiskFullError, SessionLiveError
 from agent.domain.session import Session
 from agent.kernel.disks import Disks
 from agent.logs.reading import Followed
@@ -38,7 +38,7 @@ async def seal(records: Records, clock: Clock, disks: Disks, session: Session) -
     while True:
         try:
             await records.run(_write, _path(records, session), report_of(session))
-        except DiskFull as error:
+        except DiskFullError as error:
             disks.lacks_room(session.internal_id, error)
             log.warning("cannot seal the report", session=session.internal_id, error=str(error))
             await back_off.wait()
@@ -53,10 +53,10 @@ async def read(records: Records, clock: Clock, life: Followed) -> tuple[Report, 
     the record does.
 
     Raises:
-        SessionLive: It has not ended.
+        SessionLiveError: It has not ended.
     """
     if not life.session.state.ended:
-        raise SessionLive(life.session.internal_id)
+        raise SessionLiveError(life.session.internal_id)
     sealed = life.wait_for(lambda now: now.log_sealed or now.container_removed)
     await comes_first(sealed, clock.sleep(SEAL_WAIT_SECONDS), f"seal-{life.session.internal_id}")
     session = life.session

@@ -17,7 +17,7 @@ from agent.domain.session import (
     Process,
 )
 from agent.kernel.processes import live_process
-from agent.network.bound_ports import TooManySockets, bound_ports, sockets_in_use
+from agent.network.bound_ports import TooManySocketsError, bound_ports, sockets_in_use
 from agent.network.socket_diag import group_of, is_bound_by
 from tiltyard.contract import NetworkMode, Protocol
 from tiltyard.runtime.threads import Threads
@@ -34,7 +34,7 @@ _READ_BYTES = 1 << 16
 """More than the kernel gives at once, which is a page."""
 
 _Look = Callable[[int], bool]
-"""Takes how many sockets of a table it may read. Raises TooManySockets."""
+"""Takes how many sockets of a table it may read. Raises TooManySocketsError."""
 
 
 class Bindings:
@@ -59,7 +59,7 @@ class Bindings:
 
         Raises:
             OSError: The kernel does not answer.
-            TooManySockets: A port was not among LONG_LOOK_SOCKETS of a table.
+            TooManySocketsError: A port was not among LONG_LOOK_SOCKETS of a table.
         """
         look: _Look
         if network_mode is NetworkMode.BRIDGE:
@@ -68,7 +68,7 @@ class Bindings:
             look = partial(_bound_on_host, process.pid, ports)
         try:
             return await self._short.run(_look, look, SHORT_LOOK_SOCKETS, process)
-        except TooManySockets:
+        except TooManySocketsError:
             return await self._long.run(_look, look, LONG_LOOK_SOCKETS, process)
 
     async def close(self) -> None:
@@ -108,7 +108,7 @@ def _all_in(net: Path, protocol: Protocol, wanted: Iterable[int], most: int) -> 
                 is_whole = False
                 break
     if not is_whole:
-        raise TooManySockets(most)
+        raise TooManySocketsError(most)
     return False
 
 

@@ -24,7 +24,7 @@ _IN_USE = r"^{}: inuse (\d+)"
 _WORD_DIGITS = 8
 
 
-class TooManySockets(OSError):
+class TooManySocketsError(OSError):
     """A look ended without a result: there are more sockets than one look may read."""
 
     def __init__(self, most: int) -> None:

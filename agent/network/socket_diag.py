@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.network import netlink
-from agent.network.bound_ports import TooManySockets, is_local, is_reachable
+from agent.network.bound_ports import TooManySocketsError, is_local, is_reachable
 from tiltyard.contract import Protocol
 
 ANSWER_SECONDS = 2.0
@@ -62,13 +62,13 @@ def is_bound_by(
 
     It must be where players reach it, or, with `loopback`, where the agent does. If the kernel
     does not report control groups, any owner of the port counts: it was free when the session got
-    it. Raises OSError, and TooManySockets when none of the first `most` sockets
+    it. Raises OSError, and TooManySocketsError when none of the first `most` sockets
     of the port is the one: any number of them can share a port.
     """
     is_there = is_local if loopback else is_reachable
     for seen, found in enumerate(sockets_on(protocol, port)):
         if most is not None and seen >= most:
-            raise TooManySockets(most)
+            raise TooManySocketsError(most)
         if is_there(found.address) and (None in {group, found.group} or found.group == group):
             return True
     return False
@@ -77,7 +77,8 @@ def is_bound_by(
 def sockets_on(protocol: Protocol, port: int) -> Iterator[BoundSocket]:
     """All sockets that take what comes to a port of this network namespace. Blocks.
 
-    Raises OSError.
+    Raises:
+        OSError: The kernel does not answer.
     """
     number, states = _KINDS[protocol]
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:

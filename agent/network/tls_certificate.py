@@ -20,7 +20,7 @@ WARNED_DAYS = 14
 """Left of a certificate when its renewal is late: those of 90 days are renewed 30 before."""
 
 
-class UnfitCertificate(ValueError):
+class UnfitCertificateError(ValueError):
     """The files are no certificate to serve with; the text says why."""
 
 
@@ -53,7 +53,11 @@ class CertificateFiles:
         return signature(self.certificate, self.key)
 
     def load(self) -> Pair:
-        """Read both; UnfitCertificate says what is wrong with them. Blocks."""
+        """Read both. Blocks.
+
+        Raises:
+            UnfitCertificateError: It says what is wrong with them.
+        """
         try:
             found = self.signature()  # first: what comes after it is looked at again
             with self.certificate.open("rb") as file:
@@ -64,12 +68,12 @@ class CertificateFiles:
             begin, end = leaf.not_valid_before_utc, leaf.not_valid_after_utc
         except ssl.SSLError as error:
             cause = (error.reason or "they cannot be read").replace("_", " ").lower()
-            raise UnfitCertificate(f"{self.certificate} with {self.key}: {cause}") from error
+            raise UnfitCertificateError(f"{self.certificate} with {self.key}: {cause}") from error
         except OSError as error:
             path = error.filename or f"{self.certificate} with {self.key}"
-            raise UnfitCertificate(f"{path}: {error.strerror or error}") from error
+            raise UnfitCertificateError(f"{path}: {error.strerror or error}") from error
         except (TypeError, ValueError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
-            raise UnfitCertificate(f"{self.certificate} is no certificate") from error
+            raise UnfitCertificateError(f"{self.certificate} is no certificate") from error
         return Pair(context, begin.timestamp(), end.timestamp(), found)
 
 
@@ -99,7 +103,7 @@ class HostCertificate:
         try:
             if self.pair is None or self._files.signature() != self.pair.signature:
                 self.pair = self._fit(self._files.load(), now)
-        except UnfitCertificate as error:
+        except UnfitCertificateError as error:
             self.problem = str(error)
         else:
             self.problem = ""
@@ -121,7 +125,7 @@ class HostCertificate:
         if self.pair is None or found.is_valid(now):
             return found
         why = beginning(found.begin_time, now) or _ending(found.expire_time, now)
-        raise UnfitCertificate(f"{self._files.certificate} {why}")
+        raise UnfitCertificateError(f"{self._files.certificate} {why}")
 
 
 def beginning(begin_time: float, now: float) -> str:

@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from agent.domain.errors import PortTaken
+from agent.domain.errors import PortTakenError
 from agent.domain.session import Process
 from agent.network.tls_gate import Gate, Limits
 from agent.network.tls_relay import Relay, TlsStream
@@ -60,7 +60,11 @@ class Shared:
 
 
 def bind(address: str, port: int) -> socket.socket:
-    """Listen on a port; raises PortTaken when it cannot be had."""
+    """Listen on a port.
+
+    Raises:
+        PortTakenError: It cannot be had.
+    """
     family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
     listener = None
     try:
@@ -75,7 +79,7 @@ def bind(address: str, port: int) -> socket.socket:
         if listener is not None:
             listener.close()
         log.warning("cannot listen", address=address, port=port, error=error.strerror)
-        raise PortTaken(Protocol.TCP.value, port) from error
+        raise PortTakenError(Protocol.TCP.value, port) from error
     return listener
 
 

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from agent.domain.errors import AgentError, NoCertificate
+from agent.domain.errors import AgentError, NoCertificateError
 from agent.domain.session import (
     Port,
     Process,
@@ -69,14 +69,20 @@ class TlsPorts:
     # -- for sessions --------------------------------------------------------------------------
 
     def check(self, spec: SessionSpec) -> None:
-        """Refuse a session whose TLS ports would not be served; raises NoCertificate."""
+        """Refuse a session whose TLS ports would not be served.
+
+        Raises:
+            NoCertificateError: There is none that clients take.
+        """
         if any(port.tls for port in spec.ports) and not self.available:
-            raise NoCertificate
+            raise NoCertificateError
 
     def open(self, session: Session) -> None:
         """Listen on every TLS port of a session, or on none.
 
-        Raises NoCertificate and PortTaken.
+        Raises:
+            NoCertificateError: There is none that clients take.
+            PortTakenError: Another process has one of them.
         """
         self.close(session.internal_id)
         self.check(session.spec)

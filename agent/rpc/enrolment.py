@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from agent.rpc.identity import Identity, UnfitIdentity, make_request
+from agent.rpc.identity import Identity, UnfitIdentityError, make_request
 from tiltyard.runtime.unreachable import why
 
 ENROLMENT_HOST = "enrolment.tiltyard.internal"
@@ -31,7 +31,7 @@ LARGEST_ANSWER = 64 * 1024
 _TOKEN = re.compile(r"(ty_[0-9a-f]{16}_[0-9a-f]{72})\.([0-9a-f]{64})", re.ASCII)
 
 
-class NotEnrolled(Exception):
+class NotEnrolledError(Exception):
     """The host was not enrolled; the text says why, and what to do."""
 
 
@@ -44,10 +44,14 @@ class Token:
 
     @classmethod
     def parse(cls, text: str) -> Token:
-        """Read a token; NotEnrolled when it is none."""
+        """Read a token.
+
+        Raises:
+            NotEnrolledError: It is none.
+        """
         found = _TOKEN.fullmatch(text.strip())
         if found is None:
-            raise NotEnrolled("this is no enrolment token: `agent token` prints one")
+            raise NotEnrolledError("this is no enrolment token: `agent token` prints one")
         return cls(found[1], found[2])
 
 
@@ -62,7 +66,11 @@ class Enrolled:
 
 
 async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> Enrolled:
-    """Have this host enrolled; `wanted` has its name and address. NotEnrolled when it is not."""
+    """Enrol this host; `wanted` has its name and address.
+
+    Raises:
+        NotEnrolledError: The control plane refuses, or cannot be reached.
+    """
     address = _checked(url)
     key, request = make_request()
     async with aiohttp.ClientSession(
@@ -77,9 +85,9 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
         identity.check(now)
         return Enrolled(identity, answer["name"], answer["region"], answer["nodePool"])
     except (AttributeError, KeyError) as error:
-        raise NotEnrolled(f"{address} answered something else") from error
-    except UnfitIdentity as error:
-        raise NotEnrolled(
+        raise NotEnrolledError(f"{address} answered something else") from error
+    except UnfitIdentityError as error:
+        raise NotEnrolledError(
             f"the certificate that {address} gave cannot be used: {error}"
         ) from error
 
@@ -90,7 +98,7 @@ def _checked(url: str) -> str:
     except ValueError:
         parts = urlsplit("")
     if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
-        raise NotEnrolled(f"{url} has not the form https://HOST:7443")
+        raise NotEnrolledError(f"{url} has not the form https://HOST:7443")
     return f"https://{parts.netloc}/enrol"
 
 
@@ -106,7 +114,7 @@ def _compared(authority: str, token: Token) -> str:
     alone = ssl.DER_cert_to_PEM_cert(certificate)
     named = hashlib.sha256(certificate).hexdigest() == token.fingerprint
     if not named or authority.split() != alone.split():
-        raise NotEnrolled(
+        raise NotEnrolledError(
             "the server is not the control plane that issued the token: nothing was sent"
         )
     return alone
@@ -129,20 +137,22 @@ async def _ask(
             address, json=body, ssl=tls, server_hostname=ENROLMENT_HOST, allow_redirects=False
         ) as response:
             if not 0 < (response.content_length or 0) <= LARGEST_ANSWER:
-                raise NotEnrolled(f"{address} answered something else")
+                raise NotEnrolledError(f"{address} answered something else")
             answer = _read(await response.read())
             if response.status >= 400:
                 told = answer.get("details") or response.reason
                 if response.status == HTTPStatus.UNAUTHORIZED:
                     told = f"{told}: it was used, has expired, or is no longer good: make another"
-                raise NotEnrolled(f"{address} refused: {response.status} {told}")
+                raise NotEnrolledError(f"{address} refused: {response.status} {told}")
             if answer.get("format", 1) != FORMAT:
-                raise NotEnrolled(f"{address} is of another version: this agent knows {FORMAT}")
+                raise NotEnrolledError(
+                    f"{address} is of another version: this agent knows {FORMAT}"
+                )
             return answer
     except TimeoutError as error:
-        raise NotEnrolled(f"{address} did not answer within {TIMEOUT_SECONDS:g} s") from error
+        raise NotEnrolledError(f"{address} did not answer within {TIMEOUT_SECONDS:g} s") from error
     except (aiohttp.ClientError, UnicodeError) as error:  # the latter of a name that is none
-        raise NotEnrolled(f"cannot reach {address}: {why(error)}") from error
+        raise NotEnrolledError(f"cannot reach {address}: {why(error)}") from error
 
 
 def _read(body: bytes) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from agent.domain.errors import InvalidArgument
+from agent.domain.errors import InvalidArgumentError
 from agent.state.disk import disk
 from tiltyard.runtime.atomic_file import write
 
@@ -46,7 +46,7 @@ _UNREADABLE = (
 """What `cryptography` says of texts in which a bit has changed."""
 
 
-class UnfitIdentity(ValueError):
+class UnfitIdentityError(ValueError):
     """Key, certificate and authority do not go together; the text says why."""
 
 
@@ -64,7 +64,12 @@ class Identity:
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Read an identity; None when there is none. OSError or UnfitIdentity. Blocks."""
+        """Read an identity; None when there is none. Blocks.
+
+        Raises:
+            OSError: The file cannot be read.
+            UnfitIdentityError: It is damaged.
+        """
         try:
             with path.open("rb") as file:
                 text = file.read(MAX_BYTES)
@@ -76,11 +81,15 @@ class Identity:
             too = b"".join(_LABELLED.findall(text)).replace(_TRUSTED_TOO, b"CERTIFICATE")
             trusted_too = _pem(x509.load_pem_x509_certificate(too)) if too else b""
         except _UNREADABLE as error:
-            raise UnfitIdentity(f"{path} is damaged") from error
+            raise UnfitIdentityError(f"{path} is damaged") from error
         return cls(_key_pem(key), _pem(certificate), _pem(authority), trusted_too)
 
     def save(self, path: Path) -> None:
-        """Put it in its place, for the user whose folder that is. DiskFull. Blocks."""
+        """Put it in its place, for the user whose folder that is. Blocks.
+
+        Raises:
+            DiskFullError: It cannot be written.
+        """
         with disk(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             text = self.key + self.certificate + self.authority
@@ -93,37 +102,41 @@ class Identity:
     def trusting(self, authorities: bytes) -> Identity:
         """Give the same with one or two authorities, the one that signed the certificate first.
 
-        UnfitIdentity when they are none; whether they go with the certificate is for `check`.
+        UnfitIdentityError when they are none; whether they go with the certificate is for `check`.
         """
         try:
             first, *others = x509.load_pem_x509_certificates(authorities)
             of_authority = [_is_authority(certificate) for certificate in (first, *others)]
         except _UNREADABLE as error:
-            raise UnfitIdentity("the authorities are none") from error
+            raise UnfitIdentityError("the authorities are none") from error
         if not all(of_authority) or len(others) > 1:
-            raise UnfitIdentity("the authorities are none, or more than two")
+            raise UnfitIdentityError("the authorities are none, or more than two")
         return replace(self, authority=_pem(first), trusted_too=b"".join(map(_pem, others)))
 
     def check_same_host(self, renewed: Identity, now: float) -> None:
-        """Check that this host may use `renewed` now, in Unix time; raises UnfitIdentity."""
+        """Check that this host may use `renewed` now, in Unix time; raises UnfitIdentityError."""
         if renewed.check(now) != self.uri:
-            raise UnfitIdentity("it names another host")
+            raise UnfitIdentityError("it names another host")
 
     def check(self, now: float) -> str:
-        """Give the URI that the certificate names; UnfitIdentity when it is not good now."""
+        """Return the URI that the certificate names.
+
+        Raises:
+            UnfitIdentityError: It is not good now.
+        """
         try:
             leaf = x509.load_pem_x509_certificate(self.certificate)
             authority = x509.load_pem_x509_certificate(self.authority)
             key = serialization.load_pem_private_key(self.key, None)
             uri = _uri(leaf)
         except _UNREADABLE as error:
-            raise UnfitIdentity("it is not a certificate for a host") from error
+            raise UnfitIdentityError("it is not a certificate for a host") from error
         if not _has_signed(authority, leaf):
-            raise UnfitIdentity("another authority has signed it")
+            raise UnfitIdentityError("another authority has signed it")
         if leaf.public_key() != key.public_key():
-            raise UnfitIdentity("it is for another key")
+            raise UnfitIdentityError("it is for another key")
         if not leaf.not_valid_before_utc <= _time(now) <= leaf.not_valid_after_utc:
-            raise UnfitIdentity("it is not valid now: look at the clocks of both machines")
+            raise UnfitIdentityError("it is not valid now: look at the clocks of both machines")
         return uri
 
     @property
@@ -133,11 +146,15 @@ class Identity:
 
     @property
     def uri(self) -> str:
-        """The URI that the certificate names; UnfitIdentity when it names none."""
+        """The URI that the certificate names.
+
+        Raises:
+            UnfitIdentityError: It names none.
+        """
         try:
             return _uri(x509.load_pem_x509_certificate(self.certificate))
         except _UNREADABLE as error:
-            raise UnfitIdentity("it is not a certificate for a host") from error
+            raise UnfitIdentityError("it is not a certificate for a host") from error
 
     @property
     def expire_time(self) -> float:
@@ -178,21 +195,24 @@ class HostIdentity:
     async def install(self, certificate: bytes, authorities: bytes = b"") -> None:
         """Be that, and trust those, from the next connection on. Idempotent.
 
-        What is empty stays as it is. InvalidArgument when the certificate is not for this host and
-        the key that was made last, or not of the first of the authorities.
+        What is empty stays as it is.
+
+        Raises:
+            InvalidArgumentError: The certificate is not for this host and the key that was made
+                last, or not of the first of the authorities.
         """
         current = await self._current()
         try:
             renewed = current.trusting(authorities) if authorities else current
             if certificate not in {b"", current.certificate}:
                 if self._asked is None:
-                    raise InvalidArgument("certificate", "none was requested")
+                    raise InvalidArgumentError("certificate", "none was requested")
                 renewed = replace(renewed, key=self._asked, certificate=certificate)
             if renewed == current:
                 return
             current.check_same_host(renewed, self._time())
-        except UnfitIdentity as error:
-            raise InvalidArgument("certificate", str(error)) from error
+        except UnfitIdentityError as error:
+            raise InvalidArgumentError("certificate", str(error)) from error
         await self.run(renewed.save, self.path)
         if renewed.key == self._asked:  # else another was requested meanwhile
             self._asked = None
@@ -200,10 +220,12 @@ class HostIdentity:
     async def _current(self) -> Identity:
         try:
             current: Identity | None = await self.run(Identity.read, self.path)
-        except (OSError, UnfitIdentity) as error:
-            raise InvalidArgument("the call", f"its identity cannot be read: {error}") from error
+        except (OSError, UnfitIdentityError) as error:
+            raise InvalidArgumentError(
+                "the call", f"its identity cannot be read: {error}"
+            ) from error
         if current is None:
-            raise InvalidArgument("the call", "this host is not enrolled")
+            raise InvalidArgumentError("the call", "this host is not enrolled")
         return current
 
 

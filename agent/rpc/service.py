@@ -11,7 +11,12 @@ from typing import Any
 from agent.artifacts.fetching import Artifacts, checked_path
 from agent.changes.feed import Changes, Feed
 from agent.domain.engine import Credentials, Engine, name_of
-from agent.domain.errors import ContainerGone, ImageInUse, InvalidArgument, SessionLive
+from agent.domain.errors import (
+    ContainerGoneError,
+    ImageInUseError,
+    InvalidArgumentError,
+    SessionLiveError,
+)
 from agent.domain.host_report import HostReport
 from agent.domain.session import Session
 from agent.images.images import Images
@@ -136,7 +141,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> pb.ListSessionsResponse:
         """Read a page of sessions."""
         if request.page_size < 0:
-            raise InvalidArgument("page_size", "it is negative")
+            raise InvalidArgumentError("page_size", "it is negative")
         size = min(request.page_size or PAGE_DEFAULT, PAGE_LARGEST)
         after = wire.page_from_token(request.page_token)
         found = [
@@ -190,10 +195,10 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         path = checked_path(request.path)
         session = self._parts.sessions.life(request.internal_id).session
         if not session.state.ended:
-            raise SessionLive(session.internal_id)
+            raise SessionLiveError(session.internal_id)
         container = name_of(session)
         if session.container_removed:
-            raise ContainerGone(container)
+            raise ContainerGoneError(container)
 
         async def send(chunk: bytes) -> None:
             await context.write(pb.FetchArtifactResponse(data=chunk))
@@ -242,9 +247,9 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> pb.RemoveImageResponse:
         """Remove an image that nothing uses."""
         if self._parts.sessions.uses_image(request.image):
-            raise ImageInUse(request.image, "a session uses it, or its container is kept")
+            raise ImageInUseError(request.image, "a session uses it, or its container is kept")
         if self._parts.warm_pools.uses_image(request.image):
-            raise ImageInUse(request.image, "the standbys of a warm pool start from it")
+            raise ImageInUseError(request.image, "the standbys of a warm pool start from it")
         await self._parts.images.remove(request.image)
         return pb.RemoveImageResponse()
 
@@ -333,5 +338,5 @@ def _asked_reason(reason: pb.EndReason.ValueType) -> EndReason:
         pb.END_REASON_HOST_LOST: EndReason.HOST_LOST,
     }
     if reason not in allowed:
-        raise InvalidArgument("reason", "a caller cannot give this reason")
+        raise InvalidArgumentError("reason", "a caller cannot give this reason")
     return allowed[reason]

@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from agent.rpc.identity import HostIdentity, Identity, UnfitIdentity
+from agent.rpc.identity import HostIdentity, Identity, UnfitIdentityError
 from agent.rpc.statuses import Context
 from agent.rpc.unused_connections import UnusedConnections
 from tiltyard.runtime.atomic_file import Signature, signature
@@ -61,7 +61,7 @@ def new_server() -> grpc.aio.Server:
     return grpc.aio.server(options=SERVER_OPTIONS)
 
 
-class NotYet(Exception):
+class NotYetError(Exception):
     """The port cannot be opened now; the text says why."""
 
 
@@ -79,7 +79,11 @@ class Certificates:
         """Set once the host is another one than at first."""
 
     def load(self) -> grpc.ServerCertificateConfiguration | None:
-        """Read the file if it is another than the last time; NotYet when it cannot be. Blocks."""
+        """Read the file if it is another than the last time. Blocks.
+
+        Raises:
+            NotYetError: It cannot be read, or this host is not enrolled.
+        """
         try:
             found = signature(self._path)
             if found and found == self._seen:
@@ -89,10 +93,10 @@ class Certificates:
             host = identity.uri if identity is not None else ""
         except FileNotFoundError:
             identity = None
-        except (OSError, UnfitIdentity) as error:
-            raise NotYet(str(error)) from error
+        except (OSError, UnfitIdentityError) as error:
+            raise NotYetError(str(error)) from error
         if identity is None:
-            raise NotYet("this host is not enrolled: `tiltyard-agent enrol` does it")
+            raise NotYetError("this host is not enrolled: `tiltyard-agent enrol` does it")
         self._host, trusted = self._host or host, identity.trusted
         if host != self._host:
             self._loop.call_soon_threadsafe(self.enrolled_again.set)
@@ -109,7 +113,7 @@ class Certificates:
         self._loop.call_soon_threadsafe(self._asked)
         try:
             return self.load()
-        except NotYet as problem:
+        except NotYetError as problem:
             tell = partial(log.warning, "the last certificate stays in use", error=str(problem))
             self._loop.call_soon_threadsafe(tell)
             return None
@@ -233,7 +237,7 @@ class TlsServer:
         while True:
             try:
                 opened = await self._open()
-            except NotYet as problem:
+            except NotYetError as problem:
                 if str(problem) != self._problem:
                     self._problem = str(problem)
                     log.warning("not serving yet", address=self._address, error=self._problem)
@@ -259,6 +263,6 @@ class TlsServer:
             server.add_secure_port(self._address, credentials)
         except RuntimeError as error:  # whose text tells no cause
             told = "cannot listen there: `ss -lntp` shows who has the port, if it is another's"
-            raise NotYet(told) from error
+            raise NotYetError(told) from error
         await server.start()
         return server, certificates

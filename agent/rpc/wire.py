@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from agent.domain.errors import InvalidArgument
+from agent.domain.errors import InvalidArgumentError
 from agent.domain.history import Run
 from agent.domain.host_report import HostReport
 from agent.domain.pools import WarmPool
@@ -52,21 +52,25 @@ _MODES = {number: mode for mode, number in NETWORK_MODES.items()}
 
 
 def spec_from_proto(spec: pb.SessionSpec) -> SessionSpec:
-    """Read a spec; InvalidArgument names the field that does not fit."""
+    """Read a spec.
+
+    Raises:
+        InvalidArgumentError: It names the field that does not fit.
+    """
     if spec.format != FORMAT:
-        raise InvalidArgument("spec.format", f"this agent knows {FORMAT}")
+        raise InvalidArgumentError("spec.format", f"this agent knows {FORMAT}")
     if spec.network_mode not in _MODES:
-        raise InvalidArgument("spec.network_mode", "it is not set")
+        raise InvalidArgumentError("spec.network_mode", "it is not set")
     reservation = _resources(spec.reservation, "spec.reservation")
     limits = _resources(spec.limits, "spec.limits")
     if limits.nano_cpus < reservation.nano_cpus or limits.memory_bytes < reservation.memory_bytes:
-        raise InvalidArgument("spec.limits", "they are below the reservation")
+        raise InvalidArgumentError("spec.limits", "they are below the reservation")
     _refuse_nul("spec.args", spec.args)
     _refuse_nul("spec.env", [*spec.env.keys(), *spec.env.values()])
     if any(not name or "=" in name for name in spec.env):
-        raise InvalidArgument("spec.env", "a name is empty or holds '='")
+        raise InvalidArgumentError("spec.env", "a name is empty or holds '='")
     if spec.disk_bytes < 0:
-        raise InvalidArgument("spec.disk_bytes", "it is negative")
+        raise InvalidArgumentError("spec.disk_bytes", "it is negative")
     return SessionSpec(
         identity=_identity(spec.identity, "spec.identity"),
         image=checked_reference(spec.image),
@@ -100,7 +104,11 @@ def pool_from_proto(request: pb.SetWarmPoolRequest) -> WarmPool:
 
 
 def claim_from_proto(request: pb.ClaimSessionRequest) -> ClaimRequest:
-    """Read a claim; InvalidArgument names the field that does not fit."""
+    """Read a claim.
+
+    Raises:
+        InvalidArgumentError: It names the field that does not fit.
+    """
     return ClaimRequest(
         identity=_identity(request.identity, "identity"),
         ttl=_ttl(request, "ttl"),
@@ -180,17 +188,21 @@ def progress_to_proto(progress: PullProgress) -> pb.PullImageResponse:
 
 
 def drain_order_from_proto(request: pb.SetDrainRequest) -> DrainOrder:
-    """Read an order to drain; InvalidArgument names the field that does not fit."""
+    """Read an order to drain.
+
+    Raises:
+        InvalidArgumentError: It names the field that does not fit.
+    """
     if not request.HasField("remaining"):
         return DrainOrder(request.revision, request.draining)
     remaining = request.remaining.seconds + request.remaining.nanos / 1e9
     if not 0 <= remaining <= LONGEST_DRAIN_SECONDS:
-        raise InvalidArgument("remaining", "it is negative, or longer than 100 years")
+        raise InvalidArgumentError("remaining", "it is negative, or longer than 100 years")
     ordered_time = None
     if request.HasField("deadline_time"):
         ordered_time = request.deadline_time.seconds + request.deadline_time.nanos / 1e9
         if not 0 <= ordered_time <= LAST_TIMESTAMP:
-            raise InvalidArgument("deadline_time", "it is not a time from 1970 to 9999")
+            raise InvalidArgumentError("deadline_time", "it is not a time from 1970 to 9999")
     return DrainOrder(request.revision, request.draining, remaining, ordered_time)
 
 
@@ -251,14 +263,18 @@ def page_to_token(last: Session) -> str:
 
 
 def page_from_token(token: str) -> tuple[float, str]:
-    """What a page begins after; InvalidArgument for a token that was never given."""
+    """What a page begins after.
+
+    Raises:
+        InvalidArgumentError: The token was never given.
+    """
     if not token:
         return (-math.inf, "")
     time, _, internal_id = token.partition("~")
     try:
         return (float.fromhex(time), internal_id)
     except (ValueError, OverflowError):
-        raise InvalidArgument("page_token", "it is not one of this agent") from None
+        raise InvalidArgumentError("page_token", "it is not one of this agent") from None
 
 
 def _failed_run_to_proto(run: Run) -> pb.FailedRun:
@@ -281,10 +297,10 @@ def _timestamp(seconds: float | None) -> Timestamp | None:
 
 def _identity(identity: pb.Identity, field: str) -> Identity:
     if not 1 <= len(identity.session_id) <= LONGEST_ID:
-        raise InvalidArgument(f"{field}.session_id", f"it is not 1 to {LONGEST_ID} long")
+        raise InvalidArgumentError(f"{field}.session_id", f"it is not 1 to {LONGEST_ID} long")
     _refuse_nul(field, [identity.session_id, identity.account, identity.application])
     if not identity.account or not identity.application:
-        raise InvalidArgument(field, "account and application are needed")
+        raise InvalidArgumentError(field, "account and application are needed")
     return Identity(
         account=identity.account,
         session_id=identity.session_id,
@@ -299,7 +315,7 @@ def _identity(identity: pb.Identity, field: str) -> Identity:
 
 def _resources(resources: pb.Resources, field: str) -> Resources:
     if resources.nano_cpus <= 0 or resources.memory_bytes <= 0 or resources.gpus < 0:
-        raise InvalidArgument(field, "cores and memory must be positive")
+        raise InvalidArgumentError(field, "cores and memory must be positive")
     return Resources(resources.nano_cpus, resources.memory_bytes, resources.gpus)
 
 
@@ -308,28 +324,28 @@ def _ttl(message: pb.SessionSpec | pb.ClaimSessionRequest, field: str) -> float 
         return None
     seconds = message.ttl.seconds + message.ttl.nanos / 1e9
     if not 0 < seconds <= LONGEST_TTL_SECONDS:
-        raise InvalidArgument(field, "it is not positive, or longer than 8760 hours")
+        raise InvalidArgumentError(field, "it is not positive, or longer than 8760 hours")
     return seconds
 
 
 def _port_requests(ports: Sequence[pb.PortRequest]) -> tuple[PortRequest, ...]:
     if len(ports) > MOST_PORTS:
-        raise InvalidArgument("spec.ports", f"there are more than {MOST_PORTS}")
+        raise InvalidArgumentError("spec.ports", f"there are more than {MOST_PORTS}")
     requests: list[PortRequest] = []
     for index, port in enumerate(ports):
         field = f"spec.ports[{index}]"
         if port.protocol not in _PROTOCOLS:
-            raise InvalidArgument(field, "its protocol is not set")
+            raise InvalidArgumentError(field, "its protocol is not set")
         if not 1 <= port.container_port <= LARGEST_PORT or port.pinned_host_port > LARGEST_PORT:
-            raise InvalidArgument(field, f"a port is not in 1 to {LARGEST_PORT}")
+            raise InvalidArgumentError(field, f"a port is not in 1 to {LARGEST_PORT}")
         if port.tls and port.protocol != pb.PROTOCOL_TCP:
-            raise InvalidArgument(field, "TLS needs TCP")
+            raise InvalidArgumentError(field, "TLS needs TCP")
         request = PortRequest(
             port.container_port, _PROTOCOLS[port.protocol], port.tls, port.pinned_host_port
         )
         requests.append(request)
     if len({(request.container, request.protocol) for request in requests}) < len(requests):
-        raise InvalidArgument("spec.ports", "a port is there twice")
+        raise InvalidArgumentError("spec.ports", "a port is there twice")
     return tuple(requests)
 
 
@@ -344,4 +360,4 @@ def _port_to_proto(port: Port) -> pb.Port:
 
 def _refuse_nul(field: str, texts: Iterable[str]) -> None:
     if any("\0" in text for text in texts):
-        raise InvalidArgument(field, "it holds a NUL character")
+        raise InvalidArgumentError(field, "it holds a NUL character")

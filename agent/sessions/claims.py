@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from agent.domain.deadlines import deadline_by
 from agent.domain.environment import injected_environment
-from agent.domain.errors import DiskFull, InvalidArgument, StandbyNotClaimable
+from agent.domain.errors import DiskFullError, InvalidArgumentError, StandbyNotClaimableError
 from agent.domain.session import (
     Claim,
     Session,
@@ -35,8 +35,8 @@ async def claim(life: Life, request: ClaimRequest) -> None:
     It returns once that is recorded and the game has been notified, or cannot be.
 
     Raises:
-        StandbyNotClaimable: It is another's, or not ready, or has ended.
-        DiskFull: It cannot be recorded.
+        StandbyNotClaimableError: It is another's, or not ready, or has ended.
+        DiskFullError: It cannot be recorded.
     """
     pending, session = life.pending_claim, life.session
     if pending is not None:
@@ -65,7 +65,7 @@ async def take(runtime: Runtime, life: Life) -> None:
     session = _claimed(runtime, life.session, life.pending_claim.request)
     try:
         await runtime.records.save(session)
-    except DiskFull as error:
+    except DiskFullError as error:
         life.answer_claim(error)
         return
     life.apply(session)
@@ -100,13 +100,13 @@ def checked_request(text: str) -> str:
     try:
         json.dumps(json.loads(text or "null"), ensure_ascii=False).encode()
     except (ValueError, RecursionError):  # an escaped lone surrogate fits in no file
-        raise InvalidArgument("request_json", "it is not JSON") from None
+        raise InvalidArgumentError("request_json", "it is not JSON") from None
     return text or "null"
 
 
 def _check_whose(identity: Identity, request: ClaimRequest) -> None:
     if not identity.names_the_same(request.identity):
-        raise StandbyNotClaimable("it is somebody else's")
+        raise StandbyNotClaimableError("it is somebody else's")
 
 
 def _runs(life: Life) -> bool:
@@ -116,13 +116,13 @@ def _runs(life: Life) -> bool:
 def _check_claimable(life: Life, request: ClaimRequest) -> None:
     session = life.session
     if not _runs(life):
-        raise StandbyNotClaimable("it does not run")
+        raise StandbyNotClaimableError("it does not run")
     if request.again:
         return
     if session.standby is not None and session.standby.in_doubt:
-        raise StandbyNotClaimable("it may be somebody's already")
+        raise StandbyNotClaimableError("it may be somebody's already")
     if session.ready_time is None:
-        raise StandbyNotClaimable("it is not ready")
+        raise StandbyNotClaimableError("it is not ready")
 
 
 def _claimed(runtime: Runtime, session: Session, request: ClaimRequest) -> Session:

@@ -42,7 +42,11 @@ async def record(life: Life) -> None:
 
 
 async def remove_container(runtime: Runtime, life: Life) -> None:
-    """Remove the container of a session whose log is sealed; raises the engine's errors."""
+    """Remove the container of a session whose log is sealed.
+
+    Raises:
+        AgentError: The engine cannot.
+    """
     async with life.cleanup_lock:
         if life.session.container_removed or life.removed.is_set():
             return
@@ -52,7 +56,11 @@ async def remove_container(runtime: Runtime, life: Life) -> None:
 
 
 async def drop_log(runtime: Runtime, life: Life) -> None:
-    """Remove the log of a session whose container is gone; raises DiskFull."""
+    """Remove the log of a session whose container is gone.
+
+    Raises:
+        DiskFullError: It cannot be removed.
+    """
     async with life.cleanup_lock:
         if life.removed.is_set():
             return

@@ -12,7 +12,7 @@ engine's disk shows who may have come to its limit: it has shrunk by as much as 
 import heapq
 from dataclasses import dataclass
 
-from agent.domain.errors import AgentError, ContainerGone
+from agent.domain.errors import AgentError, ContainerGoneError
 from agent.domain.session import Session
 from agent.kernel.disks import Disks
 from agent.sessions.manager import SessionManager
@@ -106,7 +106,7 @@ class DiskLimits:
         written = self._looks[internal_id].written
         try:
             written = await runtime.engine.written_bytes(session.container)
-        except ContainerGone:
+        except ContainerGoneError:
             pass  # its own task sees to that
         except AgentError as error:  # what is not known ends no session
             log.warning("what it wrote is not known", session=internal_id, error=str(error))

@@ -4,7 +4,7 @@ import contextlib
 from signal import SIGKILL
 
 from agent.domain.engine import Container, name_of
-from agent.domain.errors import AgentError, ContainerGone, DiskFull, EngineError
+from agent.domain.errors import AgentError, ContainerGoneError, DiskFullError, EngineError
 from agent.domain.history import Run, signal_of, with_run
 from agent.domain.session import (
     Process,
@@ -81,7 +81,7 @@ async def ended_container(runtime: Runtime, session: Session) -> Container | Non
     while True:
         try:
             container = await runtime.engine.inspect(name)
-        except ContainerGone:
+        except ContainerGoneError:
             return None
         except AgentError as error:
             log.warning("cannot confirm the end", session=session.internal_id, error=str(error))
@@ -158,11 +158,11 @@ async def seal_log(runtime: Runtime, disks: Disks, session: Session) -> bool:
                 sealed = await logs.seal(
                     runtime.engine, runtime.records, session, runtime.failpoint, partly=final
                 )
-        except ContainerGone:
+        except ContainerGoneError:
             return False
         except AgentError as error:
             failures += isinstance(error, EngineError)
-            turn = disks.turn if isinstance(error, DiskFull) else contextlib.nullcontext()
+            turn = disks.turn if isinstance(error, DiskFullError) else contextlib.nullcontext()
             disks.lacks_room(session.internal_id, error)
             log.warning("cannot seal the log", session=session.internal_id, error=str(error))
             await back_off.wait()

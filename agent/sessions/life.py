@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.domain.errors import AgentError, DiskFull, StandbyNotClaimable
+from agent.domain.errors import AgentError, DiskFullError, StandbyNotClaimableError
 from agent.domain.session import Session
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
@@ -119,7 +119,7 @@ class Life:
         """Record a change, then apply it. A full disk does not stop what already runs."""
         try:
             await self._runtime.records.save(session)
-        except DiskFull as error:
+        except DiskFullError as error:
             log.warning("a change is not recorded", session=session.internal_id, error=str(error))
             await self._runtime.records.mark_stop(session)
         self.apply(session)
@@ -131,7 +131,7 @@ class Life:
         self._session = session.with_changes(sequence=self._runtime.feed.stamp())
         self._reservations.tls_ports.follow(self._session)
         if session.state is not State.RUNNING:
-            ended = StandbyNotClaimable("it has ended") if session.is_standby else None
+            ended = StandbyNotClaimableError("it has ended") if session.is_standby else None
             self.answer_claim(ended)
         self._wake_waiters()
         if self.started:
@@ -145,7 +145,7 @@ class Life:
         """Write the session.json that the game reads; False when the disk is full."""
         try:
             await self._runtime.records.publish(self._session, self._reservations.drain.now)
-        except DiskFull as error:
+        except DiskFullError as error:
             log.warning(
                 "cannot write session.json", session=self._session.internal_id, error=str(error)
             )

@@ -12,11 +12,11 @@ from agent.domain.deadlines import deadline_by
 from agent.domain.engine import Container, ContainerStatus
 from agent.domain.errors import (
     AgentError,
-    DiskFull,
+    DiskFullError,
     EngineError,
-    EngineUnavailable,
-    PortTaken,
-    SessionStopped,
+    EngineUnavailableError,
+    PortTakenError,
+    SessionStoppedError,
 )
 from agent.domain.session import (
     Drain,
@@ -69,7 +69,7 @@ class Lifecycle:
         life, session = self._life, self._life.session
         if session.state is State.CREATED:
             if container is None or container.status is ContainerStatus.CREATED:
-                await self._undo(SessionStopped(session.internal_id))
+                await self._undo(SessionStoppedError(session.internal_id))
                 return
             await self._runtime.forget_flows(session.ports)
             deadline = session.deadline
@@ -197,7 +197,7 @@ class Lifecycle:
     async def _refused(self, error: AgentError) -> None:
         """Wait before the engine is asked again; dead when it has refused too often."""
         self._refusals += 1
-        may_pass = isinstance(error, PortTaken | EngineError | DiskFull)
+        may_pass = isinstance(error, PortTakenError | EngineError | DiskFullError)
         if may_pass and self._refusals < restarts.TRIES:
             log.warning("cannot restart yet", error=str(error))
             delay = restarts.delay_after_refusals(self._refusals)
@@ -286,8 +286,8 @@ class Lifecycle:
         """Undo once; an engine that was gone before it was asked for a container has none."""
         try:
             await starting.undo(self._runtime, self._life.session)
-        except EngineUnavailable:
-            if self._created or not isinstance(error, EngineUnavailable):
+        except EngineUnavailableError:
+            if self._created or not isinstance(error, EngineUnavailableError):
                 raise
             await self._runtime.records.delete(self._life.session.internal_id)
 
@@ -308,4 +308,4 @@ class Lifecycle:
         self._created = self._created or name == "start.created"
         await self._runtime.failpoint(name)
         if self._life.stop_reason is not None:
-            raise SessionStopped(self._life.session.internal_id)
+            raise SessionStoppedError(self._life.session.internal_id)

@@ -9,11 +9,11 @@ from functools import partial
 from agent.domain.engine import Container
 from agent.domain.errors import (
     AgentError,
-    CannotKill,
-    NotReconciled,
-    SessionNotFound,
-    SessionStopped,
-    SpecConflict,
+    CannotKillError,
+    NotReconciledError,
+    SessionNotFoundError,
+    SessionStoppedError,
+    SpecConflictError,
 )
 from agent.domain.internal_id import checked_id
 from agent.domain.pools import WarmPool
@@ -70,12 +70,12 @@ class SessionManager:
         if life is None:
             with self._runtime.metrics.refusals(Start.COLD):
                 if not self.reconciled:
-                    raise NotReconciled
+                    raise NotReconciledError
                 if internal_id in self.tombstones:
-                    raise SessionStopped(internal_id)
+                    raise SessionStoppedError(internal_id)
                 life = self._begin(internal_id, spec)
         elif life.session.spec != spec:
-            raise SpecConflict(internal_id)
+            raise SpecConflictError(internal_id)
         await life.wait_started()
         return life.session
 
@@ -94,8 +94,8 @@ class SessionManager:
         """Have a session end and return it once it has; `discard` removes all that is left of it.
 
         Raises:
-            SessionNotFound: The id is unknown; a tombstone is left that refuses a late start.
-            CannotKill: The engine cannot end its process.
+            SessionNotFoundError: The id is unknown; a tombstone is left that refuses a late start.
+            CannotKillError: The engine cannot end its process.
         """
         life = self._find(internal_id)
         if life is not None and not life.started:
@@ -105,18 +105,22 @@ class SessionManager:
             await life.wait_for(lambda session: session.state.ended)
         if life is None or life.removed.is_set():
             await self.tombstones.bury(internal_id)
-            raise SessionNotFound(internal_id)
+            raise SessionNotFoundError(internal_id)
         if life.unkillable:
-            raise CannotKill(internal_id)
+            raise CannotKillError(internal_id)
         if discard:
             await asyncio.shield(self._discards.get(internal_id) or self._begin_discard(life))
         return life.session
 
     def life(self, internal_id: str) -> Life:
-        """A session to wait on; raises SessionNotFound."""
+        """Return a session to wait on.
+
+        Raises:
+            SessionNotFoundError: The id is unknown.
+        """
         life = self._find(internal_id)
         if life is None:
-            raise SessionNotFound(internal_id)
+            raise SessionNotFoundError(internal_id)
         return life
 
     def all(self) -> list[Session]:
@@ -221,8 +225,8 @@ class SessionManager:
         and how many sessions it has.
 
         Raises:
-            StaleRevision: The order that holds is newer.
-            DiskFull: It cannot be written.
+            StaleRevisionError: The order that holds is newer.
+            DiskFullError: It cannot be written.
         """
         drain = self._reservations.drain
         # A caller that goes away must not leave it half done, nor two write at one time.

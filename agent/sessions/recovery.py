@@ -4,13 +4,13 @@ import contextlib
 from dataclasses import replace
 
 from agent.domain.engine import LABEL_SESSION, Container, ContainerStatus
-from agent.domain.errors import AgentError, DiskFull
+from agent.domain.errors import AgentError, DiskFullError
 from agent.domain.session import Session
 from agent.sessions.manager import SessionManager
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from agent.state.record import decode_label
-from agent.state.versioned_json import NewerFormat
+from agent.state.versioned_json import NewerFormatError
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -70,7 +70,7 @@ class Recovery:
         """False for a container of a newer agent, or a running one with an unreadable label."""
         try:
             decode_label(found.labels)
-        except NewerFormat:
+        except NewerFormatError:
             return False
         except ValueError:
             return found.process is None
@@ -98,7 +98,7 @@ class Recovery:
         session = _as_labelled(session, found)
         try:
             await self._runtime.records.create(session, self._reservations.drain.now)
-        except DiskFull as error:
+        except DiskFullError as error:
             log.warning("no record yet", session=internal_id, error=str(error))
         self._sessions.remember(session)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from agent.changes.feed import Feed
 from agent.domain.capacity import Capacity
-from agent.domain.errors import Draining
+from agent.domain.errors import DrainingError
 from agent.domain.ports import PortPool
 from agent.domain.session import Session
 from agent.kernel.disks import Disks
@@ -35,7 +35,7 @@ class Reservations:
         """
         spec = session.spec
         if self.drain.now.draining:
-            raise Draining
+            raise DrainingError
         self.disks.check()
         self.policy.check_spec(spec)
         self.tls_ports.check(spec)
@@ -57,7 +57,7 @@ class Reservations:
         """Exchange a session's ports for others.
 
         Raises:
-            NoFreePort: There are no others; it holds none then.
+            NoFreePortError: There are no others; it holds none then.
         """
         self.ports.release(session.internal_id)
         return self._with_ports(session)

@@ -3,7 +3,7 @@
 from asyncio import timeout
 from collections import deque
 
-from agent.domain.errors import StartQueueFull
+from agent.domain.errors import StartQueueFullError
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.fair_queue import FairSlots
 
@@ -25,16 +25,17 @@ class StartSlots:
         """Take a slot, waiting for one up to `within` seconds.
 
         Raises:
-            StartQueueFull: None was free in time; at once, when by the starts so far none will be.
+            StartQueueFullError: None was free in time; at once, when by the starts so far none
+                will be.
         """
         if not self._taken.take():
             if within is not None and self._expected_wait(account) > within:
-                raise StartQueueFull(self.slots)
+                raise StartQueueFullError(self.slots)
             try:
                 async with timeout(within):
                     await self._taken.wait(account)
             except TimeoutError:
-                raise StartQueueFull(self.slots) from None
+                raise StartQueueFullError(self.slots) from None
         self._began.append(self._clock.monotonic())
 
     @property

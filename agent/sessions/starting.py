@@ -14,12 +14,12 @@ from agent.domain.environment import (
 )
 from agent.domain.errors import (
     AgentError,
-    ContainerExists,
-    ContainerGone,
-    EngineTimeout,
-    EngineUnavailable,
-    FirewallFailed,
-    PortTaken,
+    ContainerExistsError,
+    ContainerGoneError,
+    EngineTimeoutError,
+    EngineUnavailableError,
+    FirewallFailedError,
+    PortTakenError,
 )
 from agent.domain.session import (
     Deadline,
@@ -52,7 +52,7 @@ def check_spec(settings: HostSettings, spec: SessionSpec) -> None:
     """Check the environment before anything is reserved.
 
     Raises:
-        InvalidArgument: It is too long, or sets what the host sets.
+        InvalidArgumentError: It is too long, or sets what the host sets.
     """
     injected = longest_injected(
         settings.env_prefixes, spec.identity.session_id, settings.public_address, spec.ports
@@ -65,8 +65,11 @@ async def start(
 ) -> Session:
     """Record, create and start a session that holds its reservation; returns it running.
 
-    Raises StartQueueFull before anything is done, and what the engine or the disk refuse: then
-    `undo` is owed. A process that has ended by the time of the return counts as started.
+    A process that has ended by the time of the return counts as started.
+
+    Raises:
+        StartQueueFullError: Before anything is done.
+        AgentError: What the engine or the disk refuse; then `undo` must be called.
     """
     async with _slot(runtime, reservations.start_slots, session):
         await step("start.reserved")
@@ -142,13 +145,17 @@ def running_again(runtime: Runtime, session: Session, container: Container) -> S
 async def start_container(runtime: Runtime, name: str) -> Container:
     """Start a container, again and again for a moment while the firewall is in others' hands.
 
-    Returns it as it is then. Raises the engine's errors, FirewallFailed after FIREWALL_TRIES.
+    Returns it as it is then.
+
+    Raises:
+        FirewallFailedError: After FIREWALL_TRIES.
+        AgentError: What else the engine refuses.
     """
     wait = FIREWALL_FIRST_SECONDS
     for _ in range(FIREWALL_TRIES - 1):
         try:
             return await runtime.engine.start(name)
-        except FirewallFailed as error:
+        except FirewallFailedError as error:
             log.warning("not started, trying again", container=name, error=str(error))
             await runtime.clock.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             wait *= 2
@@ -158,11 +165,12 @@ async def start_container(runtime: Runtime, name: str) -> Container:
 async def start_again(runtime: Runtime, session: Session) -> Container | None:
     """Start an ended session's container once more; None when how that went is not known yet.
 
-    Raises what the engine refuses it for.
+    Raises:
+        AgentError: What the engine refuses it for.
     """
     try:
         await start_container(runtime, name_of(session))
-    except (EngineUnavailable, EngineTimeout, FirewallFailed) as error:
+    except (EngineUnavailableError, EngineTimeoutError, FirewallFailedError) as error:
         log.warning("cannot restart yet", session=session.internal_id, error=str(error))
         return None
     if session.process is None:  # else it ran when it was adopted, and has players by now
@@ -176,7 +184,11 @@ async def start_again(runtime: Runtime, session: Session) -> Container | None:
 
 
 async def undo(runtime: Runtime, session: Session) -> None:
-    """Remove the container and the directory of a failed start; raises the engine's errors."""
+    """Remove the container and the directory of a failed start.
+
+    Raises:
+        AgentError: The engine cannot, or the disk fails.
+    """
     await runtime.engine.remove(container_name(session.internal_id))
     await runtime.records.delete(session.internal_id)
 
@@ -230,7 +242,7 @@ async def _create_and_start(
             await step("start.created")
             with metrics.phase(Phase.START, begins, runtime.clock):
                 container = await _start_created(runtime, name)
-        except PortTaken as error:
+        except PortTakenError as error:
             if pinned or tries == PORT_TRIES:
                 raise
             log.warning("taking other ports", session=session.internal_id, error=str(error))
@@ -247,21 +259,21 @@ async def _create(runtime: Runtime, session: Session) -> None:
     spec, name = _container_spec(runtime, session), container_name(session.internal_id)
     try:
         await runtime.engine.create(spec)
-    except ContainerExists:
+    except ContainerExistsError:
         # Only what is left of an undone try can have the name of this id.
         await runtime.engine.remove(name)
         await runtime.engine.create(spec)
-    except EngineTimeout as error:
+    except EngineTimeoutError as error:
         try:
             await runtime.engine.inspect(name)
-        except ContainerGone:
+        except ContainerGoneError:
             raise error from None
 
 
 async def _start_created(runtime: Runtime, name: str) -> Container:
     try:
         return await start_container(runtime, name)
-    except EngineTimeout:
+    except EngineTimeoutError:
         found = await runtime.engine.inspect(name)
         if found.status is ContainerStatus.CREATED:
             raise

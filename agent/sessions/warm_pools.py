@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable
 from agent.domain import restarts
 from agent.domain.errors import (
     AgentError,
-    Draining,
-    NoCapacity,
-    NoFreePort,
-    NotReconciled,
-    SessionNotFound,
-    StandbyNotClaimable,
+    DrainingError,
+    NoCapacityError,
+    NoFreePortError,
+    NotReconciledError,
+    SessionNotFoundError,
+    StandbyNotClaimableError,
 )
 from agent.domain.internal_id import checked_id
 from agent.domain.pools import WarmPool
@@ -74,9 +74,9 @@ class WarmPools:
         """Keep this number of standbys of a pool, also after a restart of the agent.
 
         Raises:
-            StaleRevision: The order that holds is newer.
-            InvalidArgument: Its id is not valid, or no standby of it could ever be of use.
-            DiskFull: It cannot be written.
+            StaleRevisionError: The order that holds is newer.
+            InvalidArgumentError: Its id is not valid, or no standby of it could ever be of use.
+            DiskFullError: It cannot be written.
         """
         checked_id(order.pool, "pool_id")
         if order.spec is not None:
@@ -151,16 +151,16 @@ class WarmPools:
         reconciled = self._sessions.reconciled
         try:
             life = self._sessions.life(internal_id)
-        except SessionNotFound:
+        except SessionNotFoundError:
             raise (
-                StandbyNotClaimable("it is unknown") if reconciled else NotReconciled()
+                StandbyNotClaimableError("it is unknown") if reconciled else NotReconciledError()
             ) from None
         if life.session.standby is None:
-            raise StandbyNotClaimable("it never was one")
+            raise StandbyNotClaimableError("it never was one")
         if life.session.is_standby and not reconciled:
-            raise NotReconciled
+            raise NotReconciledError
         if life.session.is_standby and self._reservations.drain.now.draining and not request.again:
-            raise Draining
+            raise DrainingError
         await claims.claim(life, request)
         return life.session
 
@@ -249,7 +249,7 @@ class WarmPools:
             except AgentError as error:
                 refused[pool] += 1
                 self._refusals[pool] = str(error)
-                if isinstance(error, NoCapacity | NoFreePort):
+                if isinstance(error, NoCapacityError | NoFreePortError):
                     cramped.append(pool)
             else:
                 self._reservations.start_slots.take_spare()
@@ -278,7 +278,7 @@ class WarmPools:
         while True:
             try:
                 await self._sessions.stop(internal_id, reason, discard=True)
-            except SessionNotFound:
+            except SessionNotFoundError:
                 return
             except AgentError as error:
                 log.warning("standby cannot be removed yet", session=internal_id, error=str(error))

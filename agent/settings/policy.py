@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from agent.domain.errors import NotAllowed
+from agent.domain.errors import NotAllowedError
 from agent.domain.registry_address import why_refused
 from agent.domain.session import MEBIBYTE
 from tiltyard.contract import NetworkMode, SessionSpec
@@ -52,17 +52,27 @@ class Policy(Settings):
     host_network: bool = False
 
     def check_image(self, image: str) -> None:
-        """Refuse an image of a registry that is not allowed; raises NotAllowed."""
+        """Refuse an image of a registry that is not allowed.
+
+        Raises:
+            NotAllowedError: The policy does not list it.
+        """
         registry = image.partition("/")[0]
         allowed = self.allowed_registries
         if allowed is not None and registry.lower() not in allowed:
-            raise NotAllowed(f"use registry {registry}", "does not list it in allowed_registries")
+            raise NotAllowedError(
+                f"use registry {registry}", "does not list it in allowed_registries"
+            )
 
     def check_spec(self, spec: SessionSpec) -> None:
-        """Refuse a session beyond the limits; raises NotAllowed."""
+        """Refuse a session beyond the limits.
+
+        Raises:
+            NotAllowedError: It names the limit.
+        """
         self.check_image(spec.image)
         if spec.network_mode is NetworkMode.HOST and not self.host_network:
-            raise NotAllowed("use the host's network", "does not have host_network = true")
+            raise NotAllowedError("use the host's network", "does not have host_network = true")
         asked = (
             ("max_cpu", self.max_cpu, spec.limits.nano_cpus / 10**9),
             ("max_ram", self.max_ram, spec.limits.memory_bytes / MEBIBYTE),
@@ -71,13 +81,16 @@ class Policy(Settings):
         )
         for key, most, amount in asked:
             if most is not None and amount > most:
-                raise NotAllowed(f"allocate {amount:g} to one session", f"has {key} = {most:g}")
+                raise NotAllowedError(
+                    f"allocate {amount:g} to one session", f"has {key} = {most:g}"
+                )
 
 
 def load_policy(path: Path | None) -> Policy:
     """Read the policy; without a file nothing is limited but the use of the host's network.
 
-    Raises PolicyError; also for a file that others than its owner may write.
+    Raises:
+        PolicyError: It cannot be read, or others than its owner may write it.
     """
     if path is None:
         return Policy()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from agent.changes.feed import Feed
 from agent.domain.clock import HostClock
 from agent.domain.deadlines import Deadlines, deadline_by, due_by
-from agent.domain.errors import StaleRevision
+from agent.domain.errors import StaleRevisionError
 from agent.domain.session import Deadline, Drain, Session
 from agent.state.record import Records
 from tiltyard.runtime.logging.events import get_logger
@@ -60,11 +60,11 @@ class HostDrain:
 
         Revision 0 is of somebody on the host: it takes the place of what holds, until the control
         plane asks for something else. Another is idempotent. False when nothing changed. Raises
-        StaleRevision and DiskFull.
+        StaleRevisionError and DiskFullError.
         """
         revision, known = order.revision, self.now.revision
         if 0 < revision < known:
-            raise StaleRevision(revision, known)
+            raise StaleRevisionError(revision, known)
         if 0 < revision == known:
             return False
         wanted = Drain(revision or known, order.draining)

@@ -7,7 +7,7 @@ that were taken away the newest REMOVED_KEPT are remembered, for orders that com
 import contextlib
 from pathlib import Path
 
-from agent.domain.errors import StaleRevision
+from agent.domain.errors import StaleRevisionError
 from agent.domain.pools import WarmPool, taken
 from agent.state.disk import disk
 from agent.state.record import Records
@@ -44,13 +44,13 @@ class PoolFiles:
         """Take an order, durably; False when it is the one that holds.
 
         Raises:
-            StaleRevision: The order that holds is newer.
-            InvalidArgument: No standby of it could ever be of use.
-            DiskFull: It cannot be written.
+            StaleRevisionError: The order that holds is newer.
+            InvalidArgumentError: No standby of it could ever be of use.
+            DiskFullError: It cannot be written.
         """
         before = self._pools.get(order.pool)
         if before is not None and order.revision < before.revision:
-            raise StaleRevision(order.revision, before.revision)
+            raise StaleRevisionError(order.revision, before.revision)
         if before is not None and order.revision == before.revision:
             return False
         after = taken(order, before)

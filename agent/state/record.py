@@ -42,7 +42,7 @@ from agent.domain.session import (
 from agent.state import state_format
 from agent.state.disk import disk
 from agent.state.state_format import DRAINS, RECORDS
-from agent.state.versioned_json import NewerFormat
+from agent.state.versioned_json import NewerFormatError
 from tiltyard.contract import EndReason
 from tiltyard.runtime.atomic_file import flush_folder, write
 from tiltyard.runtime.logging.events import get_logger
@@ -87,11 +87,11 @@ def encode_label(session: Session) -> str:
 def decode_label(labels: Mapping[str, str]) -> Session:
     """The session in a container's labels.
 
-    ValueError when they are invalid, NewerFormat when a newer agent wrote them.
+    ValueError when they are invalid, NewerFormatError when a newer agent wrote them.
     """
     number = labels.get(LABEL_FORMAT, "1")
     if number.isdecimal() and int(number) > FORMAT:
-        raise NewerFormat("the container", int(number), FORMAT)
+        raise NewerFormatError("the container", int(number), FORMAT)
     return decode_session(labels.get(LABEL_RECORD, "").encode())
 
 
@@ -135,8 +135,8 @@ class Closable(Protocol):
 class Records:
     """All session directories of one agent, below an absolute `state_dir`.
 
-    Writing raises DiskFull. The caller orders the writes of one session: its own task alone does
-    them.
+    Writing raises DiskFullError. The caller orders the writes of one session: its own task alone
+    does them.
     """
 
     def __init__(self, state_dir: Path) -> None:

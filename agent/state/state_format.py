@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.domain.pools import WarmPool
 from agent.domain.session import Drain, Session
-from agent.state.versioned_json import Envelope, NewerFormat
+from agent.state.versioned_json import Envelope, NewerFormatError
 from tiltyard.runtime.atomic_file import write
 
 FORMAT = 1
@@ -27,14 +27,17 @@ POOLS = Envelope("pool", WarmPool)
 """The content of a file below pools/."""
 
 
-class NewerState(RuntimeError):
+class NewerStateError(RuntimeError):
     """A newer agent has run on this state directory; the text says what to do."""
 
 
 def check(root: Path) -> None:
-    """Raise NewerState for a state directory that this agent must not touch. Reads only; blocks.
+    """Check that this agent may use a state directory. Reads only; blocks.
 
     What is damaged or cannot be read is for those who need it.
+
+    Raises:
+        NewerStateError: A newer agent has used it.
     """
     _check(root, root / FILE, _format_of_directory)
     _check(root, root / "drain.json", DRAINS.format_of)
@@ -58,8 +61,8 @@ def mark(root: Path) -> None:
 def _check(root: Path, path: Path, format_of: Callable[[bytes], int]) -> None:
     try:
         format_of(path.read_bytes())
-    except NewerFormat as error:
-        raise NewerState(
+    except NewerFormatError as error:
+        raise NewerStateError(
             f"a newer version has run on {root}: {error} ({path}). Start that version again, or"
             " one that is newer still. Nothing was touched, and sessions run on"
         ) from error
@@ -70,5 +73,5 @@ def _check(root: Path, path: Path, format_of: Callable[[bytes], int]) -> None:
 def _format_of_directory(text: bytes) -> int:
     number = int(text)
     if number > FORMAT:
-        raise NewerFormat("the state directory", number, FORMAT)
+        raise NewerFormatError("the state directory", number, FORMAT)
     return number

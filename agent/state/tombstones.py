@@ -45,7 +45,7 @@ class Tombstones:
         """Reject a later start, also after a restart.
 
         Raises:
-            DiskFull: It cannot be written.
+            DiskFullError: It cannot be written.
         """
         self.note(internal_id)
         path = self._records.tombstones_dir / internal_id

@@ -16,7 +16,7 @@ Step = Callable[[Any], Any]
 """Makes the content of the next format, as JSON has it, out of that of one format."""
 
 
-class NewerFormat(ValueError):
+class NewerFormatError(ValueError):
     """A newer agent has written it, so that this one cannot read it."""
 
     def __init__(self, what: str, number: int, known: int) -> None:
@@ -45,7 +45,12 @@ class Envelope(Generic[T]):
         return text.encode() + b"\n"
 
     def decode(self, data: bytes) -> T:
-        """Read one; ValueError when it is damaged, NewerFormat when it is of a newer agent."""
+        """Read one.
+
+        Raises:
+            NewerFormatError: It is of a newer agent.
+            ValueError: It is damaged.
+        """
         content = json.loads(data)
         steps = self._steps[self._format_of(content) - 1 :]
         value = content.get(self._key)
@@ -54,7 +59,7 @@ class Envelope(Generic[T]):
         return self._values.validate_python(value)
 
     def format_of(self, data: bytes) -> int:
-        """The number beside a value; ValueError and NewerFormat as `decode`."""
+        """The number beside a value; raises as `decode`."""
         return self._format_of(json.loads(data))
 
     def _format_of(self, content: Any) -> int:
@@ -62,5 +67,5 @@ class Envelope(Generic[T]):
         if type(number) is not int or number < 1:
             raise ValueError(f"it is not a valid {self._key}")
         if number > self.number:
-            raise NewerFormat(f"the {self._key}", number, self.number)
+            raise NewerFormatError(f"the {self._key}", number, self.number)
         return number

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from agent.domain.engine import container_name
-from agent.domain.errors import RegistryUnavailable
+from agent.domain.errors import RegistryUnavailableError
 from agent.network.tls_ports import TlsPorts
 from agent.state.drain import DrainOrder
 from tests.support.agent.pools import POOL, a_pool, standbys
@@ -410,7 +410,7 @@ async def test_without_the_engine_images_are_told_without_their_sizes(
 async def test_a_pull_that_is_refused_is_told_in_one_line(
     host: Served, engine: FakeEngine
 ) -> None:
-    engine.fail_next("pull", RegistryUnavailable(OTHER, HOSTILE))
+    engine.fail_next("pull", RegistryUnavailableError(OTHER, HOSTILE))
     refused = await host.run("pull", OTHER)
     assert refused.exit_code == 1
     assert refused.stderr.startswith("tiltyard-agent: REGISTRY_UNAVAILABLE: ")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agent.domain.engine import LABEL_RECORD, ContainerSpec, container_name
-from agent.domain.errors import SessionStopped
+from agent.domain.errors import SessionStoppedError
 from agent.domain.session import (
     Deadline,
     Drain,
@@ -195,7 +195,7 @@ async def test_f05_an_agent_goes_on_where_one_of_an_older_version_ended(
         assert agent.records.log_path(ENDED).read_bytes() == b"one\ntwo\n"
 
         await agent.sessions.set_drain(DrainOrder(0, draining=False))
-        with pytest.raises(SessionStopped):
+        with pytest.raises(SessionStoppedError):
             await agent.sessions.start(BURIED, a_spec())
         await until_sealed(agent, MARKED)
         await assert_survived(agent)

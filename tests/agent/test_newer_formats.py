@@ -10,8 +10,8 @@ import pytest
 
 from agent.domain.pools import WarmPool
 from agent.state.record import Records
-from agent.state.state_format import POOLS, NewerState
-from agent.state.versioned_json import Envelope, NewerFormat
+from agent.state.state_format import POOLS, NewerStateError
+from agent.state.versioned_json import Envelope, NewerFormatError
 from tests.agent.test_doctor import run
 from tests.agent.test_formats import FORMATS
 from tests.agent.writing import ENDED, MARKED, RUNNING
@@ -41,12 +41,14 @@ def test_a_format_is_a_number_from_one(number: str) -> None:
     envelope: Envelope[dict[str, Any]] = Envelope("span", dict, _second)
     with pytest.raises(ValueError, match="is not a valid span") as caught:
         envelope.decode(f'{{"format":{number},"span":{{"minutes":1}}}}'.encode())
-    assert not isinstance(caught.value, NewerFormat)
+    assert not isinstance(caught.value, NewerFormatError)
 
 
 def test_a_newer_format_says_which_it_is_and_which_is_known() -> None:
     envelope: Envelope[dict[str, Any]] = Envelope("span", dict, _second)
-    with pytest.raises(NewerFormat, match="the span has format 3, and this agent reads up to 2"):
+    with pytest.raises(
+        NewerFormatError, match="the span has format 3, and this agent reads up to 2"
+    ):
         envelope.decode(b'{"format":3,"span":{}}')
 
 
@@ -97,7 +99,7 @@ def _content(folder: Path) -> dict[Path, bytes]:
 
 async def test_an_agent_does_not_touch_what_a_newer_one_wrote(newer: Path) -> None:
     before, records = _content(newer), Records(newer)
-    with pytest.raises(NewerState, match=r"a newer version has run on .* sessions run on"):
+    with pytest.raises(NewerStateError, match=r"a newer version has run on .* sessions run on"):
         await records.open()
     await records.close()
     assert _content(newer) == before

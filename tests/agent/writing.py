@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.domain.engine import LABEL_RECORD, container_name
-from agent.domain.errors import SessionNotFound
+from agent.domain.errors import SessionNotFoundError
 from agent.rpc.identity import FILE, Identity, make_request
 from agent.state.drain import DrainOrder
 from controlplane.pki.authority import Authority
@@ -63,7 +63,7 @@ async def _play(agent: Agent) -> None:
     await until_sealed(agent, ENDED)
     try:
         await sessions.stop(BURIED, EndReason.STOPPED)
-    except SessionNotFound:
+    except SessionNotFoundError:
         await sessions.set_drain(DrainOrder(7, draining=True, remaining=DAY))
     marked = sessions.life(MARKED).session.with_changes(stop_reason=EndReason.TTL)
     await agent.records.mark_stop(marked)

@@ -8,7 +8,7 @@ import click
 
 from tests.bench import agent, artifact, bodies, cold, fleet, logs, read, report, ttl, warm
 from tests.bench.report import Result
-from tests.support.deployment import StepFailed, Steps, exit_on_signals
+from tests.support.deployment import StepFailedError, Steps, exit_on_signals
 
 Part = Callable[[int, Steps], list[Result]]
 """Measures with so much effort, in per cent of the whole, and prints its steps."""
@@ -50,7 +50,7 @@ def main(only: str | None, effort: int, results: Path) -> None:
     try:
         for name in [only] if only else PARTS:
             found += PARTS[name](effort, steps)
-    except StepFailed:
+    except StepFailedError:
         sys.exit(1)
     report.write(found, results, report.PAGE if effort == WHOLE else None)
     click.echo(f"\n{report.table(found)}\n\n{results}")

@@ -15,12 +15,12 @@ from agent.domain.engine import (
     container_name,
 )
 from agent.domain.errors import (
-    ContainerExists,
-    ContainerGone,
-    ImageCannotRun,
-    ImageMissing,
-    PathNotFound,
-    PortTaken,
+    ContainerExistsError,
+    ContainerGoneError,
+    ImageCannotRunError,
+    ImageMissingError,
+    PathNotFoundError,
+    PortTakenError,
 )
 from agent.domain.session import Process
 from tests.contract.images import PAYLOAD, SAVE
@@ -189,7 +189,7 @@ class TestEnd:
         assert container.process is not None
         await stage.engine.remove(container.name)
         await stage.engine.wait_end(container.process)
-        with pytest.raises(ContainerGone):
+        with pytest.raises(ContainerGoneError):
             await stage.engine.inspect(container.container)
         assert await stage.engine.list(stage.agent_id) == []
 
@@ -235,20 +235,20 @@ class TestEnd:
 
 class TestRefusals:
     async def test_create_needs_the_image(self, stage: Stage) -> None:
-        with pytest.raises(ImageMissing) as error:
+        with pytest.raises(ImageMissingError) as error:
             await stage.engine.create(spec(stage, image=stage.images.unknown))
         assert error.value.image == stage.images.unknown
 
     async def test_a_name_is_given_once(self, stage: Stage) -> None:
         wanted = spec(stage)
         await stage.engine.create(wanted)
-        with pytest.raises(ContainerExists) as error:
+        with pytest.raises(ContainerExistsError) as error:
             await stage.engine.create(wanted)
         assert error.value.name == container_name(wanted.internal_id)
 
     async def test_an_image_that_cannot_run_is_refused(self, stage: Stage) -> None:
         container = await stage.engine.create(spec(stage, image=stage.images.cannot_run))
-        with pytest.raises(ImageCannotRun):
+        with pytest.raises(ImageCannotRunError):
             await stage.engine.start(container)
         assert (await stage.engine.inspect(container)).status is ContainerStatus.CREATED
 
@@ -258,7 +258,7 @@ class TestRefusals:
     ) -> None:
         with stage.occupied(protocol) as taken:
             container = await stage.engine.create(spec(stage, ports=(port(protocol, taken),)))
-            with pytest.raises(PortTaken) as error:
+            with pytest.raises(PortTakenError) as error:
                 await stage.engine.start(container)
             assert error.value.port == taken
             found = await stage.engine.inspect(container)
@@ -274,7 +274,7 @@ class TestRefusals:
         ports = (port(Protocol.UDP, free_soon),)
         first = await running(stage, ports=ports)
         second = await stage.engine.create(spec(stage, ports=ports))
-        with pytest.raises(PortTaken) as error:
+        with pytest.raises(PortTakenError) as error:
             await stage.engine.start(second)
         assert error.value.port == free_soon
         await stage.engine.remove(first.container)
@@ -287,13 +287,13 @@ class TestRefusals:
             stage.engine.written_bytes(NOBODY),
             stage.engine.kill(NOBODY, "SIGTERM"),
         ):
-            with pytest.raises(ContainerGone) as error:
+            with pytest.raises(ContainerGoneError) as error:
                 await call
             assert error.value.container == NOBODY
-        with pytest.raises(ContainerGone):
+        with pytest.raises(ContainerGoneError):
             async with stage.engine.logs(NOBODY):
                 pass
-        with pytest.raises(ContainerGone):
+        with pytest.raises(ContainerGoneError):
             async with stage.engine.archive(NOBODY, "/data"):
                 pass
 
@@ -398,7 +398,7 @@ class TestArchives:
     )
     async def test_a_path_that_is_not_there(self, stage: Stage, path: str) -> None:
         container = await running(stage)
-        with pytest.raises(PathNotFound) as error:
+        with pytest.raises(PathNotFoundError) as error:
             await self.members(stage, container.container, path)
         assert error.value.path == path
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.domain.errors import ImageInUse, ImageNotFound, InvalidArgument
+from agent.domain.errors import ImageInUseError, ImageNotFoundError, InvalidArgumentError
 from tests.contract.images import forget
 from tests.contract.stages import DockerStage, Stage, spec
 
@@ -39,14 +39,14 @@ class TestImages:
     async def test_an_image_that_the_registry_does_not_have(self, stage: Stage) -> None:
         unknown = stage.images.unknown
         for image in (unknown, unknown.replace("@", "-none@")):
-            with pytest.raises(ImageNotFound) as error:
+            with pytest.raises(ImageNotFoundError) as error:
                 async with stage.engine.pull(image) as steps:
                     async for _ in steps:
                         pass
             assert error.value.image == image
 
     async def test_only_a_reference_by_digest_is_pulled(self, stage: Stage) -> None:
-        with pytest.raises(InvalidArgument):
+        with pytest.raises(InvalidArgumentError):
             async with stage.engine.pull(stage.images.runs.partition("@")[0]):
                 pass
 
@@ -54,7 +54,7 @@ class TestImages:
         image = stage.images.absent
         await pulled(stage, image)
         container = await stage.engine.create(spec(stage, image=image))
-        with pytest.raises(ImageInUse) as error:
+        with pytest.raises(ImageInUseError) as error:
             await stage.engine.remove_image(image)
         assert error.value.image == image
         assert image in await stage.engine.images()

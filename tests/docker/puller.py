@@ -12,7 +12,7 @@ import docker
 from agent.changes.feed import Feed
 from agent.docker.engine import DockerEngine
 from agent.domain.engine import Credentials
-from agent.domain.errors import RegistryUnavailable
+from agent.domain.errors import RegistryUnavailableError
 from agent.images.images import Images
 from tests.support.chaos_registry import ChaosRegistry
 from tests.support.harness import Registry
@@ -88,7 +88,7 @@ async def pull_until_done(images: Images, image: PushedImage) -> None:
     """Pull as often as it takes, as a control plane does."""
     async with asyncio.timeout(PATIENCE):
         while image.reference not in images.here:
-            with suppress(RegistryUnavailable):
+            with suppress(RegistryUnavailableError):
                 await pull(images, image)
 
 

@@ -19,7 +19,7 @@ import pytest
 from agent.artifacts.fetching import BATCH_BYTES, Artifacts, Patience, checked_path
 from agent.artifacts.spool_room import RoomLimits
 from agent.docker.engine import DockerEngine
-from agent.domain.errors import ArtifactTooLarge, EngineTimeout, PathNotFound
+from agent.domain.errors import ArtifactTooLargeError, EngineTimeoutError, PathNotFoundError
 from agent.state.record import Records
 from tests.demo_game import Image
 from tests.support.agent.tars import Entry, folder, read, tar_of
@@ -160,7 +160,7 @@ async def test_a_hostile_tree_comes_out_harmless(artifacts: Artifacts, make: Mak
         content(b"tree/" + b"m" * 255 + b"/" + b"m" * 255),
     }
     for path in ("/tree/fifo", "/tree/fifo-two", "/tree/socket"):
-        with pytest.raises(PathNotFound):
+        with pytest.raises(PathNotFoundError):
             await fetched(artifacts, container, path)
 
 
@@ -207,7 +207,7 @@ async def test_no_path_leads_to_a_file_of_the_host(
         try:
             answer = await fetched(artifacts, container, path)
             archives += 1
-        except PathNotFound as error:
+        except PathNotFoundError as error:
             answer = str(error).replace(checked_path(path), "").encode("utf-8", "replace")
         assert secret not in answer, path
         assert shadow not in answer, path
@@ -221,7 +221,7 @@ async def test_a_sparse_file_costs_no_reading(
     engine: CountingEngine, artifacts: Artifacts, make: MakeTree, size: int, path: str
 ) -> None:
     container = make("sparse", size)
-    with pytest.raises(ArtifactTooLarge):
+    with pytest.raises(ArtifactTooLargeError):
         await fetched(artifacts, container, path)
     assert engine.read_bytes <= 3 * BATCH_BYTES  # one is packed while the next is read
     await engine.remove(container.name)  # its lock is free
@@ -235,7 +235,7 @@ async def test_entries_are_counted(artifacts: Artifacts, make: MakeTree) -> None
     found = await fetched(artifacts, container, "/tree")
     assert len(found) == 512 * (100_000 + 2)
     assert container.put_archive("/tree", tar_of([Entry(b"more")]))
-    with pytest.raises(ArtifactTooLarge) as error:
+    with pytest.raises(ArtifactTooLargeError) as error:
         await fetched(artifacts, container, "/tree")
     assert error.value.what == "entries"
 
@@ -281,7 +281,7 @@ async def test_f10_an_archive_that_hangs_harms_only_its_container(
         [quiet] = read(await fetched(artifacts, sound, "/tree/noise"))
         assert quiet.content == b"quiet"
         await engine.remove(sound.name)
-        with pytest.raises(EngineTimeout):
+        with pytest.raises(EngineTimeoutError):
             await late
     patient = a_few(engine, records)
     assert len(await fetched(patient, hung, "/tree")) > len(NOISE)

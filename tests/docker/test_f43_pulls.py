@@ -14,12 +14,12 @@ import pytest
 from agent.domain.engine import Credentials
 from agent.domain.errors import (
     AgentError,
-    DiskFull,
-    EngineUnavailable,
-    ImageNotFound,
-    RegistryRefused,
-    RegistryTimeout,
-    RegistryUnavailable,
+    DiskFullError,
+    EngineUnavailableError,
+    ImageNotFoundError,
+    RegistryRefusedError,
+    RegistryTimeoutError,
+    RegistryUnavailableError,
 )
 from agent.images.images import CONCURRENT_PULLS
 from tests.docker.puller import (
@@ -98,29 +98,29 @@ class Case:
 
 LIMITED = errs(429, "TOOMANYREQUESTS", "you have reached your limit")
 CASES = (
-    Case("manifest", answers(500), RegistryUnavailable, "500 Internal Server Error"),
-    Case("manifest", answers(429, Retry_After="1"), RegistryUnavailable, "429"),
-    Case("manifest", LIMITED, RegistryUnavailable, "you have reached your limit"),
-    Case("manifest", errs(401, "UNAUTHORIZED", "authentication required"), RegistryRefused),
-    Case("manifest", errs(403, "DENIED", "requested access is denied"), RegistryRefused),
-    Case("manifest", answers(403), RegistryRefused, "403"),
-    Case("manifest", errs(404, "MANIFEST_UNKNOWN", "manifest unknown"), ImageNotFound),
+    Case("manifest", answers(500), RegistryUnavailableError, "500 Internal Server Error"),
+    Case("manifest", answers(429, Retry_After="1"), RegistryUnavailableError, "429"),
+    Case("manifest", LIMITED, RegistryUnavailableError, "you have reached your limit"),
+    Case("manifest", errs(401, "UNAUTHORIZED", "authentication required"), RegistryRefusedError),
+    Case("manifest", errs(403, "DENIED", "requested access is denied"), RegistryRefusedError),
+    Case("manifest", answers(403), RegistryRefusedError, "403"),
+    Case("manifest", errs(404, "MANIFEST_UNKNOWN", "manifest unknown"), ImageNotFoundError),
     # 26.1 and 28.5 do not say which status an answer had that is not a registry's.
-    Case("manifest", answers(404), (ImageNotFound, RegistryUnavailable)),
-    Case("manifest", corrupts, RegistryUnavailable, "invalid character"),
-    Case("manifest", breaks_off, RegistryUnavailable, "EOF"),
-    Case("manifest", hangs, RegistryTimeout, "given up after"),
-    Case("manifest", trickles, RegistryTimeout, "given up after"),
-    Case("layer", LIMITED, RegistryUnavailable, "you have reached your limit"),
-    Case("layer", errs(404, "BLOB_UNKNOWN", "blob unknown to registry"), ImageNotFound),
-    Case("layer", corrupts, RegistryUnavailable, "verification failed"),
-    Case("layer", hangs_half_way, RegistryTimeout, "given up after"),
-    Case("layer", trickles, RegistryTimeout, "given up after"),
+    Case("manifest", answers(404), (ImageNotFoundError, RegistryUnavailableError)),
+    Case("manifest", corrupts, RegistryUnavailableError, "invalid character"),
+    Case("manifest", breaks_off, RegistryUnavailableError, "EOF"),
+    Case("manifest", hangs, RegistryTimeoutError, "given up after"),
+    Case("manifest", trickles, RegistryTimeoutError, "given up after"),
+    Case("layer", LIMITED, RegistryUnavailableError, "you have reached your limit"),
+    Case("layer", errs(404, "BLOB_UNKNOWN", "blob unknown to registry"), ImageNotFoundError),
+    Case("layer", corrupts, RegistryUnavailableError, "verification failed"),
+    Case("layer", hangs_half_way, RegistryTimeoutError, "given up after"),
+    Case("layer", trickles, RegistryTimeoutError, "given up after"),
 )
 TRIED_AGAIN = (
-    Case("layer", answers(500), RegistryUnavailable, "500 Internal Server Error"),
-    Case("layer", breaks_off, RegistryUnavailable, "EOF"),
-    Case("layer", resets, RegistryUnavailable, "reset by peer"),
+    Case("layer", answers(500), RegistryUnavailableError, "500 Internal Server Error"),
+    Case("layer", breaks_off, RegistryUnavailableError, "EOF"),
+    Case("layer", resets, RegistryUnavailableError, "reset by peer"),
 )
 """Which dockerd itself tries again."""
 
@@ -144,7 +144,7 @@ async def test_f43_a_failed_pull_is_told_by_its_cause_leaves_nothing_and_the_nex
 
     async def fails(case: Case, image: PushedImage) -> None:
         case.disturb(chaos, image)
-        mine = host.images(SOON if case.error is RegistryTimeout else PATIENCE)
+        mine = host.images(SOON if case.error is RegistryTimeoutError else PATIENCE)
         with pytest.raises(AgentError) as raised:
             await pull(mine, image)
         assert isinstance(raised.value, case.error), case
@@ -177,7 +177,7 @@ async def test_f43_pulls_that_hang_keep_their_slots_no_longer_than_their_deadlin
     waited = await pull(images, good)
     assert True in waited
     for error in await asyncio.gather(*hung, return_exceptions=True):
-        assert isinstance(error, RegistryTimeout)
+        assert isinstance(error, RegistryTimeoutError)
     # dockerd lets go of a request that was never answered when the registry hangs up.
     chaos.heal()
     patient = host.images()
@@ -244,9 +244,9 @@ async def test_f43_a_pull_ends_with_its_engine_and_the_next_is_clean(
     caller = asyncio.create_task(pull(images, image))
     await eventually(lambda: any(downloads.iterdir()), lambda: "no download began")
     await asyncio.to_thread(host.engine.kill)
-    with pytest.raises(EngineUnavailable, match="broke its answer off"):
+    with pytest.raises(EngineUnavailableError, match="broke its answer off"):
         await caller
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(EngineUnavailableError):
         await pull(images, image)
     await asyncio.to_thread(host.engine.start)
     # A layer that was being unpacked may stay for good: dockerd forgets what it did not finish.
@@ -280,7 +280,7 @@ async def test_f43_a_disk_that_fills_up_in_mid_pull(
         small = pushed(registry, proxy, "small")
         async with puller(small_engine) as host:
             empty, images = host.kept(), host.images()
-            with pytest.raises(DiskFull, match="no space left on device"):
+            with pytest.raises(DiskFullError, match="no space left on device"):
                 await pull(images, big)
             await host.until_kept(empty)
             await pull(images, small)
@@ -306,10 +306,10 @@ async def test_f43_a_refused_log_in_is_not_a_missing_image(
             image = held.at(proxy.address)
             images = host.images()
             for credentials in (None, wrong):
-                with pytest.raises(RegistryRefused, match="denies access"):
+                with pytest.raises(RegistryRefusedError, match="denies access"):
                     await pull(images, image, credentials)
             await pull(images, image, right)
             missing = PushedImage("f43/secret", "v1", f"sha256:{'0' * 64}", proxy.address, ())
-            with pytest.raises(ImageNotFound):
+            with pytest.raises(ImageNotFoundError):
                 await pull(images, missing, right)
             await images.remove(image.reference)

@@ -14,7 +14,7 @@ import pytest
 from agent.docker import container_config
 from agent.docker.engine import DockerEngine
 from agent.domain.engine import LOG_BYTES, ContainerSpec, LogPiece
-from agent.domain.errors import EngineError, LogGone
+from agent.domain.errors import EngineError, LogGoneError
 from agent.domain.session import (
     Process,
     Session,
@@ -247,7 +247,7 @@ async def test_f31_a_stalled_follower_of_a_flood_holds_up_nobody(
         await engine.kill(game.container, "SIGKILL")
         await game.end()
         await engine.remove(game.container)
-        with pytest.raises(LogGone):
+        with pytest.raises(LogGoneError):
             await all_of(stalled)
 
 

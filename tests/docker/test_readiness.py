@@ -18,7 +18,7 @@ from agent.domain.session import (
 )
 from agent.kernel.processes import live_process
 from agent.network.bindings import Bindings
-from agent.network.bound_ports import TooManySockets
+from agent.network.bound_ports import TooManySocketsError
 from tests.demo_game import TCP_PORT, UDP_PORT, Image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
 from tests.docker.stack import Stack, a_stack, eventually
@@ -172,7 +172,7 @@ def test_games_with_thousands_of_sockets_do_not_hold_up_their_neighbours(stack: 
         until_said(container_of(stack, made["id"]), "waits")
     answer = post(stack, APPLICATION, "wait=ready; wait=30", id="neighbour").expect(201)
     assert answer.headers["preference-applied"] == "wait=ready"
-    with pytest.raises(TooManySockets):
+    with pytest.raises(TooManySocketsError):
         is_bound(stack, ids[1])
     assert not is_bound(stack, ids[0])
     tell_to_bind(stack, ids[0])

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from agent.rpc.enrolment import NotEnrolled
+from agent.rpc.enrolment import NotEnrolledError
 from agent.rpc.identity import FILE
 from controlplane.pki import authority
 from tests.flow.enrolled import Enrolling
@@ -76,7 +76,7 @@ async def test_a_token_of_another_deployment_is_not_told(
     token = await system.token()
     text, _, fingerprint = token.partition(".")
     other = f"{text}.{fingerprint[::-1]}"
-    with pytest.raises(NotEnrolled, match="nothing was sent"):
+    with pytest.raises(NotEnrolledError, match="nothing was sent"):
         await system.enrol(host, other)
     assert not (host.config.state_dir / FILE).exists()
     await system.enrol(host, token)  # it is as good as before

@@ -13,7 +13,7 @@ import grpc
 import pytest
 from cryptography import x509
 
-from agent.rpc.enrolment import NotEnrolled
+from agent.rpc.enrolment import NotEnrolledError
 from agent.rpc.identity import Identity
 from agent.rpc.service import AgentService
 from controlplane.backups.backup import back_up
@@ -238,7 +238,7 @@ async def test_a_compromised_authority_is_trusted_no_more_at_once(system: Rotati
     status = await system.rotate(compromised=True)
     assert (status["former"], status["moved"]) == (None, 0)
     await system.becomes("kept", "server_unreachable")
-    with pytest.raises(NotEnrolled, match="nothing was sent"):
+    with pytest.raises(NotEnrolledError, match="nothing was sent"):
         await system.enrol(host, token)  # it names the authority of before
     await system.enrol(host, await system.token_again("host-1"))
     await system.reaches("host-1", "ready")
@@ -498,7 +498,7 @@ async def test_a_token_that_was_told_to_a_thief_enrols_nobody(system: Rotating) 
     host, token = await system.host("host-1"), await system.token()
     status = await system.rotate(compromised=True)
     secret = token.rpartition(".")[0]
-    with pytest.raises(NotEnrolled, match="401"):
+    with pytest.raises(NotEnrolledError, match="401"):
         await system.enrol(host, f"{secret}.{status['current']['fingerprint']}")
 
 

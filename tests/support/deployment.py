@@ -38,7 +38,7 @@ _CORES_PER_CORE = 8
 """A development host overcommits its cores: its sessions are mostly idle."""
 
 
-class StepFailed(Exception):
+class StepFailedError(Exception):
     """A step that did not succeed; the reason was printed."""
 
 
@@ -58,7 +58,7 @@ class Steps:
             yield notes
         except Exception as error:
             self._line("FAILED", begin, f"{text}: {str(error) or type(error).__name__}")
-            raise StepFailed(text) from error
+            raise StepFailedError(text) from error
         self._line("ok", begin, ": ".join([text, *notes[:1]]) + "".join(notes[1:]))
 
     def done(self, text: str) -> None:

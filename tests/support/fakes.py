@@ -28,17 +28,17 @@ from agent.domain.engine import (
 )
 from agent.domain.errors import (
     AgentError,
-    ContainerExists,
-    ContainerGone,
-    EngineTimeout,
-    EngineUnavailable,
-    ImageCannotRun,
-    ImageInUse,
-    ImageMissing,
-    ImageNotFound,
-    InvalidArgument,
-    PathNotFound,
-    PortTaken,
+    ContainerExistsError,
+    ContainerGoneError,
+    EngineTimeoutError,
+    EngineUnavailableError,
+    ImageCannotRunError,
+    ImageInUseError,
+    ImageMissingError,
+    ImageNotFoundError,
+    InvalidArgumentError,
+    PathNotFoundError,
+    PortTakenError,
 )
 from agent.domain.session import (
     Port,
@@ -223,7 +223,7 @@ class FakeEngine:
         self._failures[call].append(error)
 
     def answer_lost_next(self, call: str) -> None:
-        """Let the next call of this name do its deed and then raise EngineTimeout."""
+        """Let the next call of this name do its deed and then raise EngineTimeoutError."""
         self._lost[call] += 1
 
     def end(self, container: str, exit_code: int, *, oom: bool = False) -> None:
@@ -307,9 +307,9 @@ class FakeEngine:
         name = container_name(spec.internal_id)
         async with self._call("create", name):
             if spec.image not in self._images:
-                raise ImageMissing(spec.image)
+                raise ImageMissingError(spec.image)
             if name in self._ids:
-                raise ContainerExists(name)
+                raise ContainerExistsError(name)
             held = _Held(spec, f"{next(self._numbers):064x}")
             self._containers[held.id] = held
             self._ids[name] = held.id
@@ -322,7 +322,7 @@ class FakeEngine:
             if held.status is ContainerStatus.RUNNING:
                 return held.described()
             if held.spec.image in self.cannot_run:
-                raise ImageCannotRun("it is told so")
+                raise ImageCannotRunError("it is told so")
             self._take_ports(held)
             number = next(self._numbers)
             held.process = Process(pid=100_000 + number, start_ticks=number)
@@ -347,7 +347,7 @@ class FakeEngine:
 
     async def remove(self, container: str) -> None:
         async with self._call("remove", container):
-            with contextlib.suppress(ContainerGone):
+            with contextlib.suppress(ContainerGoneError):
                 held = self._find(container)
                 if held.process is not None:
                     self.end(held.id, 137)
@@ -400,17 +400,17 @@ class FakeEngine:
         self, image: str, credentials: Credentials | None = None
     ) -> AsyncIterator[AsyncIterator[PullProgress]]:
         if "@" not in image:
-            raise InvalidArgument("image", "it is not a reference by digest")
+            raise InvalidArgumentError("image", "it is not a reference by digest")
         async with self._call("pull", image):
             if image not in self.registry | self._images:
-                raise ImageNotFound(image)
+                raise ImageNotFoundError(image)
         async with contextlib.aclosing(self._pull_steps(image)) as found:
             yield found
 
     async def remove_image(self, image: str) -> None:
         async with self._call("remove_image", image):
             if any(held.spec.image == image for held in self._containers.values()):
-                raise ImageInUse(image, "a container was made of it")
+                raise ImageInUseError(image, "a container was made of it")
             self._images.discard(image)
 
     async def images(self) -> frozenset[str]:
@@ -454,11 +454,11 @@ class FakeEngine:
         yield
         if self._lost[call]:
             self._lost[call] -= 1
-            raise EngineTimeout(call)
+            raise EngineTimeoutError(call)
 
     def _check_available(self) -> None:
         if self._unavailable:
-            raise EngineUnavailable("the fake engine is told not to answer")
+            raise EngineUnavailableError("the fake engine is told not to answer")
 
     def _signal(self, held: _Held, signal: str) -> None:
         if signal not in {"SIGTERM", "SIGKILL"}:
@@ -470,7 +470,7 @@ class FakeEngine:
     def _find(self, container: str) -> _Held:
         held = self._containers.get(self._ids.get(container, container))
         if held is None:
-            raise ContainerGone(container)
+            raise ContainerGoneError(container)
         return held
 
     def _take_ports(self, held: _Held) -> None:
@@ -479,7 +479,7 @@ class FakeEngine:
         wanted = [(port.protocol.value, port.host) for port in held.spec.ports]
         for protocol, port in wanted:
             if (protocol, port) in self._occupied or (protocol, port) in self._published:
-                raise PortTaken(protocol, port)
+                raise PortTakenError(protocol, port)
         self._published.update(dict.fromkeys(wanted, held.id))
 
     def _free_ports(self, held: _Held) -> None:
@@ -530,7 +530,7 @@ def _tar(files: dict[str, bytes], path: str) -> bytes:
     wanted = PurePosixPath("/") / path
     inside = {p: data for p, data in files.items() if PurePosixPath(p).is_relative_to(wanted)}
     if not inside:
-        raise PathNotFound(path)
+        raise PathNotFoundError(path)
     folders = {parent for p in inside for parent in PurePosixPath(p).parents}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:

@@ -24,7 +24,7 @@ from tests.demo_game import Image, build_image
 from tests.support.api_client import ApiClient
 from tests.support.real_engine import (
     DockerEngine,
-    Unavailable,
+    UnavailableError,
     accepts,
     engine_unavailable,
     remove_traces,
@@ -38,7 +38,7 @@ __all__ = [
     "Image",
     "Process",
     "Registry",
-    "Unavailable",
+    "UnavailableError",
     "build_image",
     "engine_unavailable",
     "free_port",
@@ -254,7 +254,7 @@ class Registry(_Part):
     def __init__(self, host: str = "127.0.0.1", **settings: object) -> None:
         reason = registry_unavailable()
         if reason:
-            raise Unavailable(reason)
+            raise UnavailableError(reason)
         super().__init__("registry")
         self.address = f"{host}:{free_port()}"
         self.settings = settings

@@ -19,7 +19,7 @@ from typing import Self
 
 from tests.support.harness import Process
 from tests.support.private_network import ADDRESSES, PrivateNetwork, run
-from tests.support.real_engine import Unavailable, engine_answers
+from tests.support.real_engine import UnavailableError, engine_answers
 
 _SETTINGS = {
     "live-restore": True,
@@ -53,7 +53,8 @@ class PrivateEngine:
     ) -> None:
         missing = [name for name in ("dockerd", "containerd", "ip") if shutil.which(name) is None]
         if missing or os.geteuid() != 0:
-            raise Unavailable(f"a private engine needs root, docker.io and iproute2: no {missing}")
+            why = f"a private engine needs root, docker.io and iproute2: no {missing}"
+            raise UnavailableError(why)
         # In /tmp, whatever TMPDIR says: the path of a unix socket has at most 107 characters.
         self.folder = Path(tempfile.mkdtemp(prefix="tye-", dir="/tmp"))
         self.data_root = (data_root or self.folder) / "docker"

@@ -32,7 +32,7 @@ _STOP_TIMEOUT = 40.0
 _ANSWER_TIMEOUT = 5
 
 
-class Unavailable(Exception):
+class UnavailableError(Exception):
     """A real part that this machine or user cannot have; the message says what to do."""
 
 
@@ -89,7 +89,7 @@ class DockerEngine:
     def __enter__(self) -> Self:
         reason = engine_unavailable()
         if reason:
-            raise Unavailable(reason)
+            raise UnavailableError(reason)
         if os.geteuid() != 0:
             return self  # somebody else's engine, for somebody else to stop
         self._lock = LOCK.open("a+")

@@ -21,7 +21,7 @@ from tests.docker.stack import eventually
 from tests.support.harness import Process
 from tests.support.private_engine import remove_cgroups
 from tests.support.private_network import PrivateNetwork
-from tests.support.real_engine import Unavailable
+from tests.support.real_engine import UnavailableError
 from tests.systemd.root import made_root
 
 _BOOT = Path(__file__).with_name("boot.sh")
@@ -35,7 +35,7 @@ _ENVIRONMENT = {
 }
 
 
-class CommandFailed(Exception):
+class CommandFailedError(Exception):
     """A command inside ended with something else than 0; says what it wrote."""
 
 
@@ -44,7 +44,7 @@ class Booted:
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         if os.geteuid() != 0:
-            raise Unavailable("booting a system needs root")
+            raise UnavailableError("booting a system needs root")
         self.environment = {**_ENVIRONMENT, **(environment or {})}
         # Not in /tmp, which is memory on many machines: images and containers come here.
         self.folder = Path(tempfile.mkdtemp(prefix="tiltyard-boot-", dir="/var/tmp"))
@@ -107,11 +107,11 @@ class Booted:
         return [*enter, "env", "--ignore-environment", *settings, *command]
 
     def run(self, *command: str, given: bytes = b"", timeout: float = _COMMAND_TIMEOUT) -> str:
-        """Run a command inside and return what it printed; CommandFailed when it failed."""
+        """Run a command inside and return what it printed; CommandFailedError when it failed."""
         done = self.attempt(*command, given=given, timeout=timeout)
         if done.returncode != 0:
             said = f"{done.stdout}{done.stderr}".strip()
-            raise CommandFailed(f"{' '.join(command)}: {done.returncode}: {said}")
+            raise CommandFailedError(f"{' '.join(command)}: {done.returncode}: {said}")
         return done.stdout
 
     def attempt(
@@ -167,7 +167,7 @@ class Booted:
 
     def _report(self) -> None:
         """Show what the system has logged; pytest shows it when the test has failed."""
-        with contextlib.suppress(CommandFailed, subprocess.TimeoutExpired):
+        with contextlib.suppress(CommandFailedError, subprocess.TimeoutExpired):
             lines = self.journal("--lines=1000", "--output=short-monotonic")
             for line in (line for line in lines if " level=info " not in line):
                 click.echo(line, err=True)

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from tests.support.harness import ROOT
-from tests.support.real_engine import Unavailable
+from tests.support.real_engine import UnavailableError
 
 _PACKAGES = (
     "containerd",
@@ -34,7 +34,7 @@ _MAKE_TIMEOUT = 900.0
 def made_root() -> Path:
     """Return the folder of the root; it is made when this very recipe made none yet."""
     if shutil.which("debootstrap") is None:
-        raise Unavailable("there is no debootstrap: install the package debootstrap")
+        raise UnavailableError("there is no debootstrap: install the package debootstrap")
     release = platform.freedesktop_os_release()["VERSION_CODENAME"]
     recipe = release.encode() + Path(__file__).read_bytes()
     root = _CACHE / f"systemd-root-{hashlib.sha256(recipe).hexdigest()[:16]}"
@@ -94,6 +94,7 @@ def _source(release: str) -> tuple[str, list[str]]:
     targets = [line.split() for line in listed.splitlines()]
     found = [(uri, component) for uri, codename, component in targets if codename == release]
     if not found:
-        raise Unavailable(f"apt has no source of {release}: it is needed to make a system of it")
+        why = f"apt has no source of {release}: it is needed to make a system of it"
+        raise UnavailableError(why)
     mirror = found[0][0]
     return mirror, sorted({component for uri, component in found if uri == mirror})

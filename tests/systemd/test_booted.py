@@ -10,7 +10,7 @@ import pytest
 
 from tests.docker.stack import eventually
 from tests.support.private_engine import cgroups
-from tests.systemd.booted import Booted, CommandFailed
+from tests.systemd.booted import Booted, CommandFailedError
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -50,7 +50,7 @@ def test_systemd_is_process_1_of_a_system_of_its_own(system: Booted) -> None:
 
 def test_the_machine_cannot_be_set_from_inside(system: Booted) -> None:
     setting = "/proc/sys/kernel/pid_max"
-    with pytest.raises(CommandFailed, match="Read-only file system"):
+    with pytest.raises(CommandFailedError, match="Read-only file system"):
         system.run("sh", "-c", "echo $(cat $0) >$0", setting)  # to what it is, if it could
     system.run("sysctl", "--write", "net.ipv4.ip_local_port_range=40000 50000")
     assert "40000" not in Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
@@ -75,7 +75,7 @@ def test_the_watchdog_starts_what_hangs_again(system: Booted) -> None:
 
 
 def test_nothing_is_left_of_a_system_that_failed() -> None:
-    with pytest.raises(CommandFailed, match="false: 1"), Booted() as system:
+    with pytest.raises(CommandFailedError, match="false: 1"), Booted() as system:
         network, folder = system.network, system.folder
         sleeper = subprocess.Popen(system.inside("setsid", "sleep", "infinity"))
         eventually(lambda: bool(system.attempt("pgrep", "-x", "sleep").stdout), "it sleeps inside")

@@ -16,15 +16,15 @@ from agent.artifacts.fetching import Artifacts, Patience, checked_path
 from agent.artifacts.spool_room import RoomLimits
 from agent.artifacts.tar_filter import TarLimits
 from agent.domain.errors import (
-    ArtifactTooLarge,
-    ContainerGone,
-    DiskFull,
-    EngineTimeout,
-    InvalidArgument,
-    PathNotFound,
-    ReadersBusy,
-    ReaderTooSlow,
-    UnreadableTar,
+    ArtifactTooLargeError,
+    ContainerGoneError,
+    DiskFullError,
+    EngineTimeoutError,
+    InvalidArgumentError,
+    PathNotFoundError,
+    ReadersBusyError,
+    ReaderTooSlowError,
+    UnreadableTarError,
 )
 from agent.logs.reading import CHUNK_BYTES
 from tests.support.agent.hosts import Agent, until
@@ -118,16 +118,16 @@ async def test_names_begin_with_the_last_component(agent: Agent) -> None:
 
 @pytest.mark.parametrize("path", ["relative", "", "./x", "/nul\0", "/" + "x" * 4096])
 def test_a_path_that_no_file_can_have_is_refused(path: str) -> None:
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(InvalidArgumentError):
         checked_path(path)
 
 
 async def test_absent_paths_and_containers_are_told_apart(agent: Agent) -> None:
     name = await ended(agent, {})
-    with pytest.raises(PathNotFound):
+    with pytest.raises(PathNotFoundError):
         await fetched(artifacts(agent), name, "/none")
     await agent.engine.remove(name)
-    with pytest.raises(ContainerGone):
+    with pytest.raises(ContainerGoneError):
         await fetched(artifacts(agent), name, "/none")
 
 
@@ -135,7 +135,7 @@ async def test_too_much_is_refused_before_the_first_byte(agent: Agent) -> None:
     name = await ended(agent, {"/big": bytes(1_000_000), "/small": bytes(900_000)})
     small = artifacts(agent, limits=TarLimits(total_bytes=1_000_000))
     assert len(await fetched(small, name, "/small")) < 10_000
-    with pytest.raises(ArtifactTooLarge):
+    with pytest.raises(ArtifactTooLargeError):
         await small.fetch(
             name, "/big", lambda _: pytest.fail("something was sent"), account="acme"
         )
@@ -145,7 +145,7 @@ async def test_too_much_is_refused_before_the_first_byte(agent: Agent) -> None:
 async def test_a_spool_that_cannot_be_written_is_told_as_such(agent: Agent) -> None:
     name = await ended(agent, {"/x": b"x"})
     agent.records.spool_dir.rmdir()
-    with pytest.raises(DiskFull):
+    with pytest.raises(DiskFullError):
         await fetched(artifacts(agent), name, "/x")
 
 
@@ -172,7 +172,7 @@ async def test_an_archive_that_breaks_off_is_never_passed_on(
         yield whole[:cut]
 
     send(agent, monkeypatch, chunks)
-    with pytest.raises(UnreadableTar):
+    with pytest.raises(UnreadableTarError):
         await fetched(artifacts(agent), "any", "/x")
 
 
@@ -184,7 +184,7 @@ async def test_a_path_of_which_nothing_is_left_is_not_found(
 
     send(agent, monkeypatch, chunks)
     for container in ("fifo", "socket"):
-        with pytest.raises(PathNotFound):
+        with pytest.raises(PathNotFoundError):
             await fetched(artifacts(agent), container, "/x")
 
 
@@ -208,10 +208,10 @@ async def test_f10_a_hung_archive_harms_only_itself(
     hung = asyncio.create_task(fetched(packing, "hung", "/x"))
     await hangs.wait()
     packing._patience = Patience()
-    with pytest.raises(ReadersBusy):
+    with pytest.raises(ReadersBusyError):
         await fetched(packing, "hung", "/x")
     assert await fetched(packing, "sound", "/x")
-    with pytest.raises(EngineTimeout):
+    with pytest.raises(EngineTimeoutError):
         await hung
     assert "hung" in closed  # so the engine gives the container's lock back
     assert nothing_is_spooled(agent, packing)
@@ -222,7 +222,7 @@ async def test_readers_that_fill_the_disk_let_others_wait_until_one_leaves(agent
     limits = RoomLimits(3 * MEGABYTE, 2 * MEGABYTE, patience=0.0)
     tight = Artifacts(agent.engine, agent.records, limits)
     async with slow_reader(tight, names[0], "/x"):
-        with pytest.raises(ReadersBusy):
+        with pytest.raises(ReadersBusyError):
             await fetched(tight, names[1], "/x")
     assert len(await fetched(tight, names[1], "/x")) > MEGABYTE
     assert nothing_is_spooled(agent, tight)
@@ -266,7 +266,7 @@ async def test_a_caller_that_reads_nothing_loses_its_spool(
         with pytest.raises(grpc.aio.AioRpcError) as error:
             while await call.read() is not grpc.aio.EOF:
                 pass
-        assert error.value.details() == str(ReaderTooSlow())
+        assert error.value.details() == str(ReaderTooSlowError())
 
 
 async def test_a_caller_that_hangs_up_loses_its_spool(agent: Agent, tmp_path: Path) -> None:

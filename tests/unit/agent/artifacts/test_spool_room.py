@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 
 from agent.artifacts.spool_room import RoomLimits, SpoolRoom
-from agent.domain.errors import ReadersBusy
+from agent.domain.errors import ReadersBusyError
 from tests.support.agent.hosts import until
 
 LARGEST = 100
@@ -16,7 +16,7 @@ def room(*, patience: float = 0.0, **limits: int) -> SpoolRoom:
 
 
 async def busy(room: SpoolRoom, container: str, account: str = "") -> str:
-    with pytest.raises(ReadersBusy) as error:
+    with pytest.raises(ReadersBusyError) as error:
         async with room.taken(container, account or container):
             pass
     return error.value.cause

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.artifacts.tar_filter import TarFilter, TarLimits
-from agent.domain.errors import AgentError, ArtifactTooLarge, UnreadableTar
+from agent.domain.errors import AgentError, ArtifactTooLargeError, UnreadableTarError
 from tests.support.agent.tars import (
     LARGEST_TIME,
     Entry,
@@ -124,7 +124,7 @@ def test_a_tar_with_bytes_changed_is_refused_or_still_safe(
         tar[block:] = resummed(bytes(tar[block:]))
     try:
         found = read(filtered(bytes(tar)))
-    except (ArtifactTooLarge, UnreadableTar):
+    except (ArtifactTooLargeError, UnreadableTarError):
         return
     for entry in found:
         assert entry.name == ROOT or entry.name.startswith(ROOT + b"/")
@@ -203,7 +203,7 @@ REFUSED: dict[str, bytes] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_the_engine_does_not_write_is_refused_whole(case: str) -> None:
-    with pytest.raises(UnreadableTar):
+    with pytest.raises(UnreadableTarError):
         filtered(REFUSED[case])
 
 
@@ -253,7 +253,7 @@ def big(size: int) -> bytes:
     ],
 )  # fmt: skip
 def test_more_than_the_limits_is_too_large(tar: bytes, what: str) -> None:
-    with pytest.raises(ArtifactTooLarge) as error:
+    with pytest.raises(ArtifactTooLargeError) as error:
         filtered(tar, limits=SMALL)
     assert error.value.what == what
 
@@ -273,7 +273,7 @@ def test_as_much_as_the_limits_passes(tar: bytes) -> None:
 
 @pytest.mark.parametrize("size", [100_000_000, 2**31, 2**43, 2**63 - 1])
 def test_an_announced_size_is_refused_before_its_first_byte(size: int) -> None:
-    with pytest.raises(ArtifactTooLarge) as error:
+    with pytest.raises(ArtifactTooLargeError) as error:
         TarFilter(ROOT).feed(big(size))
     assert error.value.limit == 100_000_000
 
@@ -294,7 +294,7 @@ def test_a_name_in_two_fields_is_put_together() -> None:
 
 
 def test_what_grows_is_counted_as_it_goes_out() -> None:
-    with pytest.raises(ArtifactTooLarge) as error:
+    with pytest.raises(ArtifactTooLargeError) as error:
         filtered(PREFIXED, limits=TarLimits(total_bytes=len(PREFIXED)))
     assert error.value.what == "bytes"
 

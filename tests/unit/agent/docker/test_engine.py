@@ -14,7 +14,12 @@ import pytest
 from agent.docker.calls import GENERAL_THREADS, KEPT_THREADS, Timeouts
 from agent.docker.engine import DockerEngine
 from agent.domain.engine import ContainerSpec, ContainerStatus
-from agent.domain.errors import ContainerGone, EngineError, EngineTimeout, EngineUnavailable
+from agent.domain.errors import (
+    ContainerGoneError,
+    EngineError,
+    EngineTimeoutError,
+    EngineUnavailableError,
+)
 from agent.domain.session import Process
 from agent.kernel.processes import live_process
 from tests.support.agent.scripted_engine import (
@@ -147,7 +152,7 @@ async def test_silence_of_the_engine_leaves_the_outcome_unknown(
     before = script.seen[what]
     script.answer(what, script.hang)
     engine._timeouts = HASTY
-    with pytest.raises(EngineTimeout) as error:
+    with pytest.raises(EngineTimeoutError) as error:
         await ask(engine)
     assert error.value.call == call
     assert script.seen[what] - before <= 1  # none, when it was given up before it was read
@@ -157,7 +162,7 @@ async def test_silence_of_the_engine_leaves_the_outcome_unknown(
 async def test_no_socket_means_no_engine(tmp_path: Path, call: str) -> None:
     script = ScriptedEngine(tmp_path)
     async with an_engine(script) as engine:
-        with pytest.raises(EngineUnavailable, match="No such file"):
+        with pytest.raises(EngineUnavailableError, match="No such file"):
             await CALLS[call][1](engine)
 
 
@@ -166,9 +171,9 @@ async def test_nobody_behind_the_socket_means_no_engine(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(script.socket))
     async with an_engine(script) as engine:
-        with pytest.raises(EngineUnavailable, match="refused"):
+        with pytest.raises(EngineUnavailableError, match="refused"):
             await engine.start("x")
-        with pytest.raises(EngineUnavailable, match="refused"):
+        with pytest.raises(EngineUnavailableError, match="refused"):
             await drained(engine.logs("x"))
 
 
@@ -179,7 +184,7 @@ async def test_a_broken_connection(
     what, ask = CALLS[call]
     script.answer(what, cut)
     # Whether a change took place is unknown; a read has simply failed.
-    with pytest.raises(EngineTimeout if call in CHANGES else EngineUnavailable):
+    with pytest.raises(EngineTimeoutError if call in CHANGES else EngineUnavailableError):
         await ask(engine)
 
 
@@ -190,7 +195,7 @@ async def test_an_answer_that_cannot_be_read(
     for call, status in (("inspect", 200), ("create", 201)):
         what, ask = CALLS[call]
         script.answer(what, raw(body, status))
-        with pytest.raises(EngineTimeout if call in CHANGES else EngineError):
+        with pytest.raises(EngineTimeoutError if call in CHANGES else EngineError):
             await ask(engine)
 
 
@@ -201,7 +206,7 @@ async def test_a_late_answer_is_not_taken_for_a_failure(
     await engine.info()
     script.answer(what, script.hang)
     engine._timeouts = HASTY
-    with pytest.raises(EngineTimeout):
+    with pytest.raises(EngineTimeoutError):
         await ask(engine)
     script.answer(what, raw(b"", 304))
     script.answer("GET /containers/x/json", says(CREATED))
@@ -243,7 +248,7 @@ async def test_one_call_at_a_time_for_a_container(
     starting = asyncio.create_task(engine.start("x"))
     await script.arrived("POST /containers/x/start")
     killing = asyncio.create_task(engine.kill("x", "SIGKILL"))
-    with pytest.raises(ContainerGone):
+    with pytest.raises(ContainerGoneError):
         await engine.inspect("y")
     assert script.seen["POST /containers/x/kill"] == 0
     script.let_go()
@@ -264,7 +269,7 @@ async def test_a_cancelled_wait_leaves_the_call_its_turn(
         await starting
     removing = asyncio.create_task(engine.remove("x"))
     waiting_in_vain = asyncio.create_task(engine.kill("x", "SIGTERM"))
-    with pytest.raises(ContainerGone):
+    with pytest.raises(ContainerGoneError):
         await engine.inspect("y")
     waiting_in_vain.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -282,7 +287,7 @@ async def test_waiting_for_a_turn_has_a_deadline(script: ScriptedEngine) -> None
     async with an_engine(script, timeouts) as engine:
         starting = asyncio.create_task(engine.start("x"))
         await script.arrived("POST /containers/x/start")
-        with pytest.raises(EngineTimeout):
+        with pytest.raises(EngineTimeoutError):
             await engine.kill("x", "SIGKILL")
         script.let_go()
         await starting
@@ -297,7 +302,7 @@ async def test_an_engine_that_comes_back_is_queried_again(tmp_path: Path) -> Non
             asked = script.seen["GET /version"]
             await engine.remove("x")
             assert script.seen["GET /version"] == asked
-        with pytest.raises(EngineUnavailable):
+        with pytest.raises(EngineUnavailableError):
             await engine.remove("x")
         async with script.serving():
             await engine.remove("x")

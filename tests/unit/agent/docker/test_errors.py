@@ -12,20 +12,20 @@ from agent.docker.errors import (
 )
 from agent.domain.errors import (
     AgentError,
-    ContainerExists,
-    ContainerGone,
-    DiskFull,
+    ContainerExistsError,
+    ContainerGoneError,
+    DiskFullError,
     EngineError,
-    EngineTimeout,
-    EngineUnavailable,
-    ImageCannotRun,
-    ImageMissing,
-    ImageNotFound,
-    PathNotFound,
-    PortTaken,
-    RegistryRefused,
-    RegistryTimeout,
-    RegistryUnavailable,
+    EngineTimeoutError,
+    EngineUnavailableError,
+    ImageCannotRunError,
+    ImageMissingError,
+    ImageNotFoundError,
+    PathNotFoundError,
+    PortTakenError,
+    RegistryRefusedError,
+    RegistryTimeoutError,
+    RegistryUnavailableError,
 )
 
 IMAGE = "registry.test/game@sha256:" + "a" * 64
@@ -43,7 +43,7 @@ SHIM = (
 @pytest.mark.parametrize(
     ("call", "status", "message", "error"),
     [
-        (CREATE, 404, f"No such image: {IMAGE}", ImageMissing(IMAGE)),
+        (CREATE, 404, f"No such image: {IMAGE}", ImageMissingError(IMAGE)),
         (
             CREATE,
             409,
@@ -51,28 +51,28 @@ SHIM = (
                 'Conflict. The container name "/tiltyard-x" is already in use by container "7c2". '
                 "You have to remove (or rename) that container to be able to reuse that name."
             ),
-            ContainerExists("tiltyard-x"),
+            ContainerExistsError("tiltyard-x"),
         ),
         (
             CREATE,
             400,
             "No command specified",
-            ImageCannotRun("it names no command and none is given"),
+            ImageCannotRunError("it names no command and none is given"),
         ),
-        (CREATE, 500, "mkdir /var/lib/docker/x: no space left on device", DiskFull("", "")),
+        (CREATE, 500, "mkdir /var/lib/docker/x: no space left on device", DiskFullError("", "")),
         (
             CREATE,
             400,
             'invalid mount config for type "bind": bind source path does not exist: /x',
             EngineError("create", ""),
         ),
-        (START, 404, "No such container: tiltyard-x", ContainerGone("tiltyard-x")),
+        (START, 404, "No such container: tiltyard-x", ContainerGoneError("tiltyard-x")),
         (START, 404, "network tiltyard0 not found", EngineError("start", "")),
         (
             START,
             500,
             f"{EXTERNAL}Bind for 0.0.0.0:30000 failed: port is already allocated",
-            PortTaken("", 30000),
+            PortTakenError("", 30000),
         ),
         (
             START,
@@ -81,7 +81,7 @@ SHIM = (
                 f"{EXTERNAL}Error starting userland proxy: listen udp4 0.0.0.0:30001: bind: "
                 "address already in use"
             ),
-            PortTaken("udp", 30001),
+            PortTakenError("udp", 30001),
         ),
         (
             START,
@@ -90,7 +90,7 @@ SHIM = (
                 f"{EXTERNAL}Error starting userland proxy: listen tcp6 [::]:30002: bind: "
                 "address already in use"
             ),
-            PortTaken("tcp", 30002),
+            PortTakenError("tcp", 30002),
         ),
         (
             START,
@@ -99,44 +99,44 @@ SHIM = (
                 "failed to set up container networking: failed to bind host port for "
                 "0.0.0.0:30003:172.17.0.2:7777/udp: address already in use"
             ),
-            PortTaken("udp", 30003),
+            PortTakenError("udp", 30003),
         ),
         (
             START,
             500,
             "failed to bind host port 0.0.0.0:30004/tcp: address already in use",
-            PortTaken("tcp", 30004),
+            PortTakenError("tcp", 30004),
         ),
-        (START, 500, "address already in use", PortTaken("", 0)),
+        (START, 500, "address already in use", PortTakenError("", 0)),
         (
             START,
             400,
             f'{SHIM}exec: "game": executable file not found in $PATH: unknown',
-            ImageCannotRun("game: executable file not found"),
+            ImageCannotRunError("game: executable file not found"),
         ),
         (
             START,
             404,
             f'{SHIM}exec: "/nope": stat /nope: no such file or directory: unknown',
-            ImageCannotRun("/nope: no such file or directory"),
+            ImageCannotRunError("/nope: no such file or directory"),
         ),
         (
             START,
             400,
             f'{SHIM}exec: "/p.c": permission denied: unknown',
-            ImageCannotRun("/p.c: permission denied"),
+            ImageCannotRunError("/p.c: permission denied"),
         ),
         (
             START,
             400,
             f"{SHIM}exec /game: exec format error: unknown",
-            ImageCannotRun("/game: exec format error"),
+            ImageCannotRunError("/game: exec format error"),
         ),
         (
             START,
             400,
             "unable to find user nobody: no matching entries in passwd file",
-            ImageCannotRun("unable to find user nobody"),
+            ImageCannotRunError("unable to find user nobody"),
         ),
         (
             START,
@@ -154,23 +154,23 @@ SHIM = (
             ARCHIVE,
             404,
             "Could not find the file /data in container tiltyard-x",
-            PathNotFound("/data"),
+            PathNotFoundError("/data"),
         ),
-        (ARCHIVE, 404, "worded in another way", PathNotFound("/data")),
-        (ARCHIVE, 500, "lstat /data: not a directory", PathNotFound("/data")),
-        (ARCHIVE, 500, "lstat /data: file name too long", PathNotFound("/data")),
-        (ARCHIVE, 500, "lstat /data: no such file or directory", PathNotFound("/data")),
+        (ARCHIVE, 404, "worded in another way", PathNotFoundError("/data")),
+        (ARCHIVE, 500, "lstat /data: not a directory", PathNotFoundError("/data")),
+        (ARCHIVE, 500, "lstat /data: file name too long", PathNotFoundError("/data")),
+        (ARCHIVE, 500, "lstat /data: no such file or directory", PathNotFoundError("/data")),
         (
             ARCHIVE,  # 20.10; of 26.1 and 28.5 only where the last part of the path is the link
             500,
             "evalSymlinksInScope: too many links in /var/lib/docker/overlay2/8a86/merged/data",
-            PathNotFound("/data"),
+            PathNotFoundError("/data"),
         ),
         (
             ARCHIVE,  # 26.1 and 28.5
             500,
             "lstat /data: too many levels of symbolic links",
-            PathNotFound("/data"),
+            PathNotFoundError("/data"),
         ),
         (ARCHIVE, 500, "lstat /data: input/output error", EngineError("archive", "")),
         (
@@ -179,12 +179,12 @@ SHIM = (
             "lstat /not a directory: input/output error",
             EngineError("archive", ""),
         ),
-        (ARCHIVE, 404, "No such container: tiltyard-x", ContainerGone("tiltyard-x")),
+        (ARCHIVE, 404, "No such container: tiltyard-x", ContainerGoneError("tiltyard-x")),
         (
             Call("logs", container="tiltyard-x"),
             409,
             "can not get logs from container which is dead or marked for removal",
-            ContainerGone("tiltyard-x"),
+            ContainerGoneError("tiltyard-x"),
         ),
         (Call("info"), 500, "", EngineError("info", "")),
     ],
@@ -192,52 +192,61 @@ SHIM = (
 def test_an_answer_means(call: Call, status: int, message: str, error: AgentError) -> None:
     found = error_of_answer(call, status, f"{message}\n")
     assert type(found) is type(error)
-    if not isinstance(error, EngineError | DiskFull):
+    if not isinstance(error, EngineError | DiskFullError):
         assert str(found) == str(error)
 
 
 @pytest.mark.parametrize(
     ("message", "kind"),
     [
-        (f"manifest for {IMAGE} not found: manifest unknown: manifest unknown", ImageNotFound),
-        ("name unknown: repository name not known to registry", ImageNotFound),
+        (
+            f"manifest for {IMAGE} not found: manifest unknown: manifest unknown",
+            ImageNotFoundError,
+        ),
+        ("name unknown: repository name not known to registry", ImageNotFoundError),
         # What 26.1 and 28.5 make of answers that are HTML.
-        ("unknown: <h1>404</h1>", RegistryUnavailable),
-        ("toomanyrequests: <h1>429</h1>", RegistryUnavailable),
+        ("unknown: <h1>404</h1>", RegistryUnavailableError),
+        ("toomanyrequests: <h1>429</h1>", RegistryUnavailableError),
         (
             "pull access denied for x, repository does not exist or may … denied: <h1>",
-            RegistryRefused,
+            RegistryRefusedError,
         ),
         (
             "pull access denied for x, repository does not exist or may require 'docker login'",
-            RegistryRefused,
+            RegistryRefusedError,
         ),
-        ("unauthorized: authentication required", RegistryRefused),
+        ("unauthorized: authentication required", RegistryRefusedError),
         (
             'Get "http://registry.test/v2/game/manifests/sha256:aa": no basic auth credentials',
-            RegistryRefused,
+            RegistryRefusedError,
         ),
-        ("error parsing HTTP 403 response body: invalid character 'c' looking", RegistryRefused),
-        ("error parsing HTTP 404 response body: invalid character 'c' looking", ImageNotFound),
-        ("error parsing HTTP 429 response body: invalid character 'c'", RegistryUnavailable),
-        ("toomanyrequests: you have reached your pull rate limit", RegistryUnavailable),
-        ("unknown blob", ImageNotFound),
-        ("invalid character '\\u0082' after object key:value pair", RegistryUnavailable),
-        ("unexpected end of JSON input", RegistryUnavailable),
-        ("dial tcp 127.0.0.1:1: connect: connection refused", RegistryUnavailable),
-        ("dial tcp: lookup registry.test: no such host", RegistryUnavailable),
-        ("received unexpected HTTP status: 503 Service Unavailable", RegistryUnavailable),
-        ("received unexpected HTTP status: 500 Internal Server Error", RegistryUnavailable),
-        ("image verification failed for digest sha256:aaaa", RegistryUnavailable),
-        ("filesystem layer verification failed for digest sha256:aaaa", RegistryUnavailable),
-        ("http: server gave HTTP response to HTTPS client", RegistryUnavailable),
-        ("tls: failed to verify certificate: x509: unknown authority", RegistryUnavailable),
-        ("unexpected EOF", RegistryUnavailable),
-        ("net/http: TLS handshake timeout", RegistryTimeout),
-        ("dial tcp 192.0.2.1:443: i/o timeout", RegistryTimeout),
-        ("context deadline exceeded", RegistryTimeout),
-        ("write /var/lib/docker/tmp/x: no space left on device", DiskFull),
-        ("no matching manifest for linux/amd64 in the manifest list entries", ImageCannotRun),
+        (
+            "error parsing HTTP 403 response body: invalid character 'c' looking",
+            RegistryRefusedError,
+        ),
+        (
+            "error parsing HTTP 404 response body: invalid character 'c' looking",
+            ImageNotFoundError,
+        ),
+        ("error parsing HTTP 429 response body: invalid character 'c'", RegistryUnavailableError),
+        ("toomanyrequests: you have reached your pull rate limit", RegistryUnavailableError),
+        ("unknown blob", ImageNotFoundError),
+        ("invalid character '\\u0082' after object key:value pair", RegistryUnavailableError),
+        ("unexpected end of JSON input", RegistryUnavailableError),
+        ("dial tcp 127.0.0.1:1: connect: connection refused", RegistryUnavailableError),
+        ("dial tcp: lookup registry.test: no such host", RegistryUnavailableError),
+        ("received unexpected HTTP status: 503 Service Unavailable", RegistryUnavailableError),
+        ("received unexpected HTTP status: 500 Internal Server Error", RegistryUnavailableError),
+        ("image verification failed for digest sha256:aaaa", RegistryUnavailableError),
+        ("filesystem layer verification failed for digest sha256:aaaa", RegistryUnavailableError),
+        ("http: server gave HTTP response to HTTPS client", RegistryUnavailableError),
+        ("tls: failed to verify certificate: x509: unknown authority", RegistryUnavailableError),
+        ("unexpected EOF", RegistryUnavailableError),
+        ("net/http: TLS handshake timeout", RegistryTimeoutError),
+        ("dial tcp 192.0.2.1:443: i/o timeout", RegistryTimeoutError),
+        ("context deadline exceeded", RegistryTimeoutError),
+        ("write /var/lib/docker/tmp/x: no space left on device", DiskFullError),
+        ("no matching manifest for linux/amd64 in the manifest list entries", ImageCannotRunError),
         ("failed to register layer: Error processing tar file(exit status 1)", EngineError),
     ],
 )
@@ -249,7 +258,9 @@ def test_a_failed_pull_means(message: str, kind: type[AgentError]) -> None:
 def test_what_callers_named_is_no_reason(told: str) -> None:
     image = f"registry.test/timeout/unauthorized@sha256:{'a' * 64}"
     url = "registry.test/v2/timeout/unauthorized/manifests/sha256:aa"
-    assert type(error_of_pull(image, told.format(image=image, url=url))) is RegistryUnavailable
+    assert (
+        type(error_of_pull(image, told.format(image=image, url=url))) is RegistryUnavailableError
+    )
 
 
 def test_long_sentences_are_cut() -> None:
@@ -272,9 +283,9 @@ def test_what_is_already_so() -> None:
 def test_a_broken_connection_leaves_a_change_unknown(*, changes: bool) -> None:
     call = Call("start", changes=changes)
     refused = OSError("wrapped", ConnectionRefusedError(111, "Connection refused"))
-    assert isinstance(error_of_connection(call, refused), EngineUnavailable)
+    assert isinstance(error_of_connection(call, refused), EngineUnavailableError)
     cut = OSError("wrapped", ConnectionResetError(104, "Connection reset by peer"))
-    kind = EngineTimeout if changes else EngineUnavailable
+    kind = EngineTimeoutError if changes else EngineUnavailableError
     assert type(error_of_connection(call, cut)) is kind
     late = OSError("wrapped", TimeoutError("timed out"))
-    assert isinstance(error_of_connection(call, late), EngineTimeout)
+    assert isinstance(error_of_connection(call, late), EngineTimeoutError)

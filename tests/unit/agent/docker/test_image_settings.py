@@ -6,7 +6,7 @@ import pytest
 
 from agent.docker import sdk
 from agent.docker.image_settings import MAX_VOLUMES, why_refused
-from agent.domain.errors import ImageCannotRun
+from agent.domain.errors import ImageCannotRunError
 
 TYPICAL: dict[str, Any] = {
     "Env": ["PATH=/usr/bin", "JAVA_VERSION=21"],
@@ -69,5 +69,5 @@ def test_an_image_that_may_run_is_looked_into_once(image: str, looks: int) -> No
 def test_an_image_that_is_refused_stays_so() -> None:
     engine, fit = Engine({"Volumes": {"/": {}}}), set[str]()
     for _ in range(2):
-        with pytest.raises(ImageCannotRun):
+        with pytest.raises(ImageCannotRunError):
             sdk.create(cast("Any", engine), {"Image": "game@sha256:1"}, "name", fit)

@@ -15,11 +15,11 @@ from agent.domain.engine import Credentials, LogPiece
 from agent.domain.errors import (
     AgentError,
     EngineError,
-    EngineTimeout,
-    EngineUnavailable,
-    ImageNotFound,
-    RegistryTimeout,
-    RegistryUnavailable,
+    EngineTimeoutError,
+    EngineUnavailableError,
+    ImageNotFoundError,
+    RegistryTimeoutError,
+    RegistryUnavailableError,
 )
 from tests.support.agent.scripted_engine import (
     HASTY,
@@ -66,7 +66,7 @@ async def test_an_engine_that_vanishes_ends_a_stream_with_an_error(
     what, ask = STREAMS[stream]
     script.answer(what, streams(FIRST_PIECE[stream], then_cut=True))
     seen = []
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(EngineUnavailableError):
         async with ask(engine) as items:
             async for item in items:
                 seen.append(item)  # noqa: PERF401 - what came before the error counts
@@ -76,7 +76,7 @@ async def test_an_engine_that_vanishes_ends_a_stream_with_an_error(
 @pytest.mark.parametrize("stream", STREAMS)
 async def test_no_engine_and_no_stream(tmp_path: Path, stream: str) -> None:
     async with an_engine(ScriptedEngine(tmp_path)) as engine:
-        with pytest.raises(EngineUnavailable):
+        with pytest.raises(EngineUnavailableError):
             await drained(STREAMS[stream][1](engine))
 
 
@@ -88,17 +88,17 @@ async def test_what_waits_may_be_silent_for_ever(script: ScriptedEngine, stream:
     script.answer("GET /containers/y/logs", script.hang)
     async with an_engine(script, HASTY) as engine, ask(engine) as items:
         await anext(items)
-        with pytest.raises(EngineTimeout):  # all of a silence passes elsewhere
+        with pytest.raises(EngineTimeoutError):  # all of a silence passes elsewhere
             await drained(engine.logs("y"))
         more.set()
-        with contextlib.suppress(EngineUnavailable):
+        with contextlib.suppress(EngineUnavailableError):
             assert [item async for item in items] == []
 
 
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize(
     ("stream", "error"),
-    [("archive", EngineTimeout("archive")), ("pull", RegistryTimeout(IMAGE))],
+    [("archive", EngineTimeoutError("archive")), ("pull", RegistryTimeoutError(IMAGE))],
 )
 async def test_silence_where_something_is_to_come(
     script: ScriptedEngine, stream: str, error: AgentError, *, begun: bool
@@ -146,7 +146,7 @@ async def test_a_log_is_let_go_of_in_time_by_a_reader_who_stalls(
         while transport is not None and not transport.is_closing():
             await asyncio.sleep(0)
         silent.set()
-        with pytest.raises(EngineUnavailable):
+        with pytest.raises(EngineUnavailableError):
             await anext(answer)
 
 
@@ -176,7 +176,7 @@ async def test_a_log_that_the_engine_cannot_read_to_its_end(
     ("stream", "body", "error"),
     [
         ("logs", b"no frames at all", EngineError),
-        ("logs", FIRST_PIECE["logs"][:-1], EngineUnavailable),
+        ("logs", FIRST_PIECE["logs"][:-1], EngineUnavailableError),
         ("events", b"{\n", EngineError),
         ("events", b'{"Actor": {}}\n', EngineError),
         ("pull", b"[]\n", EngineError),
@@ -198,10 +198,10 @@ async def test_a_stream_that_cannot_be_read(
 @pytest.mark.parametrize(
     ("status", "message", "error"),
     [
-        (404, "manifest unknown", ImageNotFound),
-        (500, "unauthorized: authentication required", RegistryUnavailable),
-        (500, "net/http: request canceled (Client.Timeout exceeded)", RegistryTimeout),
-        (200, "received unexpected HTTP status: 502 Bad Gateway", RegistryUnavailable),
+        (404, "manifest unknown", ImageNotFoundError),
+        (500, "unauthorized: authentication required", RegistryUnavailableError),
+        (500, "net/http: request canceled (Client.Timeout exceeded)", RegistryTimeoutError),
+        (200, "received unexpected HTTP status: 502 Bad Gateway", RegistryUnavailableError),
     ],
 )
 async def test_a_pull_that_fails_at_once_or_on_its_way(

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.domain.capacity import Capacity
-from agent.domain.errors import NoCapacity
+from agent.domain.errors import NoCapacityError
 from tiltyard.contract import Resources
 
 TOTAL = Resources(nano_cpus=4_000, memory_bytes=1_000)
@@ -28,7 +28,7 @@ def test_a_reservation_is_held_until_it_is_released() -> None:
 )
 def test_what_does_not_fit_is_named_and_nothing_is_held(wanted: Resources, named: str) -> None:
     capacity = Capacity(TOTAL, max_sessions=10, gpu_ids=["g0", "g1"])
-    with pytest.raises(NoCapacity) as refused:
+    with pytest.raises(NoCapacityError) as refused:
         capacity.reserve("a", wanted)
     assert refused.value.resource == named
     assert capacity.reserved == Resources()
@@ -38,7 +38,7 @@ def test_the_number_of_sessions_is_bounded() -> None:
     capacity = Capacity(TOTAL, max_sessions=1)
     capacity.reserve("a", Resources(1, 1))
     assert capacity.free_sessions == 0
-    with pytest.raises(NoCapacity, match="sessions"):
+    with pytest.raises(NoCapacityError, match="sessions"):
         capacity.reserve("b", Resources(1, 1))
 
 
@@ -54,7 +54,7 @@ def test_adopted_sessions_keep_what_is_no_longer_allocatable() -> None:
     capacity = Capacity(TOTAL, max_sessions=10)
     capacity.adopt("a", Resources(9_000, 10), ())
     assert capacity.reserved.nano_cpus == 9_000
-    with pytest.raises(NoCapacity, match="0 free"):
+    with pytest.raises(NoCapacityError, match="0 free"):
         capacity.reserve("b", Resources(1, 1))
 
 
@@ -70,7 +70,7 @@ def test_reservations_never_exceed_capacity(moves: list[tuple[int, int, bool]]) 
             continue
         try:
             capacity.reserve(name, Resources(amount, 1))
-        except NoCapacity:
+        except NoCapacityError:
             assert sum(held.values()) + amount > TOTAL.nano_cpus or len(held) == 3
         else:
             held[name] = amount

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.errors import AgentError, NoFreePort, PortOutOfRange, PortTaken
+from agent.domain.errors import AgentError, NoFreePortError, PortOutOfRangeError, PortTakenError
 from agent.domain.ports import TRIES, PortPool
 from agent.domain.session import Port
 from tiltyard.contract import PortRequest, Protocol
@@ -39,7 +39,7 @@ def test_a_port_returns_only_after_all_others() -> None:
 def test_all_or_none() -> None:
     pool = PortPool(20000, 20001)
     pool.reserve("a", [UDP])
-    with pytest.raises(NoFreePort):
+    with pytest.raises(NoFreePortError):
         pool.reserve("b", [TCP, UDP, PortRequest(7779, Protocol.UDP)])
     assert pool.free(Protocol.TCP) == 2
     assert pool.free(Protocol.UDP) == 1
@@ -55,11 +55,11 @@ def test_a_pinned_port_is_taken_before_others_choose() -> None:
 def test_a_pinned_port_that_is_held_or_outside_is_refused() -> None:
     pool = PortPool(20000, 20009)
     pool.reserve("a", [pinned(20003)])
-    with pytest.raises(PortTaken):
+    with pytest.raises(PortTakenError):
         pool.reserve("b", [pinned(20003)])
     pool.reserve("b", [pinned(20003, Protocol.TCP)])
     for outside in (1, 22, 19999, 20010, 65535):
-        with pytest.raises(PortOutOfRange):
+        with pytest.raises(PortOutOfRangeError):
             pool.reserve("c", [pinned(outside)])
 
 
@@ -76,7 +76,7 @@ def test_a_port_that_two_adopted_sessions_have_is_free_once_both_have_ended() ->
     for name in ("a", "b"):
         pool.adopt(name, (Port(1, Protocol.UDP, 20000),))
     pool.release("a")
-    with pytest.raises(NoFreePort):
+    with pytest.raises(NoFreePortError):
         pool.reserve("c", [UDP])
     pool.release("b")
     assert pool.reserve("c", [UDP])[0].host == 20000
@@ -93,7 +93,7 @@ def test_ports_of_others_are_passed_over_and_tried_again_last() -> None:
 def test_a_pinned_port_of_others_is_refused_and_tried_again_last() -> None:
     others = {(Protocol.UDP, 20000)}
     pool = PortPool(20000, 20002, lambda *port: port not in others)
-    with pytest.raises(PortTaken) as error:
+    with pytest.raises(PortTakenError) as error:
         pool.reserve("a", [UDP, pinned(20000)])
     assert error.value.port == 20000
     assert pool.free(Protocol.UDP) == 3
@@ -109,7 +109,7 @@ def test_ports_that_are_all_of_others_are_asked_about_once() -> None:
         return False
 
     pool = PortPool(20000, 20002, never)
-    with pytest.raises(NoFreePort):
+    with pytest.raises(NoFreePortError):
         pool.reserve("a", [UDP])
     assert asked == [20000, 20001, 20002]
     assert pool.free(Protocol.UDP) == 3
@@ -118,7 +118,7 @@ def test_ports_that_are_all_of_others_are_asked_about_once() -> None:
 def test_a_request_skips_a_limited_number_of_ports_and_the_next_continues() -> None:
     free_from = 20000 + TRIES
     pool = PortPool(20000, 30000, lambda _, port: port >= free_from)
-    with pytest.raises(NoFreePort):
+    with pytest.raises(NoFreePortError):
         pool.reserve("a", [UDP])
     assert pool.reserve("a", [UDP])[0].host == free_from
 
@@ -132,7 +132,7 @@ def test_ports_of_sessions_are_not_asked_about() -> None:
 
     pool = PortPool(20000, 20001, always)
     pool.reserve("a", [UDP])
-    with pytest.raises(PortTaken):
+    with pytest.raises(PortTakenError):
         pool.reserve("b", [pinned(20000)])
     assert asked == [20000]
 
@@ -179,7 +179,7 @@ def test_a_tls_port_in_the_network_of_the_host_takes_two() -> None:
     tls = PortRequest(7778, Protocol.TCP, tls=True, pinned=20002)
     [port] = pool.reserve("a", [tls], in_host=True)
     assert (port.host, port.inner, port.told) == (20002, 20000, 20000)
-    with pytest.raises(NoFreePort):
+    with pytest.raises(NoFreePortError):
         pool.reserve("b", [PortRequest(n, Protocol.TCP, tls=True) for n in (1, 2)], in_host=True)
     assert pool.free(Protocol.TCP) == 2
     [alone] = pool.reserve("c", [PortRequest(7778, Protocol.TCP, tls=True)])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.domain import environment
 from agent.domain.environment import check_environment, container_environment, injected_environment
-from agent.domain.errors import InvalidArgument
+from agent.domain.errors import InvalidArgumentError
 from agent.domain.session import (
     TRANSITIONS,
     Port,
@@ -102,7 +102,7 @@ def test_many_dollars_are_no_more_work_than_many_letters() -> None:
 
 
 def test_a_caller_cannot_set_an_injected_name_but_may_use_the_prefix() -> None:
-    with pytest.raises(InvalidArgument, match="T_HOST is set by the host"):
+    with pytest.raises(InvalidArgumentError, match="T_HOST is set by the host"):
         check_environment({"T_HOST": "mine"}, INJECTED)
     check_environment({"T_OTHER": "mine"}, INJECTED)
     assert container_environment({"T_OTHER": "mine"}, INJECTED)["T_OTHER"] == "mine"
@@ -130,7 +130,7 @@ def test_an_environment_is_measured_as_it_is_expanded(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(environment, "MAX_VARIABLE_BYTES", most)
         patch.setattr(environment, "MAX_ENVIRONMENT_BYTES", most_in_all)
-        with nullcontext() if fits else pytest.raises(InvalidArgument):
+        with nullcontext() if fits else pytest.raises(InvalidArgumentError):
             check_environment(caller, injected)
 
 

@@ -7,13 +7,13 @@ import pytest
 from agent.changes.feed import Feed
 from agent.domain.errors import (
     AgentError,
-    DiskFull,
+    DiskFullError,
     EngineError,
-    ImageInUse,
-    InvalidArgument,
-    NotAllowed,
-    RegistryTimeout,
-    RegistryUnavailable,
+    ImageInUseError,
+    InvalidArgumentError,
+    NotAllowedError,
+    RegistryTimeoutError,
+    RegistryUnavailableError,
 )
 from agent.images.images import CONCURRENT_PULLS, LONGEST_REFERENCE, Images, checked_reference
 from agent.settings.policy import Policy
@@ -78,7 +78,7 @@ async def test_a_caller_that_leaves_does_not_end_the_pull(
 async def test_a_failed_pull_is_told_to_all_and_the_next_is_clean(
     engine: FakeEngine, images: Images
 ) -> None:
-    for error in (RegistryTimeout("x"), RegistryUnavailable("x", "500")):
+    for error in (RegistryTimeoutError("x"), RegistryUnavailableError("x", "500")):
         engine.fail_next("pull", error)
         answers = await asyncio.gather(
             *(pulled(images, reference("a")) for _ in range(3)), return_exceptions=True
@@ -88,7 +88,8 @@ async def test_a_failed_pull_is_told_to_all_and_the_next_is_clean(
 
 
 @pytest.mark.parametrize(
-    "error", [EngineError("pull", "invalid rootfs"), DiskFull("/var/lib/docker", "it is full")]
+    "error",
+    [EngineError("pull", "invalid rootfs"), DiskFullError("/var/lib/docker", "it is full")],
 )
 async def test_the_log_says_which_pull_failed(
     engine: FakeEngine, images: Images, caplog: pytest.LogCaptureFixture, error: AgentError
@@ -157,7 +158,7 @@ async def test_a_pull_that_takes_too_long_gives_its_slot_back(engine: FakeEngine
     images = Images(engine, Feed(), pull_timeout=0.01)
     engine.hold("pull")
     for digit in "abc":
-        with pytest.raises(RegistryTimeout, match=r"given up after 0\.01 s"):
+        with pytest.raises(RegistryTimeoutError, match=r"given up after 0\.01 s"):
             await pulled(images, reference(digit))
     engine.release("pull")
     images._pull_timeout = 30.0
@@ -171,7 +172,7 @@ async def test_an_image_is_not_removed_while_it_is_pulled(
     engine.hold("pull")
     caller = asyncio.create_task(pulled(images, reference("a")))
     await engine.held("pull")
-    with pytest.raises(ImageInUse):
+    with pytest.raises(ImageInUseError):
         await images.remove(reference("a"))
     engine.release("pull")
     await caller
@@ -181,7 +182,7 @@ async def test_an_image_is_not_removed_while_it_is_pulled(
 
 async def test_only_registries_of_the_policy_are_asked(engine: FakeEngine) -> None:
     images = Images(engine, Feed(), Policy(allowed_registries=("ghcr.io",)))
-    with pytest.raises(NotAllowed):
+    with pytest.raises(NotAllowedError):
         await pulled(images, reference("a"))
     assert pulls(engine) == 0
 
@@ -205,7 +206,7 @@ def test_references_at_a_registry_are_accepted(image: str) -> None:
 def test_the_longest_reference_is_what_a_control_plane_can_enable() -> None:
     longest = f"{'a.' * 125}com:65535/{'g' * MAX_REPOSITORY}@{DIGEST}"
     assert len(checked_reference(longest)) == LONGEST_REFERENCE == 587
-    with pytest.raises(InvalidArgument, match="it is not host"):
+    with pytest.raises(InvalidArgumentError, match="it is not host"):
         checked_reference(longest.replace("/", "/g"))
 
 
@@ -223,7 +224,7 @@ def test_the_longest_reference_is_what_a_control_plane_can_enable() -> None:
     ],
 )
 def test_no_reference_means_another_registry(registry: str, told: str) -> None:
-    with pytest.raises(InvalidArgument, match=told) as refused:
+    with pytest.raises(InvalidArgumentError, match=told) as refused:
         checked_reference(f"{registry}/evil@{DIGEST}")
     assert f"'{registry}'" in str(refused.value)
 
@@ -245,5 +246,5 @@ def test_no_reference_means_another_registry(registry: str, told: str) -> None:
     ],
 )
 def test_only_references_by_digest_are_accepted(image: str) -> None:
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(InvalidArgumentError):
         checked_reference(image)

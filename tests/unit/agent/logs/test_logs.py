@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.errors import EngineError, EngineUnavailable, LogGone
+from agent.domain.errors import EngineError, EngineUnavailableError, LogGoneError
 from agent.logs import follower as log_follower
 from agent.logs import reading as logs
 from agent.logs.follower import MISSING, READ_TRIES
@@ -91,7 +91,7 @@ async def test_a_log_that_nobody_kept_is_gone(agent: Agent) -> None:
     await agent.engine.remove(f"tiltyard-{session.internal_id}")
     await life.wait_for(lambda now: now.container_removed)
     for follow in (False, True):
-        with pytest.raises(LogGone):
+        with pytest.raises(LogGoneError):
             await whole(agent, session.internal_id, follow=follow)
 
 
@@ -222,7 +222,7 @@ async def test_an_engine_that_is_away_at_first_is_an_error(agent: Agent) -> None
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.unavailable = True
     for follow in (False, True):
-        with pytest.raises(EngineUnavailable):
+        with pytest.raises(EngineUnavailableError):
             await whole(agent, session.internal_id, follow=follow)
     agent.engine.unavailable = False
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 
-from agent.domain.errors import EngineTimeout, NoCapacity, RegistryTimeout
+from agent.domain.errors import EngineTimeoutError, NoCapacityError, RegistryTimeoutError
 from agent.kernel.disks import Disk, Disks
 from agent.metrics import instruments
 from agent.metrics.instruments import Metrics
@@ -147,10 +147,10 @@ async def test_sessions_are_counted_by_state_and_application_and_their_ends_by_r
 async def test_a_refused_start_is_counted_by_its_reason(
     agent: Agent, scrape: Scraped, engine: FakeEngine
 ) -> None:
-    with pytest.raises(NoCapacity):
+    with pytest.raises(NoCapacityError):
         await agent.sessions.start(an_id(), a_spec(reservation=Resources(nano_cpus=10**11)))
-    engine.fail_next("create", EngineTimeout("create"))
-    with pytest.raises(EngineTimeout):
+    engine.fail_next("create", EngineTimeoutError("create"))
+    with pytest.raises(EngineTimeoutError):
         await agent.sessions.start(an_id(), a_spec())
     now = await scrape()
     assert now("start_refusals_total", kind="cold", reason="no_capacity") == 1
@@ -279,8 +279,8 @@ async def test_pulls_are_counted_by_outcome_and_timed(
     assert (await scrape())("image_pulls_in_progress", state="pulling") == 1
     engine.release("pull")
     await pull
-    engine.fail_next("pull", RegistryTimeout(IMAGE, "it is silent"))
-    with pytest.raises(RegistryTimeout):
+    engine.fail_next("pull", RegistryTimeoutError(IMAGE, "it is silent"))
+    with pytest.raises(RegistryTimeoutError):
         await _pulled(agent, ABSENT.replace("b", "c"))
     now = await scrape()
     assert now("image_pulls_in_progress", state="pulling") == 0

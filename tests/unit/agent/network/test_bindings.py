@@ -18,7 +18,7 @@ from agent.domain.session import (
 )
 from agent.kernel.processes import live_process
 from agent.network.bindings import LONG_LOOK_SOCKETS, SHORT_LOOK_SOCKETS, Bindings
-from agent.network.bound_ports import TooManySockets
+from agent.network.bound_ports import TooManySocketsError
 from agent.network.socket_diag import BoundSocket, group_of, is_bound_by, sockets_on
 from tests.support.harness import free_port
 from tiltyard.contract import NetworkMode, Protocol
@@ -150,7 +150,7 @@ async def test_a_look_at_very_many_sockets_is_cut_short(tmp_path: Path, me: Proc
     before = bytes_read()
     assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1, 2))
     assert bytes_read() - before < 2**18
-    with pytest.raises(TooManySockets, match="more than 8192 sockets"):
+    with pytest.raises(TooManySocketsError, match="more than 8192 sockets"):
         await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1, 60_001))
     assert bytes_read() - before < udp.stat().st_size / 3
     udp.write_text(udp_table(1, LONG_LOOK_SOCKETS))
@@ -203,7 +203,7 @@ async def test_many_sockets_on_one_port_of_the_host_are_not_all_listed(
     assert await bindings.all_bound(me, NetworkMode.HOST, ports(Protocol.UDP, 20000))
     monkeypatch.setattr("agent.network.bindings.group_of", lambda _: -1)
     listed = -1_000_000
-    with pytest.raises(TooManySockets):
+    with pytest.raises(TooManySocketsError):
         await bindings.all_bound(me, NetworkMode.HOST, ports(Protocol.UDP, 20000))
     assert listed + 1_000_000 < 2 * LONG_LOOK_SOCKETS
 

@@ -18,7 +18,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from agent.domain.errors import NoCertificate, PortTaken
+from agent.domain.errors import NoCertificateError, PortTakenError
 from agent.domain.session import (
     Port,
     Process,
@@ -574,7 +574,7 @@ async def test_the_end_of_a_certificate_is_told_in_time(tmp_path: Path) -> None:
         await served.tls.look()
         assert "the certificate for TLS ports ended on" in served.tls.warnings[0]
         assert not served.tls.available
-        with pytest.raises(NoCertificate):
+        with pytest.raises(NoCertificateError):
             served.tls.check(served.session.spec)
 
 
@@ -596,7 +596,7 @@ async def test_a_port_that_others_have_is_refused_and_nothing_held(tmp_path: Pat
             taken: int = theirs.getsockname()[1]
             ports = tuple(Port(n, Protocol.TCP, n, tls=True) for n in (mine, taken))
             session = replace(served.session, internal_id=an_id(), ports=ports)
-            with pytest.raises(PortTaken):
+            with pytest.raises(PortTakenError):
                 served.tls.open(session)
         with socket.create_server(("127.0.0.1", mine)):
             pass  # nobody has it

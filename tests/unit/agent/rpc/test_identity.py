@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from agent.domain.errors import InvalidArgument
-from agent.rpc.identity import FILE, HostIdentity, Identity, UnfitIdentity, make_request
+from agent.domain.errors import InvalidArgumentError
+from agent.rpc.identity import FILE, HostIdentity, Identity, UnfitIdentityError, make_request
 from tests.agent.test_tls_server import HOST, OURS, URI, an_identity
 from tests.support.certificates import SERVES, Signer
 
@@ -78,14 +78,14 @@ async def test_what_is_not_for_this_host_is_not_installed(host: HostIdentity, ki
     before = await now_is(host)
     asked = await host.request()
     answer, cause = HOSTILE[kind]
-    with pytest.raises(InvalidArgument, match=cause):
+    with pytest.raises(InvalidArgumentError, match=cause):
         await host.install(answer(asked))
     assert await now_is(host) == before
     await host.install(OURS.answer(asked, [URI], [HOST]))  # and the right one still may come
 
 
 async def test_nothing_is_installed_that_was_not_asked_for(host: HostIdentity) -> None:
-    with pytest.raises(InvalidArgument, match="none was requested"):
+    with pytest.raises(InvalidArgumentError, match="none was requested"):
         await host.install(OURS.sign(SERVES, [URI], [HOST]).certificate)
 
 
@@ -104,7 +104,7 @@ def test_an_identity_in_which_a_bit_has_changed_is_damaged(tmp_path: Path, kind:
     key, certificate = (_changed(text, old, new) for text in (identity.key, identity.certificate))
     assert (key, certificate) != (identity.key, identity.certificate)
     Identity(key, certificate, identity.authority).save(path)
-    with pytest.raises(UnfitIdentity, match="damaged"):
+    with pytest.raises(UnfitIdentityError, match="damaged"):
         Identity.read(path)
 
 
@@ -116,10 +116,10 @@ def _changed(text: bytes, old: bytes, new: bytes) -> bytes:
 
 async def test_a_host_that_is_not_enrolled_has_nothing_to_renew(tmp_path: Path) -> None:
     host = HostIdentity(tmp_path, asyncio.to_thread, time.time)
-    with pytest.raises(InvalidArgument, match="not enrolled"):
+    with pytest.raises(InvalidArgumentError, match="not enrolled"):
         await host.request()
     await asyncio.to_thread((tmp_path / FILE).write_bytes, b"damaged")
-    with pytest.raises(InvalidArgument, match="damaged"):
+    with pytest.raises(InvalidArgumentError, match="damaged"):
         await host.install(b"certificate")
 
 
@@ -172,9 +172,9 @@ async def test_nobody_is_trusted_who_has_not_signed(host: HostIdentity, kind: st
     before = await now_is(host)
     text, cause = WRONG[kind]
     signed = THEIRS.answer(await host.request(), [URI], [HOST])
-    with pytest.raises(InvalidArgument, match=cause):
+    with pytest.raises(InvalidArgumentError, match=cause):
         await host.install(signed, text)
-    with pytest.raises(InvalidArgument, match="another authority"):
+    with pytest.raises(InvalidArgumentError, match="another authority"):
         await host.install(b"", authorities(THEIRS))  # whose certificate it has not
     assert await now_is(host) == before
 
@@ -188,7 +188,7 @@ async def test_a_second_authority_that_is_damaged_makes_the_identity_so(
     begin = text.index(b"TRUSTED AUTHORITY-----\n") + 40
     damaged = text[:begin] + b"####" + text[begin + 4 :]
     await asyncio.to_thread(host.path.write_bytes, damaged)
-    with pytest.raises(UnfitIdentity, match="damaged"):
+    with pytest.raises(UnfitIdentityError, match="damaged"):
         await now_is(host)
 
 

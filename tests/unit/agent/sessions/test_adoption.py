@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.errors import EngineUnavailable, PortTaken, SessionNotFound
+from agent.domain.errors import EngineUnavailableError, PortTakenError, SessionNotFoundError
 from agent.domain.steps import START_STEPS, STOP_STEPS
 from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
@@ -193,7 +193,7 @@ async def test_a_stop_before_the_engine_answers_is_carried_out_when_it_does(
         session = await agent.sessions.start(an_id(), a_spec())
     engine.unavailable = True
     async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
-        with pytest.raises(EngineUnavailable):
+        with pytest.raises(EngineUnavailableError):
             await agent.pass_over()
         assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
         stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
@@ -234,7 +234,7 @@ async def test_f06_a_lost_or_damaged_record_is_rebuilt_from_the_container(
         await over.wait_for(lambda now: now.log_sealed)
         assert over.session.exit_code == 7
         assert len(await engine.list(agent.runtime.settings.agent_id)) == 2
-        with pytest.raises(PortTaken):
+        with pytest.raises(PortTakenError):
             pinned = PortRequest(7777, Protocol.UDP, pinned=lost.ports[0].host)
             await agent.sessions.start(an_id(), a_spec(ports=(pinned,)))
     async with an_agent(tmp_path, engine, clock) as agent:
@@ -284,7 +284,7 @@ async def test_orphans_are_removed_after_a_grace_period_and_foreign_containers_s
         other = await stranger.sessions.start(an_id(), a_spec())
         theirs = stranger.runtime.settings.agent_id
     async with an_agent(tmp_path, engine, clock) as agent:
-        with pytest.raises(SessionNotFound):
+        with pytest.raises(SessionNotFoundError):
             agent.sessions.life(session.internal_id)
         await clock.advance(59)
         await agent.pass_over()

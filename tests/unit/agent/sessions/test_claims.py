@@ -14,12 +14,12 @@ import pytest
 from agent.domain.engine import container_name
 from agent.domain.errors import (
     AgentError,
-    DiskFull,
-    Draining,
-    EngineUnavailable,
-    InvalidArgument,
-    NotReconciled,
-    StandbyNotClaimable,
+    DiskFullError,
+    DrainingError,
+    EngineUnavailableError,
+    InvalidArgumentError,
+    NotReconciledError,
+    StandbyNotClaimableError,
 )
 from agent.domain.session import Session
 from agent.domain.steps import CLAIM_STEPS
@@ -127,7 +127,7 @@ async def test_of_fifty_callers_one_gets_the_standby(agent: Agent) -> None:
     claims = [claiming(agent, standby, a_claim(f"m{number}")) for number in range(50)]
     answers = await asyncio.gather(*claims, return_exceptions=True)
     [won] = [each for each in answers if isinstance(each, Session)]
-    refused = [each for each in answers if isinstance(each, StandbyNotClaimable)]
+    refused = [each for each in answers if isinstance(each, StandbyNotClaimableError)]
     assert len(refused) == 49
     found = agent.sessions.life(standby.internal_id).session
     assert found.spec.identity == recorded(agent, found).spec.identity == won.spec.identity
@@ -145,9 +145,9 @@ async def test_what_cannot_be_claimed(agent: Agent, engine: FakeEngine) -> None:
         (session.internal_id, "it never was one"),
         (unready.internal_id, "it is not ready"),
     ):
-        with pytest.raises(StandbyNotClaimable, match=cause):
+        with pytest.raises(StandbyNotClaimableError, match=cause):
             await agent.warm_pools.claim(internal_id, a_claim())
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(InvalidArgumentError):
         await agent.warm_pools.claim("x", a_claim())
 
 
@@ -162,7 +162,7 @@ async def test_what_ends_cannot_be_claimed(agent: Agent, *, stopped: bool) -> No
         await settle()
     else:
         agent.engine.end(name, 0)
-    with pytest.raises(StandbyNotClaimable):
+    with pytest.raises(StandbyNotClaimableError):
         await agent.warm_pools.claim(standby.internal_id, a_claim())
     if stopped:
         agent.engine.end(name, 0)
@@ -175,14 +175,14 @@ async def test_a_claim_that_the_end_overtakes_is_refused(agent: Agent) -> None:
     standby = await a_standby(agent)
     agent.engine.end(container_name(standby.internal_id), 0)
     claim = claiming(agent, standby)  # before the end has been seen
-    with pytest.raises(StandbyNotClaimable, match="it has ended"):
+    with pytest.raises(StandbyNotClaimableError, match="it has ended"):
         await claim
 
 
 async def test_a_drained_host_hands_out_none_but_repeats(agent: Agent) -> None:
     standby = await a_standby(agent)
     await agent.sessions.set_drain(DrainOrder(1, draining=True))
-    with pytest.raises(Draining):
+    with pytest.raises(DrainingError):
         await agent.warm_pools.claim(standby.internal_id, a_claim())
     found = await agent.warm_pools.claim(standby.internal_id, a_claim(again=True))
     assert told(agent, found)["draining"]
@@ -207,7 +207,7 @@ async def test_what_is_being_stopped_is_not_handed_out(agent: Agent) -> None:
     standby = await a_standby(agent)
     await agent.warm_pools.set(a_pool(0, revision=2))
     agent.warm_pools.look()
-    with pytest.raises(StandbyNotClaimable, match="it does not run"):
+    with pytest.raises(StandbyNotClaimableError, match="it does not run"):
         await agent.warm_pools.claim(standby.internal_id, a_claim())
     await settle()
 
@@ -218,11 +218,11 @@ async def test_a_claim_that_cannot_be_recorded_is_none(
     standby = await a_standby(agent)
 
     async def full(*_: object) -> None:
-        raise DiskFull("record.json", "no space left on device")
+        raise DiskFullError("record.json", "no space left on device")
 
     with monkeypatch.context() as patched:
         patched.setattr(Records, "save", full)
-        with pytest.raises(DiskFull):
+        with pytest.raises(DiskFullError):
             await agent.warm_pools.claim(standby.internal_id, a_claim())
     assert ready(agent)[0] == standby
     found = await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
@@ -232,7 +232,7 @@ async def test_a_claim_that_cannot_be_recorded_is_none(
 @contextlib.contextmanager
 def unpublished() -> Iterator[None]:
     """Make writing session.json fail meanwhile: the disk is full."""
-    error = DiskFull("session.json", "no space left on device")
+    error = DiskFullError("session.json", "no space left on device")
     with mock.patch.object(Records, "publish", side_effect=error):
         yield
 
@@ -271,7 +271,7 @@ async def test_an_engine_that_is_away_does_not_keep_the_signal(
     async def signal_process(process: object, signal: str) -> None:
         sent.append((process, signal))
 
-    engine.fail_next("kill", EngineUnavailable("it restarts"))
+    engine.fail_next("kill", EngineUnavailableError("it restarts"))
     monkeypatch.setattr(engine, "signal_process", signal_process)
     await agent.warm_pools.claim(standby.internal_id, a_claim())
     assert sent == [(standby.process, "SIGUSR1")]
@@ -303,7 +303,7 @@ async def test_an_agent_that_ends_at_any_step_of_a_claim(
             assert told(agent, found)["standby"]
         else:
             assert told(agent, found)["id"] == "m1"
-            with pytest.raises(StandbyNotClaimable, match="somebody else's"):
+            with pytest.raises(StandbyNotClaimableError, match="somebody else's"):
                 await agent.warm_pools.claim(standby.internal_id, a_claim("m2", again=True))
         again = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=600.0, again=True))
         assert again.deadline is not None
@@ -390,7 +390,7 @@ async def test_without_its_directory_a_standby_is_in_doubt(
             assert found.standby is not None
             assert found.standby.in_doubt
             assert len(ready(agent)) == 2  # it does not count: it may be somebody's
-            with pytest.raises(StandbyNotClaimable, match="somebody's already"):
+            with pytest.raises(StandbyNotClaimableError, match="somebody's already"):
                 await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
             await ordered(agent, a_pool(0, revision=agent.warm_pools.pools[0].revision + 1))
             assert agent.sessions.life(standby.internal_id).session.state is State.RUNNING
@@ -401,7 +401,7 @@ async def test_without_its_directory_a_standby_is_in_doubt(
         assert (again.spec.identity.session_id, again.is_standby) == ("m1", False)
         assert again.process == standby.process
     async with an_agent(tmp_path, engine, clock) as agent:
-        with pytest.raises(StandbyNotClaimable, match="somebody else's"):
+        with pytest.raises(StandbyNotClaimableError, match="somebody else's"):
             await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
 
 
@@ -427,7 +427,7 @@ async def test_a_standby_with_its_record_is_a_standby_after_a_restart(
         standby = await a_standby(agent)
     async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
         for internal_id in (standby.internal_id, an_id()):
-            with pytest.raises(NotReconciled):
+            with pytest.raises(NotReconciledError):
                 await agent.warm_pools.claim(internal_id, a_claim())
         await agent.pass_over()
         assert (await agent.warm_pools.claim(standby.internal_id, a_claim())).claim is not None
@@ -459,7 +459,7 @@ async def test_the_watchers_are_told_of_standbys_and_claims(agent: Agent) -> Non
 
 @pytest.mark.parametrize("text", ["{", "nul", '{"a": 1} x', "[" * 200_000, r'"\ud800"'])
 def test_a_request_that_is_not_json_is_refused(text: str) -> None:
-    with pytest.raises(InvalidArgument, match="not JSON"):
+    with pytest.raises(InvalidArgumentError, match="not JSON"):
         checked_request(text)
 
 
@@ -468,5 +468,5 @@ def test_a_claim_without_a_request_reads_as_none() -> None:
 
 
 def test_every_refusal_tells_its_cause() -> None:
-    error: AgentError = StandbyNotClaimable("it is not ready")
+    error: AgentError = StandbyNotClaimableError("it is not ready")
     assert str(error) == "cannot claim the standby: it is not ready"

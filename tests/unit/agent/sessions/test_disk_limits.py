@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.domain.engine import container_name
-from agent.domain.errors import EngineTimeout
+from agent.domain.errors import EngineTimeoutError
 from agent.domain.session import (
     MEBIBYTE,
     Session,
@@ -104,7 +104,7 @@ async def test_without_limits_nobody_is_looked_at(agent: Agent) -> None:
 
 async def test_what_the_engine_does_not_tell_ends_nobody(agent: Agent) -> None:
     internal_id = await started(agent, LIMIT + 1, limit=LIMIT)
-    agent.engine.fail_next("written_bytes", EngineTimeout("written-bytes"))
+    agent.engine.fail_next("written_bytes", EngineTimeoutError("written-bytes"))
     async with watched(agent):
         await agent.clock.advance(LOOK_SECONDS + 2)
         assert looks(agent) == [internal_id]

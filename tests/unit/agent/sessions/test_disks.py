@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.errors import DiskFull, EngineError, LogGone
+from agent.domain.errors import DiskFullError, EngineError, LogGoneError
 from agent.domain.session import Session
 from agent.kernel.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
 from agent.logs import reading as logs
@@ -82,7 +82,7 @@ async def test_f34_a_disk_that_is_short_refuses_starts_until_there_is_room(
     with agent.runtime.feed.subscribe() as subscription:
         await agent.pass_over()
         assert (await subscription.take(0)).host
-    with pytest.raises(DiskFull, match=f"/{disk}"):
+    with pytest.raises(DiskFullError, match=f"/{disk}"):
         await agent.sessions.start(an_id(), a_spec())
     assert len(agent.sessions.all()) == 1
     assert agent.directories() == [running.internal_id]
@@ -100,7 +100,7 @@ async def test_a_disk_without_inodes_refuses_starts_and_removes_what_can_be_spar
     ended = await _ended(agent)
     filling.free_inodes["docker"] = RESERVE - 1
     await agent.pass_over()
-    with pytest.raises(DiskFull, match="999 inodes are free, 1000 are reserved"):
+    with pytest.raises(DiskFullError, match="999 inodes are free, 1000 are reserved"):
         await agent.sessions.start(an_id(), a_spec())
     assert agent.reservations.disks.short is not None
     assert agent.sessions.life(ended).session.container_removed
@@ -135,7 +135,7 @@ async def test_f35_a_disk_that_is_read_only_refuses_starts_where_the_agent_write
     if disk == "docker":
         await agent.sessions.start(an_id(), a_spec())
         return
-    with pytest.raises(DiskFull, match="nothing can be written"):
+    with pytest.raises(DiskFullError, match="nothing can be written"):
         await agent.sessions.start(an_id(), a_spec())
     assert ("create", "") not in agent.engine.calls
     assert "nothing can be written" in agent.reservations.disks.warnings[0]
@@ -152,7 +152,7 @@ async def test_f35_a_disk_that_fails_refuses_starts_and_disturbs_no_session(
     with monkeypatch.context() as broken:
         broken.setattr(Path, "replace", _failing(number))
         agent.engine.calls.clear()
-        with pytest.raises(DiskFull, match=os.strerror(number)):
+        with pytest.raises(DiskFullError, match=os.strerror(number)):
             await agent.sessions.start(an_id(), a_spec())
         assert "create" not in {call for call, _ in agent.engine.calls}
         assert agent.directories() == before
@@ -273,7 +273,7 @@ async def test_of_a_log_that_went_before_its_time_the_report_stays(
     filling.free["state"] = 0
     await agent.pass_over()
     life = agent.sessions.life(internal_id)
-    with pytest.raises(LogGone):
+    with pytest.raises(LogGoneError):
         await _whole_log(agent, life)
     report, tail = await sealed_report.read(agent.records, agent.clock, life)
     assert (report.end_reason, tail) == (EndReason.STOPPED, None)

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.domain.errors import Draining, StaleRevision
+from agent.domain.errors import DrainingError, StaleRevisionError
 from agent.domain.session import Session
 from agent.state.drain import DrainOrder
 from tests.support.agent.hosts import Agent, an_agent, until
@@ -47,7 +47,7 @@ async def _timed(agent: Agent) -> AsyncIterator[None]:
 async def test_a_drained_host_takes_no_new_session_until_that_is_called_off(agent: Agent) -> None:
     before = await agent.sessions.start(an_id(), a_spec())
     assert await agent.sessions.set_drain(DrainOrder(1, draining=True)) == (None, 1)
-    with pytest.raises(Draining):
+    with pytest.raises(DrainingError):
         await agent.sessions.start(an_id(), a_spec())
     again = await agent.sessions.start(before.internal_id, a_spec())
     assert again.state is State.RUNNING  # a repeat joins what is there
@@ -101,7 +101,7 @@ async def test_the_deadline_passes_while_the_agent_is_away_and_the_wall_clock_ju
     await clock.advance(30)
     clock.jump(86400)
     async with an_agent(tmp_path, engine, clock) as agent, _timed(agent):
-        with pytest.raises(Draining):
+        with pytest.raises(DrainingError):
             await agent.sessions.start(an_id(), a_spec())
         await clock.advance(29)
         assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
@@ -178,7 +178,7 @@ async def test_an_order_that_was_overtaken_is_refused_also_after_a_restart(
     async with an_agent(tmp_path, engine, clock) as agent:
         await agent.sessions.set_drain(DrainOrder(7, draining=True))
     async with an_agent(tmp_path, engine, clock) as agent:
-        with pytest.raises(StaleRevision, match="7 is applied already"):
+        with pytest.raises(StaleRevisionError, match="7 is applied already"):
             await agent.sessions.set_drain(DrainOrder(6, draining=False))
         await agent.sessions.set_drain(DrainOrder(7, draining=False))  # a repeat
         assert _drained(agent)

@@ -9,11 +9,11 @@ from agent.domain import restarts
 from agent.domain.errors import (
     AgentError,
     EngineError,
-    EngineTimeout,
-    ImageCannotRun,
-    PortTaken,
-    SessionNotFound,
-    SessionStopped,
+    EngineTimeoutError,
+    ImageCannotRunError,
+    PortTakenError,
+    SessionNotFoundError,
+    SessionStoppedError,
 )
 from agent.domain.session import Process
 from tests.support.agent.hosts import (
@@ -45,9 +45,9 @@ async def test_a_discarded_session_leaves_nothing_and_cannot_start_again(agent: 
     ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
     assert ended.state is State.EXITED
     await assert_nothing_is_left(agent)
-    with pytest.raises(SessionNotFound):
+    with pytest.raises(SessionNotFoundError):
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-    with pytest.raises(SessionStopped):
+    with pytest.raises(SessionStoppedError):
         await agent.sessions.start(session.internal_id, a_spec())
 
 
@@ -116,7 +116,7 @@ async def test_a_stop_while_it_waits_to_restart_is_final(agent: Agent) -> None:
     assert ended.exit_code == 1
 
 
-REFUSALS = [PortTaken("udp", 20000), EngineError("start", "it is told so")]
+REFUSALS = [PortTakenError("udp", 20000), EngineError("start", "it is told so")]
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=["port", "engine"])
@@ -158,7 +158,7 @@ async def test_a_restart_that_the_engine_refuses_for_a_while_succeeds_then(
 async def test_a_stop_is_heard_while_a_refused_restart_waits(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     life = agent.sessions.life(session.internal_id)
-    agent.engine.fail_next("start", PortTaken("udp", 20000))
+    agent.engine.fail_next("start", PortTakenError("udp", 20000))
     agent.engine.end(f"tiltyard-{session.internal_id}", 1)
     await life.wait_for(lambda now: now.state is State.RESTARTING)
     await agent.clock.advance(1.5)
@@ -169,7 +169,7 @@ async def test_a_stop_is_heard_while_a_refused_restart_waits(agent: Agent) -> No
 async def test_a_restart_of_an_image_that_cannot_run_is_not_tried_again(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     life = agent.sessions.life(session.internal_id)
-    agent.engine.fail_next("start", ImageCannotRun("it is told so"))
+    agent.engine.fail_next("start", ImageCannotRunError("it is told so"))
     agent.engine.end(f"tiltyard-{session.internal_id}", 1)
     await life.wait_for(lambda now: now.state is State.RESTARTING)
     await agent.clock.advance(1)
@@ -182,7 +182,7 @@ async def test_an_end_that_cannot_be_waited_for_is_no_end(
     session = await agent.sessions.start(an_id(), a_spec())
     name, wait_end = f"tiltyard-{session.internal_id}", agent.engine.wait_end
     agent.engine.ignores_sigterm.add(name)
-    failures = [EngineTimeout("inspect")]
+    failures = [EngineTimeoutError("inspect")]
 
     async def failing(process: Process) -> None:
         if (
@@ -251,12 +251,12 @@ async def test_a_stop_of_an_unknown_id_refuses_its_late_start_for_an_hour(
 ) -> None:
     internal_id = an_id()
     async with an_agent(tmp_path, engine, clock) as agent:
-        with pytest.raises(SessionNotFound):
+        with pytest.raises(SessionNotFoundError):
             await agent.sessions.stop(internal_id, EndReason.STOPPED)
-        with pytest.raises(SessionStopped):
+        with pytest.raises(SessionStoppedError):
             await agent.sessions.start(internal_id, a_spec())
     async with an_agent(tmp_path, engine, clock) as agent:
-        with pytest.raises(SessionStopped):
+        with pytest.raises(SessionStoppedError):
             await agent.sessions.start(internal_id, a_spec())
         await clock.advance(3601)
         assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from agent.domain.engine import ContainerSpec, container_name, name_of
-from agent.domain.errors import ContainerExists, EngineError, EngineTimeout, ImageMissing
+from agent.domain.errors import (
+    ContainerExistsError,
+    EngineError,
+    EngineTimeoutError,
+    ImageMissingError,
+)
 from agent.domain.session import Session
 from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until, until_sealed
 from tests.support.agent.samples import IMAGE, a_spec, an_id
@@ -62,8 +67,8 @@ async def test_f14_a_create_that_took_place_after_it_was_read_again_leaves_nothi
 ) -> None:
     """The engine still carries out what nobody waits for any more."""
     internal_id = an_id()
-    agent.engine.fail_next("create", EngineTimeout("create"))
-    with pytest.raises(EngineTimeout):
+    agent.engine.fail_next("create", EngineTimeoutError("create"))
+    with pytest.raises(EngineTimeoutError):
         await agent.sessions.start(internal_id, a_spec())
     await _create_behind_its_back(agent, internal_id)
     await agent.pass_over()
@@ -124,7 +129,7 @@ async def test_f14_a_removal_whose_answer_is_lost_is_told_when_it_is_known(agent
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await until_sealed(agent, session.internal_id)
     agent.engine.answer_lost_next("remove")
-    with pytest.raises(EngineTimeout):
+    with pytest.raises(EngineTimeoutError):
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
     assert not agent.sessions.life(session.internal_id).session.container_removed
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
@@ -179,8 +184,8 @@ async def test_f15_what_has_the_name_of_a_start_makes_way_for_it(agent: Agent) -
 async def test_f15_a_name_that_stays_taken_is_a_refusal_that_leaves_nothing(agent: Agent) -> None:
     internal_id = an_id()
     for _ in range(2):
-        agent.engine.fail_next("create", ContainerExists(container_name(internal_id)))
-    with pytest.raises(ContainerExists):
+        agent.engine.fail_next("create", ContainerExistsError(container_name(internal_id)))
+    with pytest.raises(ContainerExistsError):
         await agent.sessions.start(internal_id, a_spec())
     assert _made(agent.engine, "create") == 2
     await assert_nothing_is_left(agent)
@@ -196,7 +201,7 @@ async def test_f15_an_image_that_vanishes_before_the_create_is_refused_told_and_
     await agent.steps.reached("start.recorded")
     agent.engine.lose_image(IMAGE)
     agent.steps.release("start.recorded")
-    with pytest.raises(ImageMissing):
+    with pytest.raises(ImageMissingError):
         await start
     await assert_nothing_is_left(agent)
     with agent.runtime.feed.subscribe() as watcher:

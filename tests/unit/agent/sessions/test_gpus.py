@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.errors import NoCapacity
+from agent.domain.errors import NoCapacityError
 from tests.support.agent.hosts import Agent, an_agent
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
@@ -28,13 +28,13 @@ async def test_each_session_gets_a_device_of_its_own(tmp_path: Path) -> None:
         for internal_id in (first, second):
             await agent.sessions.start(internal_id, ONE)
         assert sorted(devices(agent).values()) == [("GPU-1",), ("GPU-2",)]
-        with pytest.raises(NoCapacity):
+        with pytest.raises(NoCapacityError):
             await agent.sessions.start(an_id(), ONE)
         await agent.sessions.start(an_id(), a_spec())
         assert min(devices(agent).values()) == ()
     async with an_agent(tmp_path, engine, clock, gpus=GPUS) as agent:
         assert agent.reservations.capacity.reserved.gpus == 2
-        with pytest.raises(NoCapacity):
+        with pytest.raises(NoCapacityError):
             await agent.sessions.start(an_id(), ONE)
         await agent.sessions.stop(first, EndReason.STOPPED)
         assert agent.reservations.capacity.reserved.gpus == 1
@@ -43,6 +43,6 @@ async def test_each_session_gets_a_device_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_a_host_without_gpus_takes_no_session_that_wants_one(agent: Agent) -> None:
-    with pytest.raises(NoCapacity):
+    with pytest.raises(NoCapacityError):
         await agent.sessions.start(an_id(), ONE)
     assert agent.nothing_is_held()

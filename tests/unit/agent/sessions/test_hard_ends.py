@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.errors import CannotKill, EngineError, EngineUnavailable, SessionNotFound
+from agent.domain.errors import (
+    CannotKillError,
+    EngineError,
+    EngineUnavailableError,
+    SessionNotFoundError,
+)
 from agent.domain.session import (
     Process,
     Session,
@@ -126,7 +131,7 @@ async def test_what_a_process_that_cannot_be_killed_uses_stays_held(
         stop = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
         for _ in range(2):
             await clock.advance(KILL_SECONDS)
-        with pytest.raises(CannotKill):
+        with pytest.raises(CannotKillError):
             await stop
         assert _now(agent, internal_id).state is State.DEAD
         assert _held_ports(agent)
@@ -134,7 +139,7 @@ async def test_what_a_process_that_cannot_be_killed_uses_stays_held(
     async with an_agent(tmp_path, engine, clock) as agent:
         assert _held_ports(agent)
         await clock.advance(KILL_SECONDS)
-        with pytest.raises(CannotKill):
+        with pytest.raises(CannotKillError):
             await agent.sessions.stop(internal_id, EndReason.STOPPED)
         engine.survives_sigkill.clear()
         for _ in range(2):
@@ -196,7 +201,7 @@ async def test_a_discard_goes_on_when_nobody_waits_any_more(agent: Agent) -> Non
     agent.engine.release("remove")
     await until(lambda: agent.directories() == [])
     await assert_nothing_is_left(agent)
-    with pytest.raises(SessionNotFound):
+    with pytest.raises(SessionNotFoundError):
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
 
 
@@ -204,9 +209,9 @@ async def test_a_container_whose_start_is_unknown_keeps_its_ports_until_it_is_re
     agent: Agent,
 ) -> None:
     agent.engine.answer_lost_next("start")
-    agent.engine.fail_next("inspect", EngineUnavailable("gone"))
-    agent.engine.fail_next("remove", EngineUnavailable("gone"))
-    with pytest.raises(EngineUnavailable):
+    agent.engine.fail_next("inspect", EngineUnavailableError("gone"))
+    agent.engine.fail_next("remove", EngineUnavailableError("gone"))
+    with pytest.raises(EngineUnavailableError):
         await agent.sessions.start(an_id(), a_spec())
     assert _held_ports(agent)
     assert agent.engine._containers
@@ -217,7 +222,7 @@ async def test_a_container_whose_start_is_unknown_keeps_its_ports_until_it_is_re
 
 async def test_an_engine_that_was_gone_from_the_beginning_holds_nothing(agent: Agent) -> None:
     agent.engine.unavailable = True
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(EngineUnavailableError):
         await agent.sessions.start(an_id(), a_spec())
     await until(agent.nothing_is_held)
     assert agent.directories() == []

@@ -10,18 +10,18 @@ import pytest
 from agent.domain.errors import (
     AgentError,
     EngineError,
-    EngineTimeout,
-    EngineUnavailable,
-    ImageCannotRun,
-    ImageMissing,
-    InvalidArgument,
-    NoCapacity,
-    NoFreePort,
-    NotReconciled,
-    PortTaken,
-    SessionNotFound,
-    SessionStopped,
-    SpecConflict,
+    EngineTimeoutError,
+    EngineUnavailableError,
+    ImageCannotRunError,
+    ImageMissingError,
+    InvalidArgumentError,
+    NoCapacityError,
+    NoFreePortError,
+    NotReconciledError,
+    PortTakenError,
+    SessionNotFoundError,
+    SessionStoppedError,
+    SpecConflictError,
 )
 from agent.domain.steps import START_STEPS
 from tests.support.agent.hosts import (
@@ -61,7 +61,7 @@ async def test_a_repeat_joins_and_another_spec_is_refused(agent: Agent) -> None:
     first = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
     await agent.steps.reached("start.created")
     again = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
-    with pytest.raises(SpecConflict):
+    with pytest.raises(SpecConflictError):
         await agent.sessions.start(internal_id, a_spec(args=("other",)))
     agent.steps.release("start.created")
     assert await first == await again
@@ -94,12 +94,12 @@ async def test_a_stop_at_any_step_of_a_start_undoes_it(agent: Agent, step: str) 
     stopper = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
     await asyncio.sleep(0)
     agent.steps.release(step)
-    with pytest.raises(SessionStopped):
+    with pytest.raises(SessionStoppedError):
         await starter
-    with pytest.raises(SessionNotFound):
+    with pytest.raises(SessionNotFoundError):
         await stopper
     await assert_nothing_is_left(agent)
-    with pytest.raises(SessionStopped):
+    with pytest.raises(SessionStoppedError):
         await agent.sessions.start(internal_id, a_spec())
 
 
@@ -107,11 +107,11 @@ async def test_a_stop_at_any_step_of_a_start_undoes_it(agent: Agent, step: str) 
 @pytest.mark.parametrize(
     "error",
     [
-        ImageMissing("game"),
-        ImageCannotRun("no such entrypoint"),
+        ImageMissingError("game"),
+        ImageCannotRunError("no such entrypoint"),
         EngineError("start", "no space"),
-        EngineTimeout("start"),
-        EngineUnavailable("gone"),
+        EngineTimeoutError("start"),
+        EngineUnavailableError("gone"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -123,7 +123,7 @@ async def test_whatever_the_engine_refuses_nothing_is_left(
     agent.engine.fail_next(call, error)
     with pytest.raises(type(error)):
         await agent.sessions.start(an_id(), a_spec())
-    if isinstance(error, EngineUnavailable) and call != "create":
+    if isinstance(error, EngineUnavailableError) and call != "create":
         # What it had made may still be there: the next passes find and remove it.
         await agent.pass_over()
         await agent.clock.advance(61)
@@ -132,10 +132,10 @@ async def test_whatever_the_engine_refuses_nothing_is_left(
 
 
 async def test_undoing_goes_on_when_the_engine_cannot_help_at_once(agent: Agent) -> None:
-    agent.engine.fail_next("start", EngineTimeout("start"))
-    agent.engine.fail_next("inspect", EngineTimeout("inspect"))
-    agent.engine.fail_next("remove", EngineTimeout("remove"))
-    with pytest.raises(EngineTimeout):
+    agent.engine.fail_next("start", EngineTimeoutError("start"))
+    agent.engine.fail_next("inspect", EngineTimeoutError("inspect"))
+    agent.engine.fail_next("remove", EngineTimeoutError("remove"))
+    with pytest.raises(EngineTimeoutError):
         await agent.sessions.start(an_id(), a_spec())
     assert not agent.nothing_is_held()
     assert agent.sessions.settled() == []
@@ -157,7 +157,7 @@ async def test_a_port_that_somebody_else_uses_is_passed_over(agent: Agent) -> No
 
 async def test_a_pinned_port_that_somebody_else_uses_is_refused(agent: Agent) -> None:
     agent.engine.occupy("udp", 20050)
-    with pytest.raises(PortTaken):
+    with pytest.raises(PortTakenError):
         await agent.sessions.start(
             an_id(), a_spec(ports=(PortRequest(7777, Protocol.UDP, pinned=20050),))
         )
@@ -170,7 +170,7 @@ async def test_ports_all_used_by_others_are_refused_with_nothing_left(
     for port in range(20000, 20003):
         engine.occupy("udp", port)
     async with an_agent(tmp_path, engine, clock, ports=(20000, 20002)) as agent:
-        with pytest.raises(PortTaken):
+        with pytest.raises(PortTakenError):
             await agent.sessions.start(an_id(), a_spec())
         await assert_nothing_is_left(agent)
 
@@ -187,7 +187,7 @@ async def test_an_exhausted_range_refuses_and_recovers(
         started = [a.internal_id for a in answers if not isinstance(a, BaseException)]
         refused = [a for a in answers if isinstance(a, BaseException)]
         assert len(started) == 3
-        assert all(isinstance(a, NoFreePort) for a in refused)
+        assert all(isinstance(a, NoFreePortError) for a in refused)
         await agent.sessions.stop(started[0], EndReason.STOPPED)
         assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
 
@@ -201,12 +201,12 @@ async def test_admission_is_atomic_under_fifty_callers(
         )
         refused = [a for a in answers if isinstance(a, BaseException)]
         assert len(refused) == 40
-        assert all(isinstance(a, NoCapacity) for a in refused)
+        assert all(isinstance(a, NoCapacityError) for a in refused)
         assert agent.reservations.capacity.reserved.nano_cpus == 10**9
 
 
 async def test_a_reservation_that_does_not_fit_leaves_nothing(agent: Agent) -> None:
-    with pytest.raises(NoCapacity):
+    with pytest.raises(NoCapacityError):
         await agent.sessions.start(
             an_id(),
             a_spec(reservation=Resources(10**12, 1), limits=Resources(10**12, 1)),
@@ -216,7 +216,7 @@ async def test_a_reservation_that_does_not_fit_leaves_nothing(agent: Agent) -> N
 
 async def test_names_that_the_host_sets_are_refused(agent: Agent) -> None:
     for name in ("TILTYARD_HOST", "TILTYARD_PORT_UDP_7777"):
-        with pytest.raises(InvalidArgument):
+        with pytest.raises(InvalidArgumentError):
             await agent.sessions.start(an_id(), a_spec(env={name: "mine"}))
     await assert_nothing_is_left(agent)
 
@@ -232,7 +232,7 @@ def _expanding(variables: int, references: int) -> SessionSpec:
 async def test_an_environment_that_expands_too_far_is_refused(
     agent: Agent, variables: int, references: int
 ) -> None:
-    with pytest.raises(InvalidArgument, match=r"^cannot accept env: "):
+    with pytest.raises(InvalidArgumentError, match=r"^cannot accept env: "):
         await agent.sessions.start(an_id(), _expanding(variables, references))
     await assert_nothing_is_left(agent)
 
@@ -249,9 +249,9 @@ async def test_an_environment_that_just_fits_starts(
     "internal_id", ["", "x", "../../etc", UUID.upper(), UUID + "\n", UUID + "/.."]
 )
 async def test_only_a_lower_case_uuid_names_a_session(agent: Agent, internal_id: str) -> None:
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(InvalidArgumentError):
         await agent.sessions.start(internal_id, a_spec())
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(InvalidArgumentError):
         await agent.sessions.stop(internal_id, EndReason.STOPPED)
 
 
@@ -259,5 +259,5 @@ async def test_nothing_starts_before_records_and_engine_were_compared(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock
 ) -> None:
     async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
-        with pytest.raises(NotReconciled):
+        with pytest.raises(NotReconciledError):
             await agent.sessions.start(an_id(), a_spec())

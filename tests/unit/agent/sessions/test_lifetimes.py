@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.domain.deadlines import Deadlines
-from agent.domain.errors import NoFreePort
+from agent.domain.errors import NoFreePortError
 from agent.domain.session import Session
 from agent.sessions.ending import CONFIRM_SECONDS
 from agent.state.record import Records
@@ -66,7 +66,7 @@ async def test_a_port_is_taken_again_only_after_the_end_is_recorded(
         session = await agent.sessions.start(an_id(), a_spec())
         engine.end(session.container, 0)
         await arrived.wait()
-        with pytest.raises(NoFreePort):
+        with pytest.raises(NoFreePortError):
             await agent.sessions.start(an_id(), a_spec())
         recorded.set()
         await agent.sessions.life(session.internal_id).wait_for(lambda now: now.log_sealed)

@@ -9,11 +9,11 @@ import pytest
 from agent.docker.errors import Call, error_of_answer
 from agent.domain.errors import (
     AgentError,
-    EngineUnavailable,
-    FirewallFailed,
-    ImageCannotRun,
-    NoFreePort,
-    PortTaken,
+    EngineUnavailableError,
+    FirewallFailedError,
+    ImageCannotRunError,
+    NoFreePortError,
+    PortTakenError,
 )
 from agent.domain.session import Session
 from agent.sessions.starting import FIREWALL_TRIES
@@ -57,7 +57,7 @@ async def test_f19_a_port_of_the_host_is_passed_over_before_the_engine_is_asked(
         session = await agent.sessions.start(an_id(), a_spec())
         assert [port.host for port in session.ports] == [20001, 20000]
         assert [call for call, _ in engine.calls].count("create") == 1
-        with pytest.raises(PortTaken):
+        with pytest.raises(PortTakenError):
             await play(agent, PortRequest(7777, Protocol.UDP, pinned=20000))
         assert [found.internal_id for found in agent.sessions.all()] == [session.internal_id]
         await end(agent, session)
@@ -90,7 +90,7 @@ async def test_f20_no_port_left_leaves_nothing_and_passes(
         if by == "processes":
             taken |= {20000, 20001, 20002}
         before = agent.directories(), agent.reservations.capacity.reserved
-        with pytest.raises(NoFreePort) as error:
+        with pytest.raises(NoFreePortError) as error:
             await play(agent)
         assert "udp" in str(error.value)
         assert (agent.directories(), agent.reservations.capacity.reserved) == before
@@ -113,7 +113,7 @@ async def test_the_queue_of_ports_is_the_same_after_a_restart(
     async with an_agent(tmp_path, engine, clock, ports=(20000, 20004)) as agent:
         ports = [(await play(agent)).ports[0].host for _ in range(4)]
         assert ports == [20004, 20002, 20000, 20001]
-        with pytest.raises(NoFreePort):
+        with pytest.raises(NoFreePortError):
             await play(agent)
 
 
@@ -146,7 +146,7 @@ async def test_f21_a_start_whose_answer_was_lost_forgets_them_too(
 
 async def test_a_start_that_fails_forgets_nothing(agent: Agent, engine: FakeEngine) -> None:
     engine.cannot_run.add(IMAGE)
-    with pytest.raises(ImageCannotRun):
+    with pytest.raises(ImageCannotRunError):
         await play(agent)
     assert agent.flows_forgotten == []
 
@@ -229,17 +229,17 @@ async def test_f21_a_container_that_somebody_restarted_has_them_forgotten(
 @pytest.mark.parametrize("text", [FIREWALL, LOCKED])
 def test_a_failure_of_the_firewall_is_told_from_others(text: str) -> None:
     error = error_of_answer(Call("start", container="x", changes=True), 500, text)
-    assert type(error) is FirewallFailed
+    assert type(error) is FirewallFailedError
     assert error.reason.name == "ENGINE_ERROR"
     other = error_of_answer(Call("start", container="x", changes=True), 500, "no bridge")
-    assert not isinstance(other, FirewallFailed)
+    assert not isinstance(other, FirewallFailedError)
 
 
 async def test_f23_a_start_is_tried_again_after_growing_waits(
     agent: Agent, engine: FakeEngine, clock: FakeClock
 ) -> None:
     for _ in range(FIREWALL_TRIES - 1):
-        engine.fail_next("start", FirewallFailed("start", "iptables failed"))
+        engine.fail_next("start", FirewallFailedError("start", "iptables failed"))
     begin = clock.monotonic()
     start = asyncio.create_task(play(agent))
     moments = []
@@ -259,7 +259,7 @@ async def test_f23_waits_of_starts_differ(
     agent: Agent, engine: FakeEngine, clock: FakeClock
 ) -> None:
     for _ in range(4):
-        engine.fail_next("start", FirewallFailed("start", "iptables failed"))
+        engine.fail_next("start", FirewallFailedError("start", "iptables failed"))
     starts = [asyncio.create_task(play(agent)) for _ in range(4)]
     seen = set()
     while not all(start.done() for start in starts):
@@ -273,17 +273,17 @@ async def test_f23_a_firewall_that_stays_broken_is_a_refusal_that_leaves_nothing
     agent: Agent, engine: FakeEngine, clock: FakeClock
 ) -> None:
     for _ in range(FIREWALL_TRIES):
-        engine.fail_next("start", FirewallFailed("start", "iptables failed"))
+        engine.fail_next("start", FirewallFailedError("start", "iptables failed"))
     start = asyncio.create_task(play(agent))
     await clock.advance(3)
-    with pytest.raises(FirewallFailed):
+    with pytest.raises(FirewallFailedError):
         await start
     assert [call for call, _ in engine.calls].count("start") == FIREWALL_TRIES
     await assert_nothing_is_left(agent)
 
 
 @pytest.mark.parametrize(
-    "error", [FirewallFailed("start", "iptables failed"), EngineUnavailable("gone")]
+    "error", [FirewallFailedError("start", "iptables failed"), EngineUnavailableError("gone")]
 )
 async def test_f23_a_restart_that_the_host_cannot_do_now_is_done_later(
     agent: Agent, engine: FakeEngine, clock: FakeClock, error: AgentError

@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 from agent.domain.engine import LABEL_FORMAT, LABEL_RECORD, ContainerSpec
-from agent.domain.errors import DiskFull, EngineTimeout, SessionNotFound, SessionStopped
+from agent.domain.errors import (
+    DiskFullError,
+    EngineTimeoutError,
+    SessionNotFoundError,
+    SessionStoppedError,
+)
 from agent.domain.session import Session
 from agent.domain.steps import REMOVAL_STEPS, RESTART_STEPS
 from agent.state.record import Records
@@ -196,7 +201,7 @@ async def test_a_chore_that_fails_is_done_by_a_later_pass(
 ) -> None:
     session = await _ended(agent)
     await clock.advance(4 * 3600)
-    agent.engine.fail_next("remove", EngineTimeout("remove"))
+    agent.engine.fail_next("remove", EngineTimeoutError("remove"))
     await agent.pass_over()
     assert "remove" in caplog.text
     assert not agent.sessions.life(session.internal_id).session.container_removed
@@ -255,9 +260,9 @@ async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_start
         await asyncio.gather(asked, return_exceptions=True)
     async with an_agent(tmp_path, engine, clock) as agent:
         # A caller without an answer repeats the call.
-        with contextlib.suppress(SessionNotFound):
+        with contextlib.suppress(SessionNotFoundError):
             await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-        with pytest.raises(SessionStopped):
+        with pytest.raises(SessionStoppedError):
             await agent.sessions.start(session.internal_id, a_spec())
         assert agent.directories() == []
         assert await engine.list(agent.runtime.settings.agent_id) == []
@@ -284,7 +289,7 @@ async def test_tombstones_go_from_the_disk_after_an_hour(agent: Agent, clock: Fa
     folder = agent.records.directory("x").parent.parent / "tombstones"
     first, second = an_id(), an_id()
     for internal_id, wait in ((first, TOMBSTONE_SECONDS), (second, 0.0)):
-        with pytest.raises(SessionNotFound):
+        with pytest.raises(SessionNotFoundError):
             await agent.sessions.stop(internal_id, EndReason.STOPPED)
         await clock.advance(wait)
     assert [path.name for path in folder.iterdir()] == [second]
@@ -301,7 +306,7 @@ async def test_a_discard_that_fails_when_nobody_waits_is_logged(
     await agent.engine.held("remove")
     asked.cancel()
     await asyncio.gather(asked, return_exceptions=True)
-    agent.engine.fail_next("remove", EngineTimeout("remove"))
+    agent.engine.fail_next("remove", EngineTimeoutError("remove"))
     with caplog.at_level(logging.WARNING):
         agent.engine.release("remove")
         await until(lambda: "cannot be discarded yet" in caplog.text)
@@ -313,8 +318,8 @@ async def test_images_that_cannot_be_listed_keep_no_session_from_being_adopted(
     async with an_agent(tmp_path, engine, clock) as agent:
         session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
     async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
-        engine.fail_next("images", EngineTimeout("images"))
-        with pytest.raises(EngineTimeout):
+        engine.fail_next("images", EngineTimeoutError("images"))
+        with pytest.raises(EngineTimeoutError):
             await agent.reconciler.pass_once()
         assert agent.sessions.reconciled
         await until(lambda: agent.runtime.deadlines.next_due() is not None)
@@ -353,7 +358,7 @@ async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(
 
 
 async def _refuse(*_: object) -> None:
-    raise DiskFull("/state", "No space left on device")
+    raise DiskFullError("/state", "No space left on device")
 
 
 async def test_a_container_that_the_engine_does_not_name_for_a_moment_is_not_dead(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.errors import ImageCannotRun, SessionLive
+from agent.domain.errors import ImageCannotRunError, SessionLiveError
 from agent.domain.history import RUNS_KEPT, Run, Usage, signal_of, with_run
 from agent.domain.session import (
     TRANSITIONS,
@@ -142,7 +142,7 @@ async def test_a_restart_that_the_engine_refuses_is_told_with_the_run_before(
     agent: Agent,
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    agent.engine.fail_next("start", ImageCannotRun("it is told so"))
+    agent.engine.fail_next("start", ImageCannotRunError("it is told so"))
     agent.engine.end(f"tiltyard-{session.internal_id}", 137, oom=True)
     await agent.sessions.life(session.internal_id).wait_for(
         lambda now: now.state is State.RESTARTING
@@ -311,7 +311,7 @@ async def test_a_report_is_kept_as_long_as_the_log(agent: Agent) -> None:
 
 async def test_a_live_session_has_no_report(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    with pytest.raises(SessionLive):
+    with pytest.raises(SessionLiveError):
         await read(agent, session.internal_id)
 
 

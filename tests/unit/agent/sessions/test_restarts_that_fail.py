@@ -6,7 +6,7 @@ import pytest
 
 from agent.domain import restarts
 from agent.domain.engine import ContainerStatus, container_name
-from agent.domain.errors import DiskFull, EngineTimeout
+from agent.domain.errors import DiskFullError, EngineTimeoutError
 from agent.domain.session import Process
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, until
@@ -51,7 +51,7 @@ async def test_f34_a_restart_that_finds_no_room_on_the_engines_disk_is_tried_aga
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     name, life = container_name(session.internal_id), agent.sessions.life(session.internal_id)
     for _ in range(restarts.TRIES - 1):
-        agent.engine.fail_next("start", DiskFull("the engine's storage", "no space left"))
+        agent.engine.fail_next("start", DiskFullError("the engine's storage", "no space left"))
     agent.engine.end(name, 1)
     await life.wait_for(lambda now: now.state is State.RESTARTING)
     await agent.clock.advance(60)
@@ -69,7 +69,7 @@ async def test_a_stop_is_heard_while_the_end_of_a_process_cannot_be_waited_for(
     async def failing(process: Process) -> None:
         if life.session.state is State.RUNNING:
             tried.set()
-            raise EngineTimeout("inspect")
+            raise EngineTimeoutError("inspect")
         await wait_end(process)
 
     agent.engine.end(name, 1)

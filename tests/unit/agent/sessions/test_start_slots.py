@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent.domain.errors import StartQueueFull
+from agent.domain.errors import StartQueueFullError
 from agent.sessions.start_slots import StartSlots
 from tests.support.fake_clock import settle
 from tests.support.fakes import FakeClock
@@ -84,7 +84,7 @@ async def test_a_slot_that_comes_free_as_all_give_up_is_there_for_the_next(line:
 
 async def test_who_waits_too_long_is_refused_and_leaves_the_line(line: Line) -> None:
     await line.ask("a1")
-    with pytest.raises(StartQueueFull):
+    with pytest.raises(StartQueueFullError):
         await line.slots.acquire("b", within=0.01)
     await line.release()
     await line.ask("c1")
@@ -97,7 +97,7 @@ async def test_who_could_not_begin_in_time_is_refused_at_once(
     await line.ask("a1 a2 a3")
     await clock.advance(300)
     await line.release()  # a start takes five minutes
-    with pytest.raises(StartQueueFull):
+    with pytest.raises(StartQueueFullError):
         await line.slots.acquire("a", within=500)
     waits = asyncio.create_task(line.slots.acquire("b", within=700))  # behind a3
     await settle()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.domain.engine import container_name
-from agent.domain.errors import ImageCannotRun, NoCertificate, PortTaken
+from agent.domain.errors import ImageCannotRunError, NoCertificateError, PortTakenError
 from agent.domain.session import Session
 from agent.network.tls_certificate import CertificateFiles
 from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
@@ -54,7 +54,7 @@ async def test_a_host_without_a_certificate_refuses(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock
 ) -> None:
     async with an_agent(tmp_path, engine, clock) as agent:
-        with pytest.raises(NoCertificate):
+        with pytest.raises(NoCertificateError):
             await agent.sessions.start(an_id(), tls_spec())
         assert "remove" not in {call for call, _ in engine.calls}, "there is nothing to undo"
         await assert_nothing_is_left(agent)
@@ -100,7 +100,7 @@ async def test_a_port_that_others_listen_on_is_passed_over(
             session = await agent.sessions.start(an_id(), tls_spec())
             assert session.ports[0].host == taken + 1
             assert session.injected_env["TILTYARD_PORT_TCP_7778"] == str(taken + 1)
-            with pytest.raises(PortTaken):
+            with pytest.raises(PortTakenError):
                 await agent.sessions.start(an_id(), tls_spec(pinned=taken))
             await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
             await assert_nothing_is_left(agent)
@@ -110,8 +110,8 @@ async def test_a_start_that_fails_gives_the_port_back(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock, files: CertificateFiles, port: int
 ) -> None:
     async with an_agent(tmp_path, engine, clock, ports=(port, port), certificate=files) as agent:
-        engine.fail_next("start", ImageCannotRun("no entrypoint"))
-        with pytest.raises(ImageCannotRun):
+        engine.fail_next("start", ImageCannotRunError("no entrypoint"))
+        with pytest.raises(ImageCannotRunError):
             await agent.sessions.start(an_id(), tls_spec())
         assert not is_listened_on(port)
         await assert_nothing_is_left(agent)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.domain.engine import container_name
-from agent.domain.errors import EngineError, InvalidArgument, StaleRevision
+from agent.domain.errors import EngineError, InvalidArgumentError, StaleRevisionError
 from agent.sessions.warm_pools import PASS_SECONDS
 from agent.settings.policy import Policy
 from agent.state.drain import DrainOrder
@@ -284,7 +284,7 @@ async def test_what_was_asked_is_known_after_a_restart(
     async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
         assert agent.warm_pools.pools == asked
         assert [each.internal_id for each in ready(agent)] == before
-        with pytest.raises(StaleRevision, match="7 is applied already"):
+        with pytest.raises(StaleRevisionError, match="7 is applied already"):
             await agent.warm_pools.set(a_pool(5, revision=6))
         await agent.warm_pools.set(a_pool(5, revision=7))  # a repeat
         await settle()
@@ -337,7 +337,7 @@ async def test_an_order_that_comes_after_the_end_of_its_pool_is_refused(
     async with an_agent(tmp_path, engine, clock) as agent:
         await agent.warm_pools.set(a_pool(0, revision=5))
     async with an_agent(tmp_path, engine, clock) as agent:
-        with pytest.raises(StaleRevision):
+        with pytest.raises(StaleRevisionError):
             await agent.warm_pools.set(a_pool(3, revision=4))
         for number in range(REMOVED_KEPT):
             pool = f"{number:08d}-0000-4000-8000-000000000000"
@@ -359,7 +359,7 @@ async def test_an_order_that_comes_after_the_end_of_its_pool_is_refused(
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_an_invalid_order_is_rejected(agent: Agent, order: Any, field: str) -> None:
-    with pytest.raises(InvalidArgument) as refused:
+    with pytest.raises(InvalidArgumentError) as refused:
         await agent.warm_pools.set(order)
     assert refused.value.field == field
     assert agent.warm_pools.pools == ()

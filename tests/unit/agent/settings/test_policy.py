@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.errors import NotAllowed
+from agent.domain.errors import NotAllowedError
 from agent.settings.policy import Policy, PolicyError, load_policy
 from tests.support.agent.hosts import an_agent
 from tests.support.agent.samples import a_spec
@@ -59,7 +59,7 @@ def test_the_network_of_the_host_is_to_be_allowed() -> None:
     ],
 )
 def test_what_is_beyond_it_is_refused(policy: Policy, spec: SessionSpec) -> None:
-    with pytest.raises(NotAllowed, match="this host's policy"):
+    with pytest.raises(NotAllowedError, match="this host's policy"):
         policy.check_spec(spec)
 
 
@@ -67,7 +67,7 @@ async def test_a_start_beyond_it_leaves_nothing(tmp_path: Path) -> None:
     engine = FakeEngine()
     policy = Policy(allowed_registries=("ghcr.io",))
     async with an_agent(tmp_path, engine, FakeClock(), policy=policy) as agent:
-        with pytest.raises(NotAllowed):
+        with pytest.raises(NotAllowedError):
             await agent.sessions.start("3f6c1d0e-0000-4000-8000-000000000000", SPEC)
         assert agent.sessions.all() == []
         assert agent.directories() == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.errors import DiskFull
+from agent.domain.errors import DiskFullError
 from agent.domain.session import (
     Deadline,
     Drain,
@@ -139,7 +139,7 @@ async def test_load_returns_what_can_be_read_and_names_what_cannot(records: Reco
 
 
 async def test_a_disk_that_refuses_is_told_as_such(records: Records) -> None:
-    with pytest.raises(DiskFull, match="No such file"):
+    with pytest.raises(DiskFullError, match="No such file"):
         await records.save(a_session())
 
 

@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
+from controlplane.domain.errors import TiltyardError
 from controlplane.http.request_slots import release_slot
 from controlplane.storage.tables.registries import Registry
+from tiltyard.runtime.tasks import TaskOwner
 
 KEPT_SECONDS = 10.0
 """Long enough for a caller to go through the pages, short enough to see what was pushed."""
@@ -37,7 +39,7 @@ class TagLists:
         self._read = read
         self._now = now
         self._sorting = ThreadPoolExecutor(1, "tag lists")
-        self._reading: dict[_Key, asyncio.Task[tuple[str, ...]]] = {}
+        self._reading = TaskOwner[tuple[str, ...]](TiltyardError)
         self._kept: OrderedDict[_Key, tuple[tuple[str, ...], float]] = OrderedDict()
 
     async def newest_first(self, registry: Registry, repository: str) -> tuple[str, ...]:
@@ -46,32 +48,25 @@ class TagLists:
         tags, until = self._kept.get(key, ((), 0.0))
         if self._now() < until:
             return tags
-        if key not in self._reading:
-            self._reading[key] = asyncio.create_task(
-                self._read_and_keep(key), name=f"tags of {repository} in {registry.name}"
-            )
+        reading = self._reading.get(key)
+        if reading is None:
+            name = f"tags of {repository} in {registry.name}"
+            reading = self._reading.start(self._read_and_keep(key), name, key=key)
         release_slot()  # the task leaves only that of the request which began it
         # Shielded: a caller that hangs up must not take the list away from the others.
-        return await asyncio.shield(self._reading[key])
+        return await asyncio.shield(reading)
 
     async def close(self) -> None:
         """End the tasks. Idempotent."""
-        reading = list(self._reading.values())
-        for task in reading:
-            task.cancel()
-        await asyncio.gather(*reading, return_exceptions=True)
-        self._reading.clear()
+        await self._reading.close()
         self._sorting.shutdown(wait=False)  # a sort under way is short, and ends with its thread
 
     async def _read_and_keep(self, key: _Key) -> tuple[str, ...]:
-        try:
-            found = await self._read(*key)
-            loop = asyncio.get_running_loop()
-            tags = await loop.run_in_executor(self._sorting, _newest_first, found)
-            self._keep(key, tags)
-            return tags
-        finally:
-            del self._reading[key]
+        found = await self._read(*key)
+        loop = asyncio.get_running_loop()
+        tags = await loop.run_in_executor(self._sorting, _newest_first, found)
+        self._keep(key, tags)
+        return tags
 
     def _keep(self, key: _Key, tags: tuple[str, ...]) -> None:
         now = self._now()

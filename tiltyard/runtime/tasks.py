@@ -41,7 +41,10 @@ class TaskOwner(Generic[T]):
         key: Hashable = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        """Start background work; a key identifies it until it has ended."""
+        """Start background work; what runs under the same key is cancelled."""
+        if replaced := self._tasks.pop(key, None):
+            replaced.cancel()
+            self._tasks[replaced] = replaced  # until it has ended, as one without a key
         task = self._own(work, name, key, context)
         task.add_done_callback(self._report, context=context)
         return task
@@ -76,8 +79,9 @@ class TaskOwner(Generic[T]):
         return task
 
     def _forget(self, key: Hashable, task: asyncio.Task[T]) -> None:
-        if self._tasks.get(key) is task:
-            del self._tasks[key]
+        if self._tasks.get(key) is not task:
+            key = task
+        self._tasks.pop(key, None)
 
     def _report(self, task: asyncio.Task[T]) -> None:
         error = None if task.cancelled() else task.exception()

@@ -46,13 +46,15 @@ async def test_work_goes_on_when_its_caller_goes_away(caplog: pytest.LogCaptureF
     assert caplog.messages == ["a task failed by a defect task=odd one"]
 
 
-async def test_a_key_stands_for_the_newest_task_until_that_has_ended() -> None:
+async def test_a_second_task_of_a_key_replaces_the_first() -> None:
     tasks, never = TaskOwner[None](), asyncio.Event()
     first = tasks.start(_fail(ValueError(), never), "first", key="x")
-    first.cancel()
-    second = tasks.start(_fail(ValueError(), never), "second", key="x")
     await settle()
-    assert tasks.get("x") is second
+    second = tasks.start(_fail(ValueError(), never), "second", key="x")
+    assert set(tasks) == {first, second}
+    await settle()
+    assert first.cancelled()
+    assert (list(tasks), tasks.get("x")) == ([second], second)
     await tasks.close()
     await settle()
     assert second.cancelled()

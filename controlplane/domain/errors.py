@@ -70,6 +70,10 @@ class AgentNewerError(AgentSilentError):
     """An agent answered in a newer format than this control plane reads."""
 
 
+class AgentExcessError(AgentSilentError):
+    """An agent reported more than a host can have: it is broken or compromised."""
+
+
 class ImageRefusedError(Exception):
     """The image of a tag is not acceptable; the text continues "its image ..."."""
 

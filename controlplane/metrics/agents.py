@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from controlplane.domain.errors import (
+    AgentExcessError,
     AgentNewerError,
     AgentRefusedError,
     AgentSilentError,
@@ -64,6 +65,7 @@ class Renewal:
 _BREAKS = {
     TimeoutError: "timeout",
     AgentNewerError: "newer",
+    AgentExcessError: "excess",
     AgentRefusedError: "refused",
     AgentSilentError: "silent",
     StoreError: "database_failed",

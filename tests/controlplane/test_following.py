@@ -9,6 +9,7 @@ import pytest
 
 from controlplane.domain.contract import HostSession
 from controlplane.domain.errors import StoreError
+from controlplane.fleet.host import link, watch
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import SessionStore
@@ -118,3 +119,28 @@ async def test_an_attempt_that_its_host_has_reported_stays_on_its_row(system: Sy
     store = SessionStore(system.control_plane._store)
     await store.end_attempt("alice", "s", Attempt(*names), 0, unanswered=False)
     assert await system.rows("SELECT * FROM session") == before
+
+
+async def test_a_host_that_reports_too_many_sessions_is_not_followed_until_it_has_fewer(
+    system: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also when each of them has ended, and is forgotten once it is written."""
+    assert (await system.start(id="s")).status == 201
+    agent, [session] = system.agent, system.agent.live
+    monkeypatch.setattr(link, "MAX_SESSIONS", 3)
+    monkeypatch.setattr(watch, "EXCESS_PAUSE", 0.02)
+    for number in range(4):
+        agent.sessions[f"ended-{number}"] = ended = agent_pb2.Session()
+        ended.CopyFrom(session)
+        ended.internal_id = f"ended-{number}"
+        ended.state, ended.end_reason = agent_pb2.STATE_EXITED, agent_pb2.END_REASON_EXITED
+    agent.tell_snapshot()
+    error = "error=cannot follow the host: it reports over 3 sessions"
+    await eventually(lambda: error in caplog.text)
+    for number in range(4):
+        agent.lose(f"ended-{number}")
+    agent.change_host(version="fewer")
+    [host] = system.control_plane.fleet.links
+    await eventually(lambda: host.host is not None and host.host.version == "fewer")
+    assert await system.status_of("s") == "running"
+    assert agent.stopped == []

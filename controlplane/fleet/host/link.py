@@ -23,12 +23,22 @@ from controlplane.domain.contract import (
     SnapshotEnd,
     WatchMessage,
 )
+from controlplane.domain.errors import AgentExcessError
 from controlplane.domain.placement import HostView, Wanted
 from controlplane.domain.start_failures import Owner, StartFailures
 from controlplane.fleet.host.latency import HostLatency
 from controlplane.fleet.host.standbys import Standbys
 from controlplane.storage.tables.fleet import AgentRow
 from tiltyard.contract import PortRequest, Protocol, Resources
+
+MAX_IMAGES = 100_000
+"""Of one host. Those that a test has, 40,000, fill the disk of a large one."""
+
+MAX_IMAGE_LENGTH = 1024
+"""Characters of an image: Docker's longest has a few hundred."""
+
+MAX_SESSIONS = 20_000
+"""Of one host: an agent has at most 1,000 that live and keeps some 10,000 that have ended."""
 
 FIRST_RETRY = 0.1
 """Seconds after which what failed on a host is tried again, at first."""
@@ -199,7 +209,11 @@ class HostLink:
         return seen.session if seen is not None else None
 
     def apply(self, message: WatchMessage, now: float) -> None:
-        """Take in one message of the Watch stream."""
+        """Take in one message of the Watch stream.
+
+        Raises:
+            AgentExcessError: It has more than a host can have; all that it reported is forgotten.
+        """
         if isinstance(message.event, SnapshotEnd):
             self.is_newer = False
         if not self.is_newer:
@@ -213,7 +227,22 @@ class HostLink:
         elif isinstance(message.event, SessionsReported):
             for session in message.event.sessions:
                 self._remember(session, message.incarnation)
+            self.check_sessions(len(self._sessions))
         self._release_shown()
+
+    def check_sessions(self, count: int) -> None:
+        """Raise if a host reports more sessions than it can have.
+
+        Raises:
+            AgentExcessError: It does; all that it reported is forgotten.
+        """
+        self._check(count, MAX_SESSIONS, "sessions")
+
+    def _check(self, count: int, bound: int, what: str) -> None:
+        if count > bound:
+            self._images_so_far.clear()
+            self._forget_sessions()
+            raise AgentExcessError(f"cannot follow the host: it reports over {bound} {what}")
 
     def order_drain(self, drain: Drain) -> None:
         """Note an order that the host is still to hear: to drain it holds from now on."""
@@ -229,6 +258,9 @@ class HostLink:
     def lose(self, now_ms: int) -> None:
         """Give up what lives there."""
         self.lost_ms = now_ms
+        self._forget_sessions()
+
+    def _forget_sessions(self) -> None:
         self._sessions.clear()
         self._standbys.leave(self.row.name)
         self.unclaimed.clear()
@@ -267,7 +299,10 @@ class HostLink:
     def _take_images(self, part: ImagesReported) -> None:
         if part.first:
             self._images_so_far = set()
+        longest = max(map(len, part.images), default=0)
+        self._check(longest, MAX_IMAGE_LENGTH, "characters of an image")
         self._images_so_far.update(part.images)
+        self._check(len(self._images_so_far), MAX_IMAGES, "images")
         if part.last:
             self._images, self._images_so_far = frozenset(self._images_so_far), set()
             if self.host is not None:

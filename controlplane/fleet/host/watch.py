@@ -1,6 +1,7 @@
 """The Watch loop of one host: read its stream, write what it reports, stop what must not live."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -14,6 +15,7 @@ from controlplane.domain.contract import (
     WatchMessage,
 )
 from controlplane.domain.errors import (
+    AgentExcessError,
     AgentNewerError,
     AgentRefusedError,
     AgentSilentError,
@@ -41,6 +43,9 @@ MESSAGE_TIMEOUT = 6.0
 
 NEWER_PAUSE = 5.0
 """An agent that is too new to be read stays so until somebody installs another version."""
+
+EXCESS_PAUSE = 60.0
+"""An agent that reports more than a host can have does so until somebody looks at the host."""
 
 STOP_TIMEOUT = 60.0
 """Longer than a host's grace period; a stop that takes longer is asked for again."""
@@ -109,7 +114,7 @@ class HostWatch:
         self._silence.begin()
         try:
             while True:
-                heard_at = self._link.heard_at
+                heard_at, is_excess = self._link.heard_at, False
                 try:
                     await self._follow(back_off)
                 except TimeoutError as error:
@@ -119,17 +124,18 @@ class HostWatch:
                     self._link.client.redial()
                 except (AgentRefusedError, AgentSilentError, StoreError) as error:
                     self._metrics.broke(error)
-                    why = str(error)
+                    why, is_excess = str(error), isinstance(error, AgentExcessError)
                     self._link.is_newer = isinstance(error, AgentNewerError)
                     if self._link.is_newer:
                         self._changed(self._link)
                 if why != told or heard_at != self._link.heard_at:
-                    log.info("stream broke", agent=self._link.row.name, error=why)
+                    level = logging.WARNING if is_excess else logging.INFO
+                    log.log(level, "stream broke", agent=self._link.row.name, error=why)
                 told = why
                 self.tried.set()
                 await self._silence.missed()
-                if self._link.is_newer:
-                    await self._clock.sleep(NEWER_PAUSE)
+                if self._link.is_newer or is_excess:
+                    await self._clock.sleep(EXCESS_PAUSE if is_excess else NEWER_PAUSE)
                 else:
                     await back_off.wait()
         finally:
@@ -184,6 +190,7 @@ class HostWatch:
     async def _take_in_sessions(self, sessions: Sequence[HostSession]) -> None:
         if self._snapshot is not None:
             self._snapshot.update(session.internal_id for session in sessions)
+            self._link.check_sessions(len(self._snapshot))
         await self._settle(sessions)
         for session in sessions:
             if session.state.ended:

@@ -16,7 +16,9 @@ from controlplane.domain.contract import (
     SessionsReported,
     WatchMessage,
 )
+from controlplane.domain.errors import AgentExcessError
 from controlplane.domain.placement import HostView, Wanted
+from controlplane.fleet.host import link as host_link
 from controlplane.fleet.host.link import HostLink
 from controlplane.storage.tables.fleet import AgentRow
 from tests.unit.controlplane.domain.test_placement import HOST, IMAGE
@@ -76,6 +78,27 @@ def test_images_count_once_all_of_them_were_reported(link: HostLink) -> None:
     assert view(link).host.images == {"c", "d", "e"}
     part(first=True, last=True)
     assert view(link).host.images == frozenset()
+
+
+@pytest.mark.parametrize("flood", ["images", "a long image", "sessions"])
+def test_more_than_a_host_can_have_is_forgotten_and_an_error(
+    link: HostLink, flood: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_link, "MAX_IMAGES", 3)
+    monkeypatch.setattr(host_link, "MAX_SESSIONS", 3)
+
+    def report(number: int) -> None:
+        image = "i" * (host_link.MAX_IMAGE_LENGTH + 1) if flood == "a long image" else f"{number}"
+        sessions = SessionsReported((replace(SESSION, internal_id=f"{number}"),))
+        images = ImagesReported((image,), first=False, last=False)
+        event = sessions if flood == "sessions" else images
+        link.apply(WatchMessage("life", 9, event), 1.0)
+
+    for _ in range(2):  # as much again once it was forgotten
+        with pytest.raises(AgentExcessError, match="cannot follow the host: it reports over"):
+            for number in range(4):
+                report(number)
+        assert link.live_sessions == 0
 
 
 def test_choosing_takes_reservation_pin_and_slot(link: HostLink) -> None:

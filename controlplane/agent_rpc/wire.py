@@ -11,7 +11,7 @@ from controlplane.domain.contract import (
     Claim,
     Drain,
     Heartbeat,
-    Host,
+    HostReport,
     HostReported,
     HostSession,
     ImagesReported,
@@ -258,9 +258,9 @@ def _check(what: str, number: int) -> None:
         raise ValueError(f"a {what} without a format")
 
 
-def _host_in(host: agent_pb2.Host) -> Host:
+def _host_in(host: agent_pb2.Host) -> HostReport:
     _check("host", host.format)
-    return Host(
+    return HostReport(
         agent_id=host.agent_id,
         version=host.version,
         public_address=host.public_address,

@@ -112,7 +112,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostReport:
     """What a host is and has room for; `images` are references by digest.
 
     Those are reported apart from the rest, see `ImagesReported`.
@@ -186,7 +186,7 @@ class SessionsReported:
 class HostReported:
     """The host, at its newest."""
 
-    host: Host
+    host: HostReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from random import Random
 from typing import NamedTuple
 
-from controlplane.domain.contract import Host
+from controlplane.domain.contract import HostReport
 from controlplane.domain.start_failures import Owner, StartFailure
 from tiltyard.contract import PortRequest, Protocol, Resources
 
@@ -49,7 +49,7 @@ class HostView:
     """
 
     agent: str
-    host: Host
+    host: HostReport
     silent_seconds: float
     held: Resources = _NOTHING
     starting: int = 0

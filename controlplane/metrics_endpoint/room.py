@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client import Metric
 
-from controlplane.domain.contract import Host
+from controlplane.domain.contract import HostReport
 from controlplane.domain.placement import HostView, is_usable
 from controlplane.metrics.families import PLACE, Place, gauge
 from tiltyard.contract import Protocol, Resources
@@ -30,7 +30,7 @@ class Room:
     _free_sessions: Counter[Place] = field(default_factory=Counter)
 
     def add(
-        self, place: Place, host: Host | None, view: HostView | None, max_silence: float
+        self, place: Place, host: HostReport | None, view: HostView | None, max_silence: float
     ) -> None:
         """Add one host; None where it is out of reach, or nothing of it can be used."""
         is_free = view is not None and is_usable(view, max_silence)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
-from controlplane.domain.contract import Drain, Host
+from controlplane.domain.contract import Drain, HostReport
 from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.domain.start_failures import StartFailure
 from controlplane.fleet.fleet import Fleet
@@ -54,7 +54,7 @@ class ShownAgent:
     row: AgentRow
     declared: bool
     state: AgentState
-    host: Host | None
+    host: HostReport | None
     live_sessions: int
     heard_ms: int | None
     drain: Drain
@@ -221,7 +221,7 @@ def state_of(fleet: Fleet, link: HostLink) -> AgentState:
     return _state_of_host(link.host, is_failing=link.failures.is_failing(fleet.now()))
 
 
-def _state_of_host(host: Host, *, is_failing: bool) -> AgentState:
+def _state_of_host(host: HostReport, *, is_failing: bool) -> AgentState:
     if host.draining:
         return AgentState.DRAINING
     if not host.engine_available:

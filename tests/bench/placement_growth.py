@@ -13,7 +13,7 @@ from random import Random
 
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.contract import (
-    Host,
+    HostReport,
     HostReported,
     ImagesReported,
     WatchMessage,
@@ -109,8 +109,8 @@ def _row(name: str, region: str) -> AgentRow:
     return AgentRow(name, f"unix:/{name}.sock", region, _POOL)
 
 
-def _host(name: str, tenths_taken: int) -> Host:
-    return Host(
+def _host(name: str, tenths_taken: int) -> HostReport:
+    return HostReport(
         agent_id=name,
         version="1",
         public_address="192.0.2.1",

@@ -10,7 +10,7 @@ from controlplane.api.operations.fields import Duration, Name
 from controlplane.api.operations.operation import NO_STORE, Answer, Listing, one_portion, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.resources.application_bodies import MEBI, NANO
-from controlplane.domain.contract import Host
+from controlplane.domain.contract import HostReport
 from controlplane.domain.durations import parse_duration
 from controlplane.domain.start_failures import StartFailure
 from controlplane.fleet.host.pulls import Pull, PullState
@@ -333,7 +333,7 @@ def listed_pull(pull: Pull) -> ListedPull:
     }
 
 
-def _reported(host: Host, agent: ShownAgent) -> HostFields:
+def _reported(host: HostReport, agent: ShownAgent) -> HostFields:
     return {
         "version": host.version,
         "publicAddress": host.public_address,

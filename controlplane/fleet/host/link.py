@@ -14,7 +14,7 @@ from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.contract import (
     Answer,
     Drain,
-    Host,
+    HostReport,
     HostReported,
     HostSession,
     ImagesReported,
@@ -79,7 +79,7 @@ class HostLink:
         self.row = row
         self.client = client
         self._standbys = standbys or Standbys()
-        self.host: Host | None = None
+        self.host: HostReport | None = None
         self.incarnation = ""
         self.sequence = 0
         self.heard_at: float | None = None
@@ -308,7 +308,7 @@ class HostLink:
             if self.host is not None:
                 self.host = replace(self.host, images=self._images)
 
-    def _take_host(self, host: Host) -> None:
+    def _take_host(self, host: HostReport) -> None:
         """Take what a host says; its order holds where ours is not newer."""
         self.latency.announce(host.latency_addresses)
         if host.drain.revision >= self.drain.revision:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.domain.contract import Host
+from controlplane.domain.contract import HostReport
 from controlplane.domain.explanation import explain
 from controlplane.domain.placement import (
     HostView,
@@ -25,7 +25,7 @@ from tiltyard.contract import PortRequest, Protocol, Resources
 
 IMAGE = "r/game@sha256:0"
 TCP, UDP = Protocol.TCP, Protocol.UDP
-HOST = Host(
+HOST = HostReport(
     agent_id="h",
     version="0",
     public_address="192.0.2.1",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.domain.contract import Host
+from controlplane.domain.contract import HostReport
 from controlplane.domain.placement import HostView, Strategy, Wanted
 from controlplane.domain.standby_shares import Offer, kept_of_older, offer_of, room_for, share
 from tiltyard.contract import PortRequest, Protocol, Resources
@@ -113,7 +113,7 @@ def test_older_standbys_go_as_newer_ones_become_ready(
     assert total(kept) == min(total(held), max(0, size - ready))
 
 
-def a_host(**more: object) -> Host:
+def a_host(**more: object) -> HostReport:
     fields = {
         "agent_id": "h",
         "version": "0",
@@ -132,7 +132,7 @@ def a_host(**more: object) -> Host:
         "engine_available": True,
         "start_slots": 8,
     }
-    return Host(**(fields | more))  # type: ignore[arg-type]
+    return HostReport(**(fields | more))  # type: ignore[arg-type]
 
 
 UDP, TCP = PortRequest(1, Protocol.UDP), PortRequest(2, Protocol.TCP)
